@@ -1,0 +1,84 @@
+"""Stepwell: durable workflows in Python.
+
+Public names only; each is loaded when it is first used, so that `import stepwell` stays fast.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepwell.app import Engine
+    from stepwell.authoring.functions.step import Step, step
+    from stepwell.authoring.functions.workflow import Workflow, workflow
+    from stepwell.client import Client, RunEvent, RunHandle
+    from stepwell.domain.program import Context, StepContext, SyncContext
+    from stepwell.domain.retry import Retry
+    from stepwell.domain.status import Status
+    from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
+    from stepwell.settings import Settings
+    from stepwell.sync_client import SyncClient
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Client": "client",
+    "Context": "domain.program",
+    "Engine": "app",
+    "Permanent": "errors",
+    "Retry": "domain.retry",
+    "RetryAfter": "errors",
+    "RunEvent": "client",
+    "RunFailed": "errors",
+    "RunHandle": "client",
+    "Settings": "settings",
+    "Status": "domain.status",
+    "Step": "authoring.functions.step",
+    "StepContext": "domain.program",
+    "StepError": "errors",
+    "StepwellError": "errors",
+    "SyncClient": "sync_client",
+    "SyncContext": "domain.program",
+    "WaitTimedOut": "errors",
+    "Workflow": "authoring.functions.workflow",
+    "step": "authoring.functions.step",
+    "workflow": "authoring.functions.workflow",
+}
+
+__all__ = [
+    "Client",
+    "Context",
+    "Engine",
+    "Permanent",
+    "Retry",
+    "RetryAfter",
+    "RunEvent",
+    "RunFailed",
+    "RunHandle",
+    "Settings",
+    "Status",
+    "Step",
+    "StepContext",
+    "StepError",
+    "StepwellError",
+    "SyncClient",
+    "SyncContext",
+    "WaitTimedOut",
+    "Workflow",
+    "step",
+    "workflow",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        from importlib import import_module
+
+        value = getattr(import_module(f"stepwell.{_WHERE[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,169 @@
+"""Engine: the composition root. Settings → store → client and worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, Self
+
+from stepwell.client import Client
+from stepwell.domain.ids import Ids
+from stepwell.domain.program import Program, needs_of
+from stepwell.domain.steps import StepSpec, spec_of
+from stepwell.engine.worker import Worker, WorkerOptions
+from stepwell.errors import InvalidDefinition
+from stepwell.settings import Settings
+from stepwell.store.base import Store
+from stepwell.store.open import open_store
+from stepwell.store.wakeups import Bulletin
+from stepwell.system import Clock, SystemClock, SystemIds
+
+_log = logging.getLogger("stepwell")
+
+
+class Engine(Client):
+    """Runs workflows on a database: `Engine("app.db", workflows=[fulfil])`.
+
+    `async with engine:` opens the store and works in this process; `worker=False` only starts runs
+    and talks to them.
+    """
+
+    def __init__(
+        self,
+        database: str | Store = "stepwell.db",
+        *,
+        workflows: Iterable[Program] = (),
+        steps: Iterable[Callable[..., Any]] = (),
+        queues: Iterable[str] = ("default",),
+        worker: bool = True,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        replay_always: bool = False,
+    ) -> None:
+        self.settings = settings or Settings.from_env()
+        self._clock = clock or SystemClock()
+        store = open_store(database) if isinstance(database, str) else database
+        super().__init__(
+            store, ids or SystemIds(), Bulletin(), payload_bytes_max=self.settings.payload_bytes_max
+        )
+        self._programs = _by_needs(workflows)
+        self._steps = _by_name(steps)
+        self._queues = tuple(queues)
+        self._works = worker
+        self._replay_always = replay_always
+        self._task: asyncio.Task[None] | None = None
+        self._deaf: Callable[[], None] = lambda: None
+        self.worker: Worker | None = None
+
+    async def open(self) -> None:
+        """Open the store, make the workflows known and, unless `worker=False`, begin to work."""
+        await self.store.open()
+        try:
+            await self.store.put_definitions([p.definition for p in self._programs.values()])
+            self.bulletin.on_far(self.store.hint)
+            self._deaf = self.store.listen(self.bulletin.heard)
+            if self._works and (self._programs or self._steps):
+                await self._start_worker()
+        except BaseException:
+            await self.store.close()
+            raise
+
+    async def _start_worker(self) -> None:
+        self.worker = Worker(
+            self.store,
+            self.bulletin,
+            self._clock,
+            self._ids,
+            programs=self._programs,
+            steps=self._steps,
+            options=self._worker_options(),
+        )
+        ready = asyncio.Event()
+        # The worker's parts live in a task group of its own; this task is that group's parent.
+        self._task = asyncio.get_running_loop().create_task(self.worker.run(ready))
+        self._task.add_done_callback(_report)
+        waiter = asyncio.ensure_future(ready.wait())
+        await asyncio.wait({waiter, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        waiter.cancel()
+        if self._task.done():
+            self._task.result()
+
+    def _worker_options(self) -> WorkerOptions:
+        values = asdict(self.settings)
+        if self.store.polls:
+            values["poll_seconds"] = min(1.0, self.settings.poll_seconds)
+        return WorkerOptions(
+            name=f"{socket.gethostname()}:{os.getpid()}",
+            queues=self._queues,
+            replay_always=self._replay_always,
+            **values,
+        )
+
+    async def close(self) -> None:
+        """Stop gracefully: what runs comes to a pause, the rest is given back at once."""
+        self._deaf()
+        try:
+            if self.worker is not None and self._task is not None and not self._task.done():
+                await self.worker.stop()
+                self._task.cancel()
+                await asyncio.wait({self._task})
+        finally:
+            await self.store.close()
+
+    async def serve(self) -> None:
+        """Work until SIGTERM or SIGINT, then stop gracefully."""
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        async with self:
+            await stopping.wait()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _by_needs(workflows: Iterable[Program]) -> dict[str, Program]:
+    found: dict[str, Program] = {}
+    for program in workflows:
+        if not hasattr(program, "definition"):
+            raise InvalidDefinition(
+                f"{program!r} is no workflow", hint="decorate the function with @workflow"
+            )
+        needs = needs_of(program.definition)
+        if found.get(needs, program) is not program:
+            raise InvalidDefinition(
+                f"two workflows are called {needs}", hint="give one of them another name= or version="
+            )
+        found[needs] = program
+    return found
+
+
+def _by_name(steps: Iterable[Callable[..., Any]]) -> dict[str, StepSpec]:
+    found: dict[str, StepSpec] = {}
+    for function in steps:
+        spec = spec_of(function)
+        if spec.name in found:
+            raise InvalidDefinition(
+                f"two steps are called {spec.name!r}", hint="give one of them another name="
+            )
+        found[spec.name] = spec
+    return found
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.critical("the worker stopped unexpectedly", exc_info=task.exception())

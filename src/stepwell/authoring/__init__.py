@@ -1,0 +1,1 @@
+"""How people write workflows: functions now, machines and graphs to come."""

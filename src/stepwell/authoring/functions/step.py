@@ -1,0 +1,134 @@
+"""@step: options for a function that a workflow calls through ctx.step."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from stepwell.domain.duration import Duration, timeout_seconds
+from stepwell.domain.program import StepContext
+from stepwell.domain.retry import ONCE, Retry
+from stepwell.domain.steps import STEP_TIMEOUT, Isolation, StepSpec, checked_name, describe
+from stepwell.errors import InvalidDefinition
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C")
+_UNSET: Any = object()
+
+
+class Step(Generic[P, R, C]):
+    """A step: called outside a run it is the function itself.
+
+    P are the arguments that the workflow gives, R is the result, C what a plain call returns (an
+    awaitable for an async function).
+    """
+
+    def __init__(self, spec: StepSpec) -> None:
+        self.spec = spec
+        functools.update_wrapper(self, spec.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        if self.spec.wants_context and not (args and isinstance(args[0], StepContext)):
+            alone = StepContext(run_id="", path=self.spec.name, attempt=1, lease="")
+            return self.spec.function(alone, *args, **kwargs)  # type: ignore[no-any-return]  # the user's own
+        return self.spec.function(*args, **kwargs)  # type: ignore[no-any-return]  # the user's own
+
+    @property
+    def result_of(self) -> Callable[P, R]:
+        """For type checkers: what ctx.step gives back."""
+        return self.spec.function
+
+    def options(
+        self,
+        *,
+        name: str = "",
+        retry: Retry = _UNSET,
+        timeout: Duration | None = _UNSET,
+        queue: str = _UNSET,
+    ) -> Step[P, R, C]:
+        """The same step with other options, for one call: ctx.step(charge.options(timeout="1m"), x)."""
+        changes: dict[str, Any] = {}
+        if name:
+            changes["name"] = checked_name(name)
+        if retry is not _UNSET:
+            changes["retry"] = retry
+        if timeout is not _UNSET:
+            changes["timeout"] = timeout_seconds(timeout)
+        if queue is not _UNSET:
+            changes["queue"] = queue
+        return Step(replace(self.spec, **changes))
+
+    def __repr__(self) -> str:
+        return f"<step {self.spec.name}>"
+
+
+class _Decorator(Protocol):
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[StepContext, P], Awaitable[R]], /
+    ) -> Step[P, R, Awaitable[R]]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[StepContext, P], R], /) -> Step[P, R, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Step[P, R, Awaitable[R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Step[P, R, R]: ...
+
+
+@overload
+def step(function: Callable[Concatenate[StepContext, P], Awaitable[R]], /) -> Step[P, R, Awaitable[R]]: ...
+@overload
+def step(function: Callable[Concatenate[StepContext, P], R], /) -> Step[P, R, R]: ...
+@overload
+def step(function: Callable[P, Awaitable[R]], /) -> Step[P, R, Awaitable[R]]: ...
+@overload
+def step(function: Callable[P, R], /) -> Step[P, R, R]: ...
+@overload
+def step(
+    *,
+    name: str = "",
+    retry: Retry = ONCE,
+    timeout: Duration | None = STEP_TIMEOUT,
+    isolation: Isolation = "none",
+    queue: str = "",
+    transactional: bool = False,
+) -> _Decorator: ...
+def step(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    retry: Retry = ONCE,
+    timeout: Duration | None = STEP_TIMEOUT,
+    isolation: Isolation = "none",
+    queue: str = "",
+    transactional: bool = False,
+) -> Any:
+    """Declare a step: `@step`, or `@step(retry=Retry(5), timeout="20s")`.
+
+    A transactional step gets the open transaction of the engine's database as its first argument:
+    what it writes there and its recorded result are committed together, exactly once.
+    """
+    if isolation not in ("none", "process"):
+        raise InvalidDefinition(f"@step(isolation={isolation!r})", hint='use "none" or "process"')
+    limit = timeout_seconds(timeout, name="@step timeout")
+
+    def decorate(target: Callable[..., Any]) -> Step[..., Any, Any]:
+        if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+            raise InvalidDefinition(f"step {target.__name__} is a generator", hint="return a list instead")
+        spec = describe(
+            target,
+            name=name,
+            retry=retry,
+            timeout=limit,
+            isolation=isolation,
+            queue=queue,
+            transactional=transactional,
+        )
+        return Step(spec)
+
+    return decorate if function is None else decorate(function)

@@ -1,0 +1,160 @@
+"""@workflow: a durable run written as a function of (ctx, input)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+import msgspec
+
+from stepwell.domain.codec import Codec, codec_for, digest
+from stepwell.domain.commit import Definition
+from stepwell.domain.duration import Duration, timeout_seconds
+from stepwell.domain.program import RunOptions
+from stepwell.domain.steps import annotations_of, checked_name
+from stepwell.errors import InvalidDefinition, InvalidInput
+
+I = TypeVar("I")
+R = TypeVar("R")
+
+
+class Workflow(Generic[I, R]):
+    """A workflow takes one input of type I and returns an R."""
+
+    def __init__(self, function: Callable[..., Any], *, name: str, version: str, options: RunOptions) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._takes_input = _takes_input(function)
+        self.sync = not inspect.iscoroutinefunction(function)
+        self.options = options
+        self._name = checked_name(name or function.__name__)
+        self._version = checked_name(version)
+        self._codecs: tuple[Codec, Codec] | None = None
+        self._definition: Definition | None = None
+
+    def _types(self) -> tuple[Codec, Codec]:
+        """Looked up at first use, so that types defined further down in the module are known."""
+        if self._codecs is None:
+            hints = annotations_of(self._function)
+            names = list(inspect.signature(self._function).parameters)
+            input = hints.get(names[1], inspect.Parameter.empty) if self._takes_input else type(None)
+            self._codecs = codec_for(input), codec_for(hints.get("return", inspect.Parameter.empty))
+        return self._codecs
+
+    @property
+    def definition(self) -> Definition:
+        if self._definition is None:
+            schema = msgspec.json.encode(self._types()[0].schema())
+            where = f"{self._function.__module__}:{self._function.__qualname__}"
+            options = {
+                "timeout": self.options.timeout,
+                "queue": self.options.queue,
+                "priority": self.options.priority,
+            }
+            self._definition = Definition(
+                name=self._name,
+                version=self._version,
+                kind="function",
+                hash=digest(where.encode() + schema),
+                body=msgspec.json.encode({"source": where}),
+                input_schema=schema,
+                options=msgspec.json.encode(options),
+            )
+        return self._definition
+
+    def encode_input(self, input: Any) -> bytes:
+        try:
+            return self._types()[0].encode(input)
+        except InvalidInput as error:
+            error.context = {"workflow": self._name, **error.context}
+            raise
+
+    def decode_result(self, data: bytes) -> R:
+        result: R = self._types()[1].decode(data)
+        return result
+
+    def run(self, ctx: Any, input: bytes) -> Any:
+        return self._run_sync(ctx, input) if self.sync else self._run_async(ctx, input)
+
+    async def _run_async(self, ctx: Any, input: bytes) -> bytes:
+        return self._types()[1].encode(await self._function(ctx, *self._arguments(input)))
+
+    def _run_sync(self, ctx: Any, input: bytes) -> bytes:
+        return self._types()[1].encode(self._function(ctx, *self._arguments(input)))
+
+    def _arguments(self, input: bytes) -> tuple[Any, ...]:
+        return (self._types()[0].decode(input),) if self._takes_input else ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Outside a run a workflow is its function."""
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self._name} version {self._version}>"
+
+
+def _takes_input(function: Callable[..., Any]) -> bool:
+    parameters = list(inspect.signature(function).parameters.values())
+    required = [p for p in parameters[2:] if p.default is inspect.Parameter.empty]
+    if not parameters or required:
+        raise InvalidDefinition(
+            f"workflow {function.__name__} must take (ctx) or (ctx, input)",
+            hint="put several values into one input: a dataclass, a pydantic model or a dict",
+        )
+    return len(parameters) > 1
+
+
+class _Decorator(Protocol):
+    @overload
+    def __call__(self, function: Callable[[Any, I], Awaitable[R]], /) -> Workflow[I, R]: ...
+    @overload
+    def __call__(self, function: Callable[[Any], Awaitable[R]], /) -> Workflow[None, R]: ...
+    @overload
+    def __call__(self, function: Callable[[Any, I], R], /) -> Workflow[I, R]: ...
+    @overload
+    def __call__(self, function: Callable[[Any], R], /) -> Workflow[None, R]: ...
+
+
+@overload
+def workflow(function: Callable[[Any, I], Awaitable[R]], /) -> Workflow[I, R]: ...
+@overload
+def workflow(function: Callable[[Any], Awaitable[R]], /) -> Workflow[None, R]: ...
+@overload
+def workflow(function: Callable[[Any, I], R], /) -> Workflow[I, R]: ...
+@overload
+def workflow(function: Callable[[Any], R], /) -> Workflow[None, R]: ...
+@overload
+def workflow(
+    *,
+    name: str = "",
+    version: str = "1",
+    timeout: Duration | None = None,
+    queue: str = "default",
+    priority: int = 0,
+) -> _Decorator: ...
+def workflow(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    version: str = "1",
+    timeout: Duration | None = None,
+    queue: str = "default",
+    priority: int = 0,
+) -> Any:
+    """Declare a workflow: `@workflow`, or `@workflow(version="2", timeout="1h")`.
+
+    `timeout` counts the time that a run is not suspended. Runs keep the version they began with.
+    """
+    options = RunOptions(
+        timeout=timeout_seconds(timeout, name="@workflow timeout"),
+        queue=checked_name(queue),
+        priority=priority,
+    )
+
+    def decorate(target: Callable[..., Any]) -> Workflow[Any, Any]:
+        return Workflow(target, name=name, version=version, options=options)
+
+    return decorate if function is None else decorate(function)

@@ -1,0 +1,6 @@
+"""What the outside may ask of runs."""
+
+from stepwell.client.client import Client
+from stepwell.client.handle import RunEvent, RunHandle
+
+__all__ = ["Client", "RunEvent", "RunHandle"]

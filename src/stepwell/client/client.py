@@ -1,0 +1,251 @@
+"""Client: what the outside may ask of runs. Needs no workflow code, only the store."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from stepwell.client.handle import RunHandle
+from stepwell.client.text import checked_text
+from stepwell.domain.codec import PLAIN, limited
+from stepwell.domain.commit import (
+    DEFAULT_WORKSPACE,
+    Definition,
+    Message,
+    NewRun,
+    PublishedEvent,
+    RunFilter,
+    RunRow,
+    Started,
+)
+from stepwell.domain.duration import Duration, seconds, timeout_seconds
+from stepwell.domain.ids import Ids, RunId
+from stepwell.domain.program import RunOptions, Startable
+from stepwell.domain.starting import new_run_of
+from stepwell.domain.status import Status
+from stepwell.errors import InvalidInput, KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
+from stepwell.store.base import Store
+from stepwell.store.wakeups import Bulletin
+
+I = TypeVar("I")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_START_CHUNK = 500
+_TRIES = 5
+
+
+class Client:
+    """Starts runs and talks to them: `client.start(fulfil, order, key="order-42")`."""
+
+    def __init__(
+        self,
+        store: Store,
+        ids: Ids,
+        bulletin: Bulletin | None = None,
+        *,
+        workspace: str = DEFAULT_WORKSPACE,
+        payload_bytes_max: int = 2 * 1024 * 1024,
+    ) -> None:
+        self.store = store
+        self.bulletin = bulletin or Bulletin()
+        self.workspace = workspace
+        self.payload_bytes_max = payload_bytes_max
+        self._ids = ids
+        self._schemas: dict[bytes, Any] = {}
+
+    # Starting
+
+    @overload
+    async def start(
+        self,
+        workflow: Startable[I, R],
+        input: I = ...,
+        *,
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        queue: str = "",
+        timeout: Duration | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> RunHandle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: str,
+        input: Any = ...,
+        *,
+        key: str = "",
+        delay: Duration = 0,
+        priority: int | None = None,
+        queue: str = "",
+        timeout: Duration | None = None,
+        tags: dict[str, str] | None = None,
+        version: str = "",
+    ) -> RunHandle[Any]: ...
+    async def start(self, workflow: Any, input: Any = None, **options: Any) -> RunHandle[Any]:
+        """Accept a run: when this returns it is on disk and will reach an end.
+
+        The same key and input give the same run; another input is a KeyConflict. Without a key each
+        call is a run of its own, also when it had to be sent twice.
+        """
+        return (await self.start_many(workflow, [input], keys=[options.pop("key", "")], **options))[0]
+
+    async def start_many(
+        self,
+        workflow: Startable[I, R] | str,
+        inputs: Iterable[I],
+        *,
+        keys: Sequence[str] | None = None,
+        **options: Any,
+    ) -> list[RunHandle[R]]:
+        """Accept many runs of one workflow, in few transactions."""
+        prepared = await self._prepared(workflow, options.pop("version", ""))
+        shared = self._options(options)
+        runs = [
+            self._new_run(prepared, input, keys[i] if keys else "", shared) for i, input in enumerate(inputs)
+        ]
+        handles: list[RunHandle[R]] = []
+        for at in range(0, len(runs), _START_CHUNK):
+            chunk = runs[at : at + _START_CHUNK]
+            watches = [self.bulletin.watch(run.id) for run in chunk]
+            started = await self._patiently(lambda chunk=chunk: self.store.start(chunk))  # type: ignore[misc]  # bound
+            for run, answer, watch in zip(chunk, started, watches, strict=True):
+                handles.append(self._handle_of(run, answer, prepared[2]))
+                del watch
+        self.bulletin.work()
+        return handles
+
+    def _handle_of(self, run: NewRun, started: Started, decode: Callable[[bytes], Any]) -> RunHandle[Any]:
+        if started.conflict:
+            raise KeyConflict(
+                f"key {run.key!r} belongs to run {started.run_id}, which has another input",
+                key=run.key,
+                run=started.run_id,
+            )
+        return RunHandle(self, started.run_id, decode, fresh=started.run_id == run.id)
+
+    async def _prepared(
+        self, workflow: Startable[Any, Any] | str, version: str
+    ) -> tuple[Definition, RunOptions, Callable[[bytes], Any], Callable[[Any], bytes]]:
+        if not isinstance(workflow, str):
+            return workflow.definition, workflow.options, workflow.decode_result, workflow.encode_input
+        definition = await self.store.read_definition(self.workspace, workflow, version)
+        if definition is None:
+            raise await self._unknown(workflow, version)
+        options = msgspec.json.decode(definition.options, type=RunOptions)
+        return definition, options, PLAIN.decode, lambda input: self._checked(definition, input)
+
+    async def _unknown(self, name: str, version: str) -> UnknownWorkflow:
+        known = sorted({d.name for d in await self.store.list_definitions(self.workspace)})
+        close = difflib.get_close_matches(name, known, n=1)
+        what = f"workflow {name!r}" + (f" version {version!r}" if version else "")
+        hint = (
+            f"did you mean {close[0]!r}?" if close else "start a worker that has it once; that makes it known"
+        )
+        return UnknownWorkflow(f"no {what} is known", hint=hint, known=", ".join(known) or "none")
+
+    def _checked(self, definition: Definition, input: Any) -> bytes:
+        """The input as JSON, checked against the stored schema: no workflow code is needed."""
+        data = PLAIN.encode(input)
+        schema = definition.input_schema
+        if schema not in self._schemas:
+            import jsonschema_rs
+
+            self._schemas[schema] = jsonschema_rs.validator_for(schema.decode())
+        problem = next(iter(self._schemas[schema].iter_errors(msgspec.json.decode(data))), None)
+        if problem is not None:
+            field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
+            raise InvalidInput(f"{problem.message} at {field}", field=field, workflow=definition.name)
+        return data
+
+    def _options(self, options: dict[str, Any]) -> dict[str, Any]:
+        options["delay"] = seconds(options.get("delay", 0), name="delay")
+        options["timeout"] = timeout_seconds(options.get("timeout"))
+        return options
+
+    def _new_run(self, prepared: Any, input: Any, key: str, options: dict[str, Any]) -> NewRun:
+        definition, run_options, _, encode = prepared
+        run_id = self._ids.run_id()
+        data = limited(encode(input), f"the input of {definition.name}", self.payload_bytes_max)
+        return new_run_of(
+            definition,
+            run_options,
+            data,
+            run_id=run_id,
+            key=checked_text(key, "key") or f"run/{run_id}",
+            seed=self._ids.token(),
+            workspace=self.workspace,
+            **options,
+        )
+
+    async def run(self, workflow: Startable[I, R], input: I, **options: Any) -> R:
+        """Start and wait for the result."""
+        handle: RunHandle[R] = await self.start(workflow, input, **options)
+        return await handle.result()
+
+    # Finding
+
+    def handle(self, run_id: str, workflow: Startable[Any, R] | None = None) -> RunHandle[R]:
+        """A handle for a run that exists; with the workflow its result is typed."""
+        return RunHandle(self, RunId(run_id), workflow.decode_result if workflow else PLAIN.decode)
+
+    async def find(self, key: str) -> RunHandle[Any] | None:
+        """The run that was started with this key."""
+        run_id = await self.store.find_run(self.workspace, key)
+        return None if run_id is None else self.handle(run_id)
+
+    async def runs(
+        self,
+        *,
+        workflow: str = "",
+        status: Status | Sequence[Status] = (),
+        before: str = "",
+        limit: int = 100,
+    ) -> Sequence[RunRow]:
+        """The newest runs that fit."""
+        statuses = (status,) if isinstance(status, Status) else tuple(status)
+        wanted = RunFilter(
+            workspace=self.workspace, workflow=workflow, statuses=statuses, before=before, limit=limit
+        )
+        return await self.store.list_runs(wanted)
+
+    # Talking
+
+    async def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
+        """Publish an event to every run that waits for it. `key` selects among waits; the same `id`
+        is published once (False: it was before)."""
+        data = limited(PLAIN.encode(payload), f"event {name}", self.payload_bytes_max)
+        event = PublishedEvent(
+            checked_text(id, "id") or self._ids.token(),
+            checked_text(name, "name"),
+            checked_text(key, "key"),
+            data,
+            0.0,
+        )
+        fresh = await self._patiently(lambda: self.store.emit(event))
+        self.bulletin.work()
+        return fresh
+
+    async def deliver(self, message: Message) -> Any:
+        outcome = (await self._patiently(lambda: self.store.deliver([message])))[0]
+        self.bulletin.work(message.run_id)
+        return outcome
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask again after an unanswered write: the key in it makes that safe."""
+        for attempt in range(_TRIES):
+            try:
+                return await ask()
+            except (OutcomeUnknown, StoreUnavailable):
+                if attempt == _TRIES - 1:
+                    raise
+                await asyncio.sleep(0.05 * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def token(self) -> str:
+        return self._ids.token()

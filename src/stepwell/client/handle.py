@@ -1,0 +1,262 @@
+"""RunHandle: one run, seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.client.text import checked_text
+from stepwell.domain import events as ev
+from stepwell.domain.codec import PLAIN, limited
+from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
+from stepwell.domain.events import Problem
+from stepwell.domain.ids import RunId
+from stepwell.domain.messages import Decision, decide_key
+from stepwell.domain.problems import run_error
+from stepwell.domain.state import OpenWait, RunState, fold
+from stepwell.domain.status import Status
+from stepwell.domain.why import Reason, explain
+from stepwell.errors import (
+    AlreadyDecided,
+    InvalidInput,
+    NotRetryable,
+    RunEnded,
+    RunNotFound,
+    SignalLimit,
+)
+from stepwell.store.wakeups import Ended
+
+if TYPE_CHECKING:
+    from stepwell.client.client import Client
+
+R = TypeVar("R")
+
+_PAGE = 1000
+_FRESH_SECONDS = 0.05  # a run started here and now most likely ends here: wait before asking the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvent:
+    """An event of the log as people read it."""
+
+    seq: int
+    at: datetime
+    kind: str
+    path: str
+    attempt: int
+    data: dict[str, Any]
+
+
+class RunHandle(Generic[R]):
+    def __init__(
+        self, client: Client, run_id: RunId, decode: Callable[[bytes], R], *, fresh: bool = False
+    ) -> None:
+        self._client = client
+        self._decode = decode
+        self._fresh = fresh
+        self._watch = client.bulletin.watch(run_id)
+        self.id = run_id
+
+    # Its end
+
+    async def result(self, timeout: float | None = None) -> R:
+        """Wait for the end; RunFailed, RunCancelled or RunTimedOut when it is not the good one.
+
+        TimeoutError after `timeout` seconds: the run goes on.
+        """
+        if timeout is None:
+            ended = await self._end()
+        else:
+            async with asyncio.timeout(timeout):
+                ended = await self._end()
+        if ended.status is Status.COMPLETED:
+            return self._decode(ended.output or b"null")
+        problem = msgspec.json.decode(ended.error, type=Problem) if ended.error else None
+        raise run_error(ended.status, problem, self.id)
+
+    def __await__(self) -> Any:
+        return self.result().__await__()
+
+    async def _end(self) -> Ended:
+        pause = 1.0 if self._client.store.polls else 5.0
+        if self._fresh:
+            self._fresh = False
+            if self._watch.ended is None:
+                await self._watch.wait(_FRESH_SECONDS, self._watch.news)
+        while self._watch.ended is None:
+            seen = self._watch.news
+            run = await self.info()
+            if run.status.terminal:
+                return Ended(run.status, run.output, run.error)
+            await self._watch.wait(pause, seen)
+        return self._watch.ended
+
+    # What it is
+
+    async def info(self) -> RunRow:
+        run = await self._client.store.read_run(self.id)
+        if run is None:
+            raise RunNotFound(f"there is no run {self.id}")
+        return run
+
+    async def status(self) -> Status:
+        return (await self.info()).status
+
+    async def state(self) -> RunState:
+        """The run as its log tells it."""
+        return fold([ev.read(row) for row in await self._log()])
+
+    async def waits(self) -> list[OpenWait]:
+        """What the run waits for right now."""
+        return list((await self.state()).waits.values())
+
+    async def why(self) -> Reason:
+        """The exact reason it does not move."""
+        store = self._client.store
+        run = await self.info()
+        tickets = [t for t in await store.read_tickets(self.id) if t.path == ""]
+        ticket = tickets[0] if tickets else None
+        return explain(run, ticket, await self.state(), await store.list_workers(), await store.now())
+
+    async def _log(self) -> list[LogRow]:
+        rows: list[LogRow] = []
+        while page := await self._client.store.read_log(self.id, after=len(rows), limit=_PAGE):
+            rows.extend(page)
+            if len(page) < _PAGE:
+                break
+        if not rows:
+            raise RunNotFound(f"there is no run {self.id}")
+        return rows
+
+    async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
+        """The log from `after` on; with `follow` also what is still to come, until the run ends."""
+        pause = 1.0 if self._client.store.polls else 5.0
+        self._watch.following += follow
+        try:
+            while True:
+                seen = self._watch.news
+                ended = follow and (await self.info()).status.terminal
+                page = await self._client.store.read_log(self.id, after=after, limit=_PAGE)
+                for row in page:
+                    after = row.seq
+                    yield readable(row)
+                if len(page) < _PAGE:
+                    if ended or not follow:
+                        return
+                    await self._watch.wait(pause, seen)
+        finally:
+            self._watch.following -= follow
+
+    # Talking to it
+
+    async def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
+        """Leave a signal; the run takes it when it waits for one. The same `id` counts once."""
+        data = limited(PLAIN.encode(payload), f"signal {name}", self._client.payload_bytes_max)
+        message = Message(
+            run_id=self.id,
+            key=f"signal/{checked_text(id, 'id') or self._client.token()}",
+            kind="signal",
+            name=checked_text(name, "name"),
+            payload=data,
+        )
+        self._delivered(await self._client.deliver(message), f"signal {name!r}")
+
+    async def decide(self, answer: Any, *, path: str = "", by: str = "") -> None:
+        """Answer one open approval (the only one, or the one at `path`); AlreadyDecided if it is not open."""
+        wait = await self._open_decision(path)
+        data = limited(PLAIN.encode(answer), "the decision", self._client.payload_bytes_max)
+        _check_form(wait, data)
+        decision = Decision(token=self._client.token(), answer=Raw(data), by=by)
+        message = Message(
+            run_id=self.id,
+            key=decide_key(wait.path),
+            kind="decide",
+            name=wait.path,
+            payload=msgspec.json.encode(decision),
+            wait=wait.path,
+        )
+        self._delivered(await self._client.deliver(message), f"a decision on {wait.path}")
+
+    async def _open_decision(self, path: str) -> OpenWait:
+        state = await self.state()
+        if state.status.terminal:
+            raise RunEnded(f"run {self.id} is {state.status}; nothing can be decided any more")
+        waits = [w for w in state.waits.values() if w.what == "approval" and path in ("", w.path)]
+        if not waits:
+            raise AlreadyDecided(f"run {self.id} has no open question{f' at {path}' if path else ''}")
+        if len(waits) > 1:
+            raise InvalidInput(
+                f"run {self.id} has {len(waits)} open questions",
+                hint="say which one: path=" + " or ".join(w.path for w in waits),
+            )
+        return waits[0]
+
+    def _delivered(self, outcome: Delivery, what: str) -> None:
+        match outcome:
+            case Delivery.ENDED:
+                raise RunEnded(f"run {self.id} has ended; {what} cannot reach it any more")
+            case Delivery.UNKNOWN:
+                raise RunNotFound(f"there is no run {self.id}")
+            case Delivery.DECIDED:
+                raise AlreadyDecided(f"{what} came too late: it was answered")
+            case Delivery.FULL:
+                raise SignalLimit(
+                    f"run {self.id} has 10,000 signals waiting", hint="let it take some, or send fewer"
+                )
+            case _:
+                pass
+
+    async def cancel(self, reason: str = "") -> bool:
+        """Ask it to clean up and end; False: it had ended or was asked before."""
+        outcome = await self._client.store.cancel(self.id, reason)
+        if outcome is CancelOutcome.UNKNOWN:
+            raise RunNotFound(f"there is no run {self.id}")
+        if outcome is CancelOutcome.ENDED:
+            self._client.bulletin.ended(self.id, Ended(Status.CANCELLED, None, None))
+        self._client.bulletin.work(self.id)
+        return outcome is not CancelOutcome.ALREADY
+
+    async def retry(self) -> None:
+        """Send a failed run on, exactly where it failed."""
+        outcome = await self._client.store.retry(self.id)
+        if outcome is RetryOutcome.UNKNOWN:
+            raise RunNotFound(f"there is no run {self.id}")
+        if outcome is RetryOutcome.NOT_FAILED:
+            raise NotRetryable(
+                f"run {self.id} is {await self.status()}", hint="only a failed run can be retried"
+            )
+        self._watch.ended = None
+        self._client.bulletin.work(self.id)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+
+def readable(row: LogRow) -> RunEvent:
+    return RunEvent(
+        seq=row.seq,
+        at=datetime.fromtimestamp(row.at, tz=UTC),
+        kind=row.kind,
+        path=row.path,
+        attempt=row.attempt,
+        data=msgspec.json.decode(row.payload),
+    )
+
+
+def _check_form(wait: OpenWait, data: bytes) -> None:
+    """An answer that does not fit the form is refused at once, not found out by the run."""
+    import jsonschema_rs
+
+    form = msgspec.json.decode(wait.form)
+    if form is None or form is True:
+        return
+    problem = next(iter(jsonschema_rs.validator_for(form).iter_errors(msgspec.json.decode(data))), None)
+    if problem is not None:
+        field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
+        raise InvalidInput(f"{problem.message} at {field}", field=field, question=wait.path)

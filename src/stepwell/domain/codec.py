@@ -1,0 +1,235 @@
+"""Codec: how values of users become JSON bytes and come back equal in value and type.
+
+An annotated value goes by its annotation (dataclasses, enums, datetime, Decimal, UUID, bytes,
+tuples, sets by msgspec; pydantic models by pydantic, which is imported only when one is seen).
+A value without annotation must be JSON already: what would come back as another type is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+from stepwell.errors import InvalidInput, NotSerialisable, PayloadTooLarge
+
+PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decode = msgspec.json.Decoder().decode
+
+
+class Codec(Protocol):
+    """Turns values of one type into JSON and back."""
+
+    def encode(self, value: object) -> bytes:
+        """JSON of the value; NotSerialisable names the field that cannot be written."""
+        ...
+
+    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        """The value again; InvalidInput when the JSON does not fit the type."""
+        ...
+
+    def schema(self) -> dict[str, Any] | bool: ...
+
+
+class PlainCodec:
+    """Values without annotation: JSON types only, nothing may change on the way."""
+
+    def encode(self, value: object) -> bytes:
+        try:
+            data = _encoder.encode(value)
+            unchanged = _decode(data) == value
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+            raise _refusal(value, str(error)) from None
+        if not unchanged:
+            raise _refusal(value, "it would come back as another type")
+        return data
+
+    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        return _decode(data)
+
+    def schema(self) -> dict[str, Any] | bool:
+        return True
+
+
+class TypedCodec:
+    """Values of a type that msgspec knows."""
+
+    def __init__(self, annotation: Any) -> None:
+        self._annotation = annotation
+        self._decoder = msgspec.json.Decoder(annotation, dec_hook=_from_json)
+
+    def encode(self, value: object) -> bytes:
+        try:
+            data = _hooked_encoder.encode(value)
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+            raise _refusal(value, str(error)) from None
+        try:
+            self._decoder.decode(data)
+        except msgspec.MsgspecError as error:
+            raise _misfit(error, self._annotation) from None
+        return data
+
+    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        try:
+            return self._decoder.decode(data)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise _misfit(error, self._annotation) from None
+
+    def schema(self) -> dict[str, Any] | bool:
+        return msgspec.json.schema(self._annotation, schema_hook=_model_schema)
+
+
+class ModelCodec:
+    """Pydantic models, and types that only pydantic understands."""
+
+    def __init__(self, annotation: Any) -> None:
+        import pydantic
+
+        self._annotation = annotation
+        self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(annotation)
+        self._errors = (pydantic.ValidationError, pydantic.PydanticUserError, ValueError, TypeError)
+
+    def encode(self, value: object) -> bytes:
+        try:
+            data = self._adapter.dump_json(self._adapter.validate_python(value), warnings="error")
+            self._adapter.validate_json(data)
+        except self._errors as error:
+            raise self._misfit(error) from None
+        return data
+
+    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        try:
+            return self._adapter.validate_json(bytes(data))
+        except self._errors as error:
+            raise self._misfit(error) from None
+
+    def schema(self) -> dict[str, Any] | bool:
+        return self._adapter.json_schema()
+
+    def _misfit(self, error: Exception) -> InvalidInput:
+        details = getattr(error, "errors", None)
+        if callable(details):
+            first = details()[0]
+            field = ".".join(str(part) for part in first["loc"]) or "(the value itself)"
+            return InvalidInput(f"{first['msg']} at {field}", field=field, expected=_name(self._annotation))
+        return NotSerialisable(f"{_name(self._annotation)} cannot be written as JSON: {error}")
+
+
+PLAIN = PlainCodec()
+_UNTYPED: tuple[Any, ...] = (inspect.Parameter.empty, Any, object)
+
+
+@functools.lru_cache(maxsize=4096)
+def _codec(annotation: Any) -> Codec:
+    if _is_model(annotation):
+        return ModelCodec(annotation)
+    try:
+        return TypedCodec(annotation)
+    except TypeError:  # a union or a type that msgspec does not take
+        return ModelCodec(annotation)
+
+
+def codec_for(annotation: Any) -> Codec:
+    """The codec of an annotation; the plain one when there is none."""
+    if annotation in _UNTYPED:
+        return PLAIN
+    if annotation is None:
+        annotation = type(None)
+    try:
+        return _codec(annotation)
+    except TypeError:  # an annotation that cannot be hashed
+        return _codec.__wrapped__(annotation)
+
+
+def limited(data: bytes, what: str, limit: int = PAYLOAD_BYTES_MAX) -> bytes:
+    """The data, unless it is larger than a value may be."""
+    if len(data) > limit:
+        raise PayloadTooLarge(f"{what} is {len(data):,} bytes; the limit is {limit:,}")
+    return data
+
+
+def digest(data: bytes) -> str:
+    """A short fingerprint; equal data, equal fingerprint."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and hasattr(annotation, "model_validate_json")
+
+
+def _to_json(value: Any) -> Any:
+    if _is_model(type(value)):
+        return msgspec.Raw(value.model_dump_json().encode())
+    raise TypeError(f"{type(value).__qualname__} is no JSON type")
+
+
+def _from_json(annotation: Any, value: Any) -> Any:
+    if _is_model(annotation):
+        return annotation.model_validate(value)
+    raise TypeError(f"{_name(annotation)} is no type that can be read back from JSON")
+
+
+def _model_schema(annotation: Any) -> dict[str, Any]:
+    if _is_model(annotation):
+        schema: dict[str, Any] = annotation.model_json_schema()
+        return schema
+    raise NotImplementedError
+
+
+_hooked_encoder = msgspec.json.Encoder(enc_hook=_to_json, order="deterministic")
+
+
+def _name(annotation: Any) -> str:
+    return getattr(annotation, "__qualname__", None) or str(annotation)
+
+
+def _misfit(error: Exception, annotation: Any) -> InvalidInput:
+    found = re.search(r"at `\$?\.?(.*?)`$", str(error))
+    field = found.group(1) if found and found.group(1) else "(the value itself)"
+    return InvalidInput(str(error), field=field, expected=_name(annotation))
+
+
+def _refusal(value: object, reason: str) -> NotSerialisable:
+    path, culprit = next(_unwritable(value, "", 0), ("", value))
+    field = path.lstrip(".") or "(the value itself)"
+    return NotSerialisable(
+        f"a value of type {type(culprit).__qualname__} at {field} cannot be kept: {reason}", field=field
+    )
+
+
+def _unwritable(value: object, path: str, depth: int) -> Iterator[tuple[str, object]]:
+    """Where the trouble is: the deepest fields that do not survive the way to JSON and back."""
+    found = False
+    if depth < 64:
+        for name, part in _parts(value):
+            for culprit in _unwritable(part, f"{path}{name}", depth + 1):
+                found = True
+                yield culprit
+    if not found and not _survives(value):
+        yield path, value
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield f".{key}", part
+    elif isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            yield f"[{index}]", part
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        for key, part in vars(value).items():
+            yield f".{key}", part
+
+
+def _survives(value: object) -> bool:
+    try:
+        return bool(_decode(_encoder.encode(value)) == value)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+        return False

@@ -1,0 +1,358 @@
+"""Commit: what an owner writes at once, and the other values that cross into a store.
+
+Durable state changes in few ways, each one transaction: runs are started, an owner commits,
+somebody delivers a message, a lost owner is reaped. These are the words for them. Times are
+seconds since the epoch by the store's clock; intervals are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from stepwell.domain.ids import LeaseId, RunId, WorkerId
+from stepwell.domain.status import Status
+
+NEVER = float("inf")  # due_at of a ticket that only a message can wake
+DEFAULT_WORKSPACE = "default"
+ENDING_PRIORITY = 1_000_000  # a run that must clean up goes before everything else
+
+
+class NewEvent(NamedTuple):
+    """A fact on its way into the log; its seq follows from its place in the commit."""
+
+    kind: str
+    path: str
+    attempt: int
+    payload: bytes
+
+
+class LogRow(NamedTuple):
+    seq: int
+    kind: str
+    path: str
+    attempt: int
+    at: float
+    payload: bytes
+
+
+class InboxRow(NamedTuple):
+    """A message that the owner has not taken yet; `n` orders the messages of a run."""
+
+    key: str
+    n: int
+    kind: str
+    name: str
+    payload: bytes
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to be started. `accepted` is the payload of its first event."""
+
+    id: RunId
+    workflow: str
+    version: str
+    kind: str
+    queue: str
+    needs: str
+    accepted: bytes
+    input: bytes
+    key: str  # unique in the workspace
+    digest: str  # of the input: same key and other digest is a conflict
+    workspace: str = DEFAULT_WORKSPACE
+    lane: str = ""
+    priority: int = 0
+    delay: float = 0.0
+    hash: str = ""
+    parent: str = ""
+    parent_path: str = ""
+    root: str = ""
+    tags: bytes = b"{}"
+    trigger: str = ""
+    test: bool = False
+
+
+class Started(NamedTuple):
+    """`run_id` is the run of that key; `conflict`: it has another input."""
+
+    run_id: RunId
+    created: bool
+    conflict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Something for a run's inbox. Repeating a key is a no-op.
+
+    With `wait` it is a decision: that wait must be open and not yet decided.
+    """
+
+    run_id: RunId
+    key: str
+    kind: str  # signal | event | decide | cancel | child | step
+    name: str = ""
+    payload: bytes = b"null"
+    wait: str = ""
+
+
+class Delivery(StrEnum):
+    DELIVERED = "delivered"
+    DUPLICATE = "duplicate"  # that key is in the inbox already
+    ENDED = "ended"
+    UNKNOWN = "unknown"  # no such run
+    DECIDED = "decided"  # the wait is not open, or was answered
+    FULL = "full"  # too many messages are waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTicket:
+    """A remote step for the workers of a queue; `seq` is its StepScheduled event."""
+
+    path: str
+    queue: str
+    needs: str
+    seq: int
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWait:
+    """A wait that others must find: a broadcast event, or a decision."""
+
+    path: str
+    kind: str  # event | decision
+    name: str
+    key: str = ""  # '' takes an event of any key
+    since: float = 0.0  # events published earlier do not count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Park:
+    """Give the lease back until `due`. Refused (`woken`) when a message came since `seen`.
+
+    The ticket is due at the earlier of `due_at` and the commit's time + `due_in`.
+    """
+
+    seen: int
+    status: Status
+    due_at: float = NEVER
+    due_in: float = NEVER
+    where_at: str = ""
+    started_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The run ends. Refused (`woken`) when a message came since `seen`."""
+
+    seen: int
+    status: Status
+    output: bytes | None = None
+    error: bytes | None = None
+    where_at: str = ""
+    started_at: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Commit:
+    """What an owner writes at once. Before it nothing happened; after it everything did."""
+
+    run_id: RunId
+    lease: LeaseId
+    head: int  # the log ends here; anything else means that the lease is lost
+    events: Sequence[NewEvent] = ()
+    settled: bool = False  # these events show that the run moves: losses = 0
+    consumed: Sequence[str] = ()  # keys of inbox messages that these events absorb
+    then: Park | Finish | None = None  # None: keep the lease and go on
+    base: int | None = None  # replay begins at this seq from now on
+    waits_opened: Sequence[NewWait] = ()
+    waits_closed: Sequence[str] = ()
+    starts: Sequence[NewRun] = ()
+    deliveries: Sequence[Message] = ()
+    tickets_opened: Sequence[NewTicket] = ()
+    tickets_closed: Sequence[str] = ()
+
+    @property
+    def reaches_out(self) -> bool:
+        """Touches more than its own run's rows, so it takes the lane that locks all tickets first."""
+        return bool(self.starts or self.deliveries or self.tickets_opened or self.tickets_closed)
+
+    @property
+    def size(self) -> int:
+        return sum(len(event.payload) + 200 for event in self.events)
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    WOKEN = "woken"  # not parked or finished: a message came; nothing was written
+    LOST = "lost"  # not the owner any more; nothing was written
+    REFUSED = "refused"  # the database cannot hold this value; nothing was written
+
+
+class Committed(NamedTuple):
+    """How a commit went: `wakes` counts the run's deliveries so far, `at` is the events' time."""
+
+    outcome: Outcome
+    wakes: int
+    at: float
+
+
+class Claim(NamedTuple):
+    """A ticket that this worker owns now, with what it needs to go on.
+
+    path '' is a run: `log` is its first event and everything from its base on, `inbox` its messages.
+    Another path is a remote step: `head` is the seq of its StepScheduled, which is all of `log`.
+    """
+
+    run_id: RunId
+    path: str
+    needs: str
+    lease: LeaseId
+    head: int
+    wakes: int
+    losses: int
+    lost_lease: str
+    log: Sequence[LogRow]
+    inbox: Sequence[InboxRow]
+
+
+class Claims(NamedTuple):
+    claims: Sequence[Claim]
+    now: float
+    next_in: float | None  # seconds until the next ticket that this worker could take; None: none known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    worker: WorkerId
+    queues: Sequence[str]
+    needs: Sequence[str]  # what this worker has: workflow@version, step:name, emit
+    limit: int
+    leases: Sequence[LeaseId]  # one fresh random id for each ticket it may get
+    solo: bool = False  # take only tickets that lost two owners, one at a time; else leave those alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    id: WorkerId
+    lease_seconds: float
+    name: str = ""  # host:pid for people
+    queues: Sequence[str] = ()
+    needs: Sequence[str] = ()
+
+
+class Owned(NamedTuple):
+    run_id: RunId
+    path: str
+    wakes: int
+
+
+class Reaped(NamedTuple):
+    workers: int
+    tickets: int
+    solo_due: bool  # a ticket that lost two owners waits for a worker to take it alone
+
+
+class CancelOutcome(StrEnum):
+    ENDED = "ended"  # nobody had it: it is cancelled now
+    REQUESTED = "requested"  # its owner will clean up and end it
+    ALREADY = "already"  # it was terminal, or cancel was asked before
+    UNKNOWN = "unknown"
+
+
+class RetryOutcome(StrEnum):
+    RETRIED = "retried"
+    NOT_FAILED = "not_failed"
+    UNKNOWN = "unknown"
+
+
+class PublishedEvent(NamedTuple):
+    """A broadcast event. `id` makes emitting it idempotent, `key` selects among waits."""
+
+    id: str
+    name: str
+    key: str
+    payload: bytes
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A version of a workflow, known to those who start runs without its code."""
+
+    name: str
+    version: str
+    kind: str
+    hash: str = ""
+    body: bytes = b"{}"
+    input_schema: bytes = b"true"
+    options: bytes = b"{}"
+    workspace: str = DEFAULT_WORKSPACE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """What is shown of a run. `status` is `running` while a worker owns it."""
+
+    id: RunId
+    workspace: str
+    workflow: str
+    version: str
+    kind: str
+    status: Status
+    input: bytes
+    output: bytes | None
+    error: bytes | None
+    key: str
+    parent: str
+    root: str
+    tags: bytes
+    trigger: str
+    where_at: str
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    test: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketRow:
+    run_id: RunId
+    path: str
+    queue: str
+    needs: str
+    priority: int
+    started: bool
+    ending: bool
+    due_at: float
+    owner: str
+    lease: str
+    head: int
+    wakes: int
+    losses: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    id: WorkerId
+    name: str
+    queues: Sequence[str]
+    needs: Sequence[str]
+    lease_until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs to list, newest first; `before` is the id of the last one seen."""
+
+    workspace: str = DEFAULT_WORKSPACE
+    workflow: str = ""
+    statuses: Sequence[Status] = field(default_factory=tuple)
+    key: str = ""
+    parent: str = ""
+    before: str = ""
+    limit: int = 100

@@ -1,0 +1,295 @@
+"""The facts of a run: one frozen class each, appended to its log and never changed.
+
+An `Event` is a fact with its place in the log (`seq`, `at`), the place in the run it is about
+(`path`, '' for the run itself) and the attempt. In SQL and JSON a fact's name is in snake_case.
+Values of users travel as raw JSON (`Raw`): the kernel never looks inside.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain.commit import LogRow, NewEvent
+
+NULL = Raw(b"null")
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error as it is recorded: readable without the code that raised it."""
+
+    code: str
+    message: str
+    type: str = ""
+    hint: str = ""
+    path: str = ""
+    traceback: str = ""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that happened."""
+
+
+# The run
+
+
+class Accepted(Fact, frozen=True, kw_only=True):
+    """The run is on disk and will reach an end."""
+
+    workflow: str
+    version: str
+    kind: str = "function"
+    input: Raw = NULL
+    seed: str = ""  # ctx.random() and ctx.uuid() come from it
+    timeout: float | None = None  # seconds of not-suspended time
+    parent: str = ""
+    parent_path: str = ""
+    root: str = ""
+    depth: int = 0
+    key: str = ""
+    queue: str = "default"
+
+
+class Claimed(Fact, frozen=True, kw_only=True):
+    """A worker owns the run from here on."""
+
+    lease: str
+    worker: str
+
+
+class LeaseLost(Fact, frozen=True, kw_only=True):
+    """The owner before died or froze; what it did after its last event is not recorded."""
+
+    lease: str
+
+
+class Retried(Fact, frozen=True, kw_only=True):
+    """A person sent a failed run on: the failed step is tried again."""
+
+    path: str = ""
+
+
+class Continued(Fact, frozen=True, kw_only=True):
+    """The run went on as a new generation; replay begins here."""
+
+    generation: int
+    input: Raw = NULL
+    seed: str = ""
+    carried: list[Carried] = []
+    keys: list[str] = []
+
+
+class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A signal that was received but not taken before the run continued as new."""
+
+    name: str
+    payload: Raw = NULL
+
+
+class CancelRequested(Fact, frozen=True, kw_only=True):
+    reason: str = ""
+
+
+class Completed(Fact, frozen=True, kw_only=True):
+    result: Raw = NULL
+    unconsumed: list[str] = []
+
+
+class Failed(Fact, frozen=True, kw_only=True):
+    error: Problem
+    unconsumed: list[str] = []
+
+
+class Cancelled(Fact, frozen=True, kw_only=True):
+    reason: str = ""
+    unconsumed: list[str] = []
+
+
+class TimedOut(Fact, frozen=True, kw_only=True):
+    error: Problem
+    unconsumed: list[str] = []
+
+
+# Steps
+
+
+class StepScheduled(Fact, frozen=True, kw_only=True):
+    """A remote step waits for a worker of its queue."""
+
+    step: str
+    queue: str
+    args: Raw = NULL
+    timeout: float | None = None
+    digest: str = ""
+
+
+class StepStarted(Fact, frozen=True, kw_only=True):
+    """Written for long steps, and for every step once a worker was lost in this run."""
+
+    step: str = ""
+
+
+class StepCompleted(Fact, frozen=True, kw_only=True):
+    result: Raw = NULL
+    digest: str = ""  # of the arguments, where the run has more than one task
+
+
+class StepFailed(Fact, frozen=True, kw_only=True):
+    """An attempt failed; `retry_in` seconds later comes the next, None: that was the last."""
+
+    error: Problem
+    retry_in: float | None = None
+    digest: str = ""
+
+
+class ValueRecorded(Fact, frozen=True, kw_only=True):
+    """A value that a replay must see again: the time, a patch marker, who won `first`."""
+
+    what: str
+    value: Raw = NULL
+
+
+# Waits
+
+
+class TimerSet(Fact, frozen=True, kw_only=True):
+    seconds: float
+
+
+class TimerFired(Fact, frozen=True, kw_only=True):
+    pass
+
+
+class WaitOpened(Fact, frozen=True, kw_only=True):
+    what: Literal["signal", "event", "approval"]
+    name: str
+    key: str = ""
+    timeout: float | None = None
+    form: Raw = NULL  # JSON Schema of the answer
+    title: str = ""
+    assignees: list[str] = []
+    since: float = 0.0  # events published from here on count, even before the wait was registered
+
+
+class WaitEnded(Fact, frozen=True, kw_only=True):
+    outcome: Literal["answered", "timed_out", "withdrawn"]
+    received: str = ""  # key of the Received that answered it
+
+
+class Received(Fact, frozen=True, kw_only=True):
+    """A message left the inbox and is in the log for good; `n` is its place in the inbox."""
+
+    key: str
+    n: int
+    what: str
+    name: str = ""
+    payload: Raw = NULL
+    rejected: str = ""
+
+
+# Children and news
+
+
+class ChildStarted(Fact, frozen=True, kw_only=True):
+    run: str
+    workflow: str
+    version: str = ""
+    detached: bool = False
+
+
+class ChildEnded(Fact, frozen=True, kw_only=True):
+    status: str
+    result: Raw = NULL
+    error: Problem | None = None
+
+
+class Published(Fact, frozen=True, kw_only=True):
+    topic: str
+    data: Raw = NULL
+
+
+class Progress(Fact, frozen=True, kw_only=True):
+    done: float
+    total: float | None = None
+    text: str = ""
+
+
+ENDINGS = (Completed, Failed, Cancelled, TimedOut)
+
+FACTS: tuple[type[Fact], ...] = (
+    Accepted,
+    Claimed,
+    LeaseLost,
+    Retried,
+    Continued,
+    CancelRequested,
+    Completed,
+    Failed,
+    Cancelled,
+    TimedOut,
+    StepScheduled,
+    StepStarted,
+    StepCompleted,
+    StepFailed,
+    ValueRecorded,
+    TimerSet,
+    TimerFired,
+    WaitOpened,
+    WaitEnded,
+    Received,
+    ChildStarted,
+    ChildEnded,
+    Published,
+    Progress,
+)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+KIND: dict[type[Fact], str] = {fact: _snake(fact.__name__) for fact in FACTS}
+_DECODERS = {kind: msgspec.json.Decoder(fact) for fact, kind in KIND.items()}
+_encode = msgspec.json.Encoder().encode
+
+# A commit that holds one of these shows that the run moves: its count of lost owners starts anew.
+SETTLING = frozenset(
+    KIND[fact] for fact in (StepCompleted, StepFailed, TimerFired, WaitEnded, ChildEnded, Continued, *ENDINGS)
+)
+
+
+class Event(NamedTuple):
+    """A fact in its place."""
+
+    seq: int
+    at: float
+    path: str
+    attempt: int
+    fact: Fact
+
+    @property
+    def kind(self) -> str:
+        return KIND[type(self.fact)]
+
+
+def written(fact: Fact, path: str = "", attempt: int = 0) -> NewEvent:
+    """The fact as a store keeps it."""
+    return NewEvent(KIND[type(fact)], path, attempt, _encode(fact))
+
+
+def read(row: LogRow) -> Event:
+    """The event that a store kept."""
+    return Event(row.seq, row.at, row.path, row.attempt, _DECODERS[row.kind].decode(row.payload))
+
+
+F = TypeVar("F", bound=Fact)
+
+
+def read_as(fact: type[F], row: LogRow) -> F:
+    """The row's fact, known to be of that class."""
+    found = read(row).fact
+    assert isinstance(found, fact), f"expected {fact.__name__}, the log has {row.kind}"
+    return found

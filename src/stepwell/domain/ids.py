@@ -1,0 +1,51 @@
+"""Names of things, and how derived ones are made."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NewType, Protocol
+
+RunId = NewType("RunId", str)  # UUIDv7 in hex: sorts by time of birth, says nothing secret
+WorkerId = NewType("WorkerId", str)
+LeaseId = NewType("LeaseId", str)  # random; equality is the fence
+
+
+class Ids(Protocol):
+    """Where new names come from; passed in, so that a simulation can repeat them."""
+
+    def run_id(self) -> RunId: ...
+    def worker_id(self) -> WorkerId: ...
+    def lease_id(self) -> LeaseId: ...
+    def token(self) -> str:
+        """128 random bits in hex: message keys, seeds."""
+        ...
+
+    def jitter(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+def child_run_id(parent: RunId, path: str) -> RunId:
+    """The same parent and path always give the same child, so starting it twice is starting it once.
+
+    The parent's time prefix is kept: children lie next to their parent in the index.
+    """
+    digest = hashlib.blake2b(f"{parent}/{path}".encode(), digest_size=10).hexdigest()
+    return RunId(f"{parent[:12]}{digest}")
+
+
+def recorded_random(seed: str, path: str) -> int:
+    """128 bits that depend only on the run's recorded seed and the place in its code."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}/{path}".encode(), digest_size=16).digest(), "big")
+
+
+def needs_workflow(name: str, version: str) -> str:
+    """What a worker must have to take this run."""
+    return f"{name}@{version}"
+
+
+def needs_step(name: str) -> str:
+    return f"step:{name}"
+
+
+NEEDS_EMIT = "emit"  # a fan-out ticket of a broadcast event; every worker can do it

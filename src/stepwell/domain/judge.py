@@ -1,0 +1,47 @@
+"""Judge: may this commit be written? The fence, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from stepwell.domain.commit import NEVER, Commit, Finish, LogRow, Outcome, Park
+from stepwell.domain.events import KIND, Claimed
+
+
+def judge(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
+    """The verdict on the locked ticket: `lost` when it is not ours, `woken` when a message came.
+
+    PostgreSQL repeats this rule in SQL (queries.sql, commit_batch); the conformance suite
+    compares the two.
+    """
+    if lease is None or lease != commit.lease or head != commit.head:
+        return Outcome.LOST
+    if isinstance(commit.then, Park | Finish) and wakes != commit.then.seen:
+        return Outcome.WOKEN
+    return Outcome.OK
+
+
+def due_after(park: Park, at: float) -> float:
+    """When a parked ticket must be looked at again."""
+    return min(park.due_at, at + park.due_in if park.due_in != NEVER else NEVER)
+
+
+def recognised(commit: Commit, log: Sequence[LogRow]) -> bool:
+    """Was this commit written before, by us? Asked when its answer was lost and it is sent again.
+
+    True when the log holds its events at their seqs and they follow a Claimed with our lease.
+    """
+    if not commit.events:
+        return False
+    rows = {row.seq: row for row in log}
+    for seq, event in enumerate(commit.events, commit.head + 1):
+        row = rows.get(seq)
+        if row is None or (row.kind, row.path, row.attempt, row.payload) != tuple(event):
+            return False
+    last = commit.head + len(commit.events)
+    claims = [row for row in log if row.kind == KIND[Claimed] and row.seq <= last]
+    if not claims:
+        return False
+    return msgspec.json.decode(claims[-1].payload, type=Claimed).lease == commit.lease

@@ -1,0 +1,63 @@
+"""Messages between runs: what their payloads hold and which keys make them unique."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain.commit import Message
+from stepwell.domain.events import NULL, Problem
+from stepwell.domain.ids import RunId
+
+CANCEL_KEY = "cancel"
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a child run or a remote step ended."""
+
+    status: str  # of a run, or completed | failed of a step
+    result: Raw = NULL
+    error: Problem | None = None
+    retry_in: float | None = None
+    attempt: int = 0
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An answer to one open wait; the token tells a repeat by the same caller from a second answer."""
+
+    token: str
+    answer: Raw = NULL
+    by: str = ""
+
+
+def child_ended(parent: RunId, path: str, ending_seq: int, ending: Ending) -> Message:
+    """To the parent. A child that is retried ends again, so the key counts its endings by their seq."""
+    return Message(
+        run_id=parent,
+        key=f"child/{path}/{ending_seq}",
+        kind="child",
+        name=path,
+        payload=msgspec.json.encode(ending),
+    )
+
+
+def step_ended(run_id: RunId, path: str, attempt: int, ending: Ending) -> Message:
+    return Message(
+        run_id=run_id,
+        key=f"step/{path}/{attempt}",
+        kind="step",
+        name=path,
+        payload=msgspec.json.encode(ending),
+    )
+
+
+def cancel_request(run_id: RunId, reason: str) -> Message:
+    return Message(run_id=run_id, key=CANCEL_KEY, kind="cancel", payload=msgspec.json.encode(reason))
+
+
+def event_key(event_id: str) -> str:
+    return f"evt/{event_id}"
+
+
+def decide_key(path: str) -> str:
+    return f"decide/{path}"

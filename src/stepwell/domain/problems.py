@@ -1,0 +1,61 @@
+"""Problems: errors as they are recorded, and as they are raised again from the record."""
+
+from __future__ import annotations
+
+import traceback
+
+from stepwell.domain.events import Problem
+from stepwell.errors import (
+    ChildFailed,
+    RunCancelled,
+    RunError,
+    RunFailed,
+    RunTimedOut,
+    StepError,
+    StepTimedOut,
+    StepwellError,
+)
+
+_TEXT_MAX = 4000
+
+
+def problem_of(error: BaseException, path: str = "") -> Problem:
+    """The error in words: what, where, and what to do next."""
+    if isinstance(error, StepError):
+        path = error.path or path
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if "/stepwell/" not in frame.filename
+    ]
+    message = error.message if isinstance(error, StepwellError) else str(error)
+    return Problem(
+        code=error.code if isinstance(error, StepwellError) else "ERROR",
+        message=clean(message or type(error).__name__),
+        type=error.error_type if isinstance(error, StepError) else type(error).__qualname__,
+        hint=error.hint if isinstance(error, StepwellError) else "",
+        path=path,
+        traceback=clean("".join(traceback.format_list(frames[-8:]))),
+    )
+
+
+def clean(text: str) -> str:
+    """Text that any database keeps: no NUL, no half characters, not endless."""
+    text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + " ..."
+
+
+def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError:
+    """What ctx.step raises; the same on the first run and on replay."""
+    kind = ChildFailed if child else StepTimedOut if problem.code == StepTimedOut.code else StepError
+    what = problem.message if not problem.type else f"{problem.type}: {problem.message}"
+    return kind(f"{path} failed: {what}", hint=problem.hint, path=path, error_type=problem.type)
+
+
+def run_error(status: str, problem: Problem | None, run_id: str) -> RunError:
+    """What result() raises for a run that did not complete."""
+    kind = {"cancelled": RunCancelled, "timed_out": RunTimedOut}.get(status, RunFailed)
+    if problem is None:
+        return kind(f"run {run_id} is {status}")
+    where = {"where": problem.path} if problem.path else {}
+    return kind(
+        f"run {run_id} {status}: {problem.message}", hint=problem.hint, cause_code=problem.code, **where
+    )

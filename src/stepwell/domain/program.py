@@ -1,0 +1,279 @@
+"""Program and Context: where authoring and engine meet.
+
+A program is a workflow in any style; the engine runs it over a context. Everything durable that
+workflow code can do is a verb of `Context`; the engine implements it, authors only see this.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
+
+from stepwell.domain.commit import Definition
+from stepwell.domain.duration import Duration
+from stepwell.domain.ids import RunId, needs_workflow
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+I = TypeVar("I")
+I_contra = TypeVar("I_contra", contravariant=True)
+T = TypeVar("T")
+
+
+class StepFunction(Protocol[P, R_co]):
+    """A decorated step: still callable, and known to return R whether sync or async."""
+
+    @property
+    def result_of(self) -> Callable[P, R_co]: ...
+
+
+class Program(Protocol):
+    """A workflow that a worker can run."""
+
+    @property
+    def definition(self) -> Definition: ...
+
+    @property
+    def sync(self) -> bool:
+        """The body is a plain function: it runs in a thread, over a SyncContext."""
+        ...
+
+    def run(self, ctx: Any, input: bytes) -> Any:
+        """The coroutine (or, when `sync`, the call) that leads to the encoded result."""
+        ...
+
+    def encode_input(self, input: Any) -> bytes: ...
+
+
+class Startable(Protocol[I_contra, R_co]):
+    """Something that can be started with an input of type I and gives an R."""
+
+    @property
+    def definition(self) -> Definition: ...
+
+    @property
+    def options(self) -> RunOptions: ...
+
+    def encode_input(self, input: I_contra) -> bytes: ...
+
+    def decode_result(self, data: bytes) -> R_co: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What a definition says about each of its runs."""
+
+    timeout: float | None = None  # seconds of not-suspended time
+    queue: str = "default"
+    priority: int = 0
+
+
+def needs_of(definition: Definition) -> str:
+    return needs_workflow(definition.name, definition.version)
+
+
+class StepContext:
+    """What a step may know of its own execution: annotate the first parameter with it to get one."""
+
+    __stepwell__ = "step_context"
+    __slots__ = ("attempt", "key", "lease", "path", "run_id")
+
+    def __init__(self, *, run_id: str, path: str, attempt: int, lease: str) -> None:
+        self.run_id = run_id
+        self.path = path
+        self.attempt = attempt
+        self.lease = lease
+        self.key = f"{run_id}/{path}"
+        """The same for every attempt of this step: give it to the service you call."""
+
+
+class ChildHandle(Protocol[R_co]):
+    """A child run that was started; await it for its result."""
+
+    @property
+    def id(self) -> RunId: ...
+
+    def __await__(self) -> Any: ...
+
+    async def result(self) -> R_co: ...
+
+
+class StepCaller(Protocol):
+    """`await ctx.step(fn, *args)`, or `ctx.step.on(queue="gpu")(fn, *args)`."""
+
+    @overload
+    def __call__(
+        self, function: StepFunction[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, R]: ...
+
+    def on(self, *, queue: str) -> StepCaller:
+        """The step is executed by any worker of that queue."""
+        ...
+
+
+class Context(Protocol):
+    """What workflow code can do durably."""
+
+    @property
+    def run_id(self) -> RunId: ...
+
+    @property
+    def step(self) -> StepCaller: ...
+
+    @property
+    def attempt(self) -> int:
+        """How often this run was taken by a worker."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """This run's idempotency key; steps get their own through `StepContext`."""
+        ...
+
+    async def sleep(self, duration: Duration) -> None:
+        """Durable: survives restarts, never wakes early, costs nothing while it lasts."""
+        ...
+
+    @overload
+    async def signal(self, name: str, type: type[T], *, timeout: Duration | None = None) -> T: ...
+    @overload
+    async def signal(self, name: str, *, timeout: Duration | None = None) -> Any: ...
+    async def signal(self, name: str, type: Any = Any, *, timeout: Duration | None = None) -> Any:
+        """The next signal of that name, also one that came before; WaitTimedOut if none comes."""
+        ...
+
+    async def event(self, name: str, *, key: str = "", timeout: Duration | None = None) -> Any:
+        """The next broadcast event of that name (and key); it counts from this run's last event on."""
+        ...
+
+    async def approval(
+        self,
+        form: type[T],
+        *,
+        title: str = "",
+        assignees: Sequence[str] = (),
+        timeout: Duration | None = None,
+        name: str = "approval",
+    ) -> T:
+        """Ask people; exactly one decision answers it."""
+        ...
+
+    @overload
+    async def map(
+        self, function: Callable[[I], Awaitable[R]], items: Iterable[I], *, limit: int = 50
+    ) -> list[R]: ...
+    @overload
+    async def map(self, function: Callable[[I], R], items: Iterable[I], *, limit: int = 50) -> list[R]: ...
+    async def map(self, function: Any, items: Iterable[Any], *, limit: int = 50) -> Any:
+        """The step for each item, `limit` at a time, results in the items' order."""
+        ...
+
+    async def all(self, *awaitables: Awaitable[T]) -> list[T]:
+        """All at once; the first error cancels the others."""
+        ...
+
+    async def first(self, *awaitables: Awaitable[T]) -> T:
+        """The first one that ends; the others are cancelled. Who won is recorded."""
+        ...
+
+    async def run(self, workflow: Startable[I, R], input: I) -> R:
+        """Run a child and wait for its result."""
+        ...
+
+    async def start(self, workflow: Startable[I, R], input: I, *, detached: bool = False) -> ChildHandle[R]:
+        """Start a child; a detached one lives on its own."""
+        ...
+
+    def now(self) -> datetime:
+        """The time, recorded: a replay sees the same."""
+        ...
+
+    def random(self) -> float:
+        """A number in [0, 1) that a replay sees again."""
+        ...
+
+    def uuid(self) -> uuid.UUID: ...
+
+    def patched(self, change: str) -> bool:
+        """True for runs that reach this place with the new code; False for those that passed it before."""
+        ...
+
+    def continue_as_new(self, input: Any) -> Any:
+        """Leave this code and begin again with `input` and an empty history."""
+        ...
+
+    def publish(self, topic: str, data: Any = None) -> None:
+        """News for whoever follows the run."""
+        ...
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None: ...
+
+
+class SyncChildHandle(Protocol[R_co]):
+    @property
+    def id(self) -> RunId: ...
+
+    def result(self) -> R_co: ...
+
+
+class SyncStepCaller(Protocol):
+    """`ctx.step(fn, *args)` of a plain workflow function."""
+
+    @overload
+    def __call__(self, function: StepFunction[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    def on(self, *, queue: str) -> SyncStepCaller: ...
+
+
+class SyncContext(Protocol):
+    """What a plain workflow function can do durably: the verbs of `Context`, without `await`."""
+
+    run_id: RunId
+    key: str
+    attempt: int
+
+    @property
+    def step(self) -> SyncStepCaller: ...
+    def sleep(self, duration: Duration) -> None: ...
+    @overload
+    def signal(self, name: str, type: type[T], *, timeout: Duration | None = None) -> T: ...
+    @overload
+    def signal(self, name: str, *, timeout: Duration | None = None) -> Any: ...
+    def signal(self, name: str, type: Any = Any, *, timeout: Duration | None = None) -> Any: ...
+    def event(self, name: str, *, key: str = "", timeout: Duration | None = None) -> Any: ...
+    def approval(
+        self,
+        form: type[T],
+        *,
+        title: str = "",
+        assignees: Sequence[str] = (),
+        timeout: Duration | None = None,
+        name: str = "approval",
+    ) -> T: ...
+    def map(self, function: Callable[[I], Any], items: Iterable[I], *, limit: int = 50) -> list[Any]: ...
+    def all(self, calls: Iterable[tuple[Any, ...]]) -> list[Any]: ...
+    def run(self, workflow: Startable[I, R], input: I) -> R: ...
+    def start(self, workflow: Startable[I, R], input: I, *, detached: bool = False) -> SyncChildHandle[R]: ...
+    def now(self) -> datetime: ...
+    def random(self) -> float: ...
+    def uuid(self) -> uuid.UUID: ...
+    def patched(self, change: str) -> bool: ...
+    def continue_as_new(self, input: Any) -> Any: ...
+    def publish(self, topic: str, data: Any = None) -> None: ...
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None: ...

@@ -1,0 +1,70 @@
+"""Retry: how often a step is tried, and how long to wait between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stepwell.domain.duration import Duration, seconds
+from stepwell.errors import InvalidDefinition, Permanent, RetryAfter
+
+Backoff = Literal["exponential", "linear", "constant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`Retry(5)`: five executions at most, after 1 s, 2 s, 4 s, 8 s.
+
+    `on` names the errors worth another try (all by default), `never` those that are not.
+    `jitter` takes away up to that share of each delay, so that a herd spreads.
+    """
+
+    attempts: int = 3
+    delay: Duration = 1.0
+    backoff: Backoff = "exponential"
+    max_delay: Duration = 300.0
+    jitter: float = 0.0
+    on: tuple[type[BaseException], ...] = (Exception,)
+    never: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise InvalidDefinition(
+                f"Retry(attempts={self.attempts!r})", hint="an attempt is an execution: give 1 or more"
+            )
+        if self.backoff not in ("exponential", "linear", "constant"):
+            raise InvalidDefinition(
+                f"Retry(backoff={self.backoff!r})", hint="use 'exponential', 'linear' or 'constant'"
+            )
+        if not 0 <= self.jitter <= 1:
+            raise InvalidDefinition(
+                f"Retry(jitter={self.jitter!r})", hint="jitter is a share between 0 and 1"
+            )
+        seconds(self.delay, name="Retry.delay")
+        seconds(self.max_delay, name="Retry.max_delay")
+
+    def wait_after(self, failures: int, error: BaseException, chance: float) -> float | None:
+        """Seconds to wait after the `failures`-th failure; None: give up.
+
+        `chance` in [0, 1) is the jitter's random number.
+        """
+        if isinstance(error, Permanent) or failures >= self.attempts:
+            return None
+        if isinstance(error, RetryAfter):
+            return max(0.0, error.seconds)
+        if isinstance(error, self.never) or not isinstance(error, self.on):
+            return None
+        delay = backoff_delay(seconds(self.delay), self.backoff, failures, seconds(self.max_delay))
+        return delay * (1 - self.jitter * chance)
+
+
+ONCE = Retry(1)
+
+
+def backoff_delay(first: float, backoff: Backoff, failures: int, longest: float) -> float:
+    """1 s, 2 s, 4 s ... after the first, second, third failure, never above `longest`."""
+    if backoff == "constant":
+        return min(first, longest)
+    if backoff == "linear":
+        return min(first * failures, longest)
+    return min(first * float(2 ** min(failures - 1, 62)), longest)

@@ -1,0 +1,88 @@
+"""Starting: from a workflow and an encoded input to the run that a store keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain.codec import digest
+from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
+from stepwell.domain.events import Accepted
+from stepwell.domain.ids import RunId
+from stepwell.domain.program import RunOptions, Startable, needs_of
+
+
+def new_run(
+    workflow: Startable[Any, Any],
+    input: bytes,
+    *,
+    run_id: RunId,
+    key: str,
+    seed: str,
+    **details: Any,
+) -> NewRun:
+    """A run of this workflow with the options of its definition."""
+    return new_run_of(
+        workflow.definition, workflow.options, input, run_id=run_id, key=key, seed=seed, **details
+    )
+
+
+def new_run_of(
+    definition: Definition,
+    options: RunOptions,
+    input: bytes,
+    *,
+    run_id: RunId,
+    key: str,
+    seed: str,
+    parent: str = "",
+    parent_path: str = "",
+    root: str = "",
+    depth: int = 0,
+    queue: str = "",
+    priority: int | None = None,
+    delay: float = 0.0,
+    timeout: float | None = None,
+    tags: dict[str, str] | None = None,
+    trigger: str = "",
+    workspace: str = DEFAULT_WORKSPACE,
+    test: bool = False,
+) -> NewRun:
+    accepted = Accepted(
+        workflow=definition.name,
+        version=definition.version,
+        kind=definition.kind,
+        input=Raw(input),
+        seed=seed,
+        timeout=options.timeout if timeout is None else timeout,
+        parent=parent,
+        parent_path=parent_path,
+        root=root or run_id,
+        depth=depth,
+        key=key,
+        queue=queue or options.queue,
+    )
+    return NewRun(
+        id=run_id,
+        workspace=workspace,
+        workflow=definition.name,
+        version=definition.version,
+        kind=definition.kind,
+        hash=definition.hash,
+        queue=queue or options.queue,
+        needs=needs_of(definition),
+        priority=options.priority if priority is None else priority,
+        delay=delay,
+        key=key,
+        digest=digest(input),
+        input=input,
+        accepted=msgspec.json.encode(accepted),
+        parent=parent,
+        parent_path=parent_path,
+        root=root or run_id,
+        tags=msgspec.json.encode(tags or {}),
+        trigger=trigger,
+        test=test,
+    )

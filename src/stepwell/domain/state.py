@@ -1,0 +1,146 @@
+"""State: what a run's log says it is. Folding the log is the only way to know; this is the fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.events import Event, Problem
+from stepwell.domain.status import Status
+
+
+@dataclass(slots=True)
+class StepState:
+    path: str
+    status: str  # scheduled | running | retrying | completed | failed
+    attempt: int = 0
+    error: Problem | None = None
+    retry_at: float | None = None
+
+
+@dataclass(slots=True)
+class OpenWait:
+    path: str
+    what: str  # signal | event | approval | timer | child
+    name: str = ""
+    key: str = ""
+    due_at: float | None = None
+    form: Raw = field(default_factory=lambda: ev.NULL)
+    title: str = ""
+    assignees: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RunState:
+    status: Status = Status.PENDING
+    output: Raw | None = None
+    error: Problem | None = None
+    generation: int = 0
+    lease: str = ""
+    worker: str = ""
+    steps: dict[str, StepState] = field(default_factory=dict)
+    waits: dict[str, OpenWait] = field(default_factory=dict)
+    unconsumed: list[str] = field(default_factory=list)
+    progress: ev.Progress | None = None
+
+
+def fold(events: Iterable[Event]) -> RunState:
+    """The state after these events; folding a prefix gives the state at that time."""
+    state = RunState()
+    for event in events:
+        apply(state, event)
+    if not state.status.terminal and state.waits and not _works(state):
+        state.status = Status.SUSPENDED
+    return state
+
+
+def _works(state: RunState) -> bool:
+    return any(step.status in ("running", "retrying") for step in state.steps.values())
+
+
+def apply(state: RunState, event: Event) -> None:
+    """Take one event in."""
+    fact = event.fact
+    match fact:
+        case ev.Claimed():
+            state.status, state.lease, state.worker = Status.RUNNING, fact.lease, fact.worker
+        case ev.StepScheduled() | ev.StepStarted() | ev.StepCompleted() | ev.StepFailed():
+            _apply_step(state, event)
+        case ev.TimerSet() | ev.WaitOpened() | ev.ChildStarted():
+            _open_wait(state, event)
+        case ev.TimerFired() | ev.WaitEnded() | ev.ChildEnded():
+            state.waits.pop(event.path, None)
+        case ev.Progress():
+            state.progress = fact
+        case ev.Retried():
+            state.status, state.error, state.unconsumed = Status.RUNNING, None, []
+        case ev.Continued():
+            state.generation = fact.generation
+            state.steps.clear()
+            state.waits.clear()
+        case ev.Completed() | ev.Failed() | ev.Cancelled() | ev.TimedOut():
+            _end(state, fact)
+        case _:
+            pass
+
+
+def _apply_step(state: RunState, event: Event) -> None:
+    fact, path = event.fact, event.path
+    step = state.steps.setdefault(path, StepState(path, "running"))
+    step.attempt = max(step.attempt, event.attempt)
+    match fact:
+        case ev.StepScheduled():
+            step.status = "scheduled"
+            due = event.at + fact.timeout if fact.timeout is not None else None
+            state.waits[path] = OpenWait(path, "step", name=fact.step, key=fact.queue, due_at=due)
+        case ev.StepStarted():
+            step.status = "running"
+        case ev.StepCompleted():
+            step.status, step.error, step.retry_at = "completed", None, None
+            state.waits.pop(path, None)
+        case ev.StepFailed():
+            state.waits.pop(path, None)
+            step.error = fact.error
+            step.status = "failed" if fact.retry_in is None else "retrying"
+            step.retry_at = None if fact.retry_in is None else event.at + fact.retry_in
+        case _:
+            raise AssertionError(fact)
+
+
+def _open_wait(state: RunState, event: Event) -> None:
+    fact, path = event.fact, event.path
+    match fact:
+        case ev.TimerSet():
+            state.waits[path] = OpenWait(path, "timer", due_at=event.at + fact.seconds)
+        case ev.WaitOpened():
+            state.waits[path] = OpenWait(
+                path,
+                fact.what,
+                name=fact.name,
+                key=fact.key,
+                due_at=event.at + fact.timeout if fact.timeout is not None else None,
+                form=fact.form,
+                title=fact.title,
+                assignees=fact.assignees,
+            )
+        case ev.ChildStarted() if not fact.detached:
+            state.waits[path] = OpenWait(path, "child", name=fact.workflow, key=fact.run)
+        case _:
+            pass
+
+
+def _end(state: RunState, fact: ev.Completed | ev.Failed | ev.Cancelled | ev.TimedOut) -> None:
+    state.unconsumed = fact.unconsumed
+    state.waits.clear()
+    match fact:
+        case ev.Completed():
+            state.status, state.output = Status.COMPLETED, fact.result
+        case ev.Failed():
+            state.status, state.error = Status.FAILED, fact.error
+        case ev.Cancelled():
+            state.status = Status.CANCELLED
+        case ev.TimedOut():
+            state.status, state.error = Status.TIMED_OUT, fact.error

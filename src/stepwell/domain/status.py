@@ -1,0 +1,39 @@
+"""A run's status and the moves between them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    PENDING = "pending"  # accepted, no worker has had it
+    RUNNING = "running"  # a worker owns it, or it only waits for a retry
+    SUSPENDED = "suspended"  # waits for time, a message, a child or a remote step
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+    @property
+    def terminal(self) -> bool:
+        return self in TERMINAL
+
+
+TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.TIMED_OUT})
+
+_LIVE = frozenset({Status.RUNNING, Status.SUSPENDED})
+
+MOVES: dict[Status, frozenset[Status]] = {
+    Status.PENDING: frozenset({Status.RUNNING, Status.CANCELLED, Status.TIMED_OUT, Status.FAILED}),
+    Status.RUNNING: TERMINAL | {Status.SUSPENDED},
+    Status.SUSPENDED: TERMINAL | {Status.RUNNING},
+    Status.COMPLETED: frozenset(),
+    Status.FAILED: _LIVE,  # by an explicit retry only
+    Status.CANCELLED: frozenset(),
+    Status.TIMED_OUT: frozenset(),
+}
+
+
+def may_move(before: Status, after: Status) -> bool:
+    """The published automaton: terminal is final, except that a failed run may be retried."""
+    return before == after or after in MOVES[before]

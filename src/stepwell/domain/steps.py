@@ -1,0 +1,146 @@
+"""What the engine must know of a step: its name, how to call it and how to try again."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from stepwell.domain.codec import PLAIN, Codec, codec_for
+from stepwell.domain.retry import ONCE, Retry
+from stepwell.errors import InvalidDefinition, NotSerialisable
+
+Isolation = Literal["none", "process"]
+STEP_TIMEOUT = 300.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSpec:
+    """A step function with its options."""
+
+    name: str
+    function: Callable[..., Any]
+    retry: Retry = ONCE
+    timeout: float | None = STEP_TIMEOUT
+    isolation: Isolation = "none"
+    queue: str = ""  # '' runs where the run is; else any worker of that queue
+    transactional: bool = False
+    is_async: bool = False
+    wants_context: bool = False  # its first parameter is a StepContext
+    returns: Codec = PLAIN
+
+
+class Arguments(msgspec.Struct, frozen=True):
+    """A call's arguments as JSON, for a step that runs in another process."""
+
+    args: list[msgspec.Raw] = []
+    kwargs: dict[str, msgspec.Raw] = {}
+
+
+def spec_of(function: Callable[..., Any]) -> StepSpec:
+    """The spec of a decorated step, or of any function with the default options."""
+    spec = getattr(function, "spec", None)
+    if isinstance(spec, StepSpec):
+        return spec
+    try:
+        return _plain_spec(function)
+    except TypeError:  # a callable that cannot be hashed
+        return _plain_spec.__wrapped__(function)
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain_spec(function: Callable[..., Any]) -> StepSpec:
+    return describe(function)
+
+
+def describe(function: Callable[..., Any], **options: Any) -> StepSpec:
+    """Look at a function once: its name, whether it is async, what it takes and returns."""
+    if not callable(function):
+        raise InvalidDefinition(
+            f"{function!r} is no function", hint="pass the function itself: ctx.step(charge, x)"
+        )
+    target = inspect.unwrap(function)
+    if isinstance(target, functools.partial):
+        target = target.func
+    name = options.pop("name", "") or getattr(target, "__name__", type(target).__name__)
+    hints = annotations_of(target)
+    parameters = list(_signature(target).parameters.values())
+    first = parameters[0] if parameters else None
+    return StepSpec(
+        name=checked_name(name),
+        function=function,
+        is_async=inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__),
+        wants_context=first is not None and _is_step_context(hints.get(first.name)),
+        returns=codec_for(hints.get("return", inspect.Parameter.empty)),
+        **options,
+    )
+
+
+def checked_name(name: str) -> str:
+    """Names go into paths and keys, so a few characters are taken."""
+    if not name or len(name) > 200 or any(c in "/#~\x00" or ord(c) < 32 for c in name):
+        raise InvalidDefinition(
+            f"{name!r} cannot be a name", hint="use 1 to 200 printable characters without '/', '#' and '~'"
+        )
+    return name
+
+
+def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except (NameError, TypeError):  # a type that exists only for the checker
+        return dict(getattr(function, "__annotations__", {}))
+
+
+def encode_arguments(spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The call as JSON, each argument by its parameter's type; NotSerialisable names the argument."""
+    codecs = parameter_codecs(spec)
+    names = list(codecs)
+
+    def encode(name: str, value: Any) -> msgspec.Raw:
+        try:
+            return msgspec.Raw(codecs.get(name, PLAIN).encode(value))
+        except NotSerialisable as error:
+            raise NotSerialisable(f"argument {name!r} of {spec.name}: {error.message}") from None
+
+    return msgspec.json.encode(
+        Arguments(
+            [encode(names[i] if i < len(names) else f"*{i}", value) for i, value in enumerate(args)],
+            {name: encode(name, value) for name, value in kwargs.items()},
+        )
+    )
+
+
+def decode_arguments(spec: StepSpec, data: bytes | msgspec.Raw) -> tuple[list[Any], dict[str, Any]]:
+    codecs = parameter_codecs(spec)
+    names = list(codecs)
+    call = msgspec.json.decode(data, type=Arguments)
+    args = [
+        codecs.get(names[i] if i < len(names) else "", PLAIN).decode(raw) for i, raw in enumerate(call.args)
+    ]
+    return args, {name: codecs.get(name, PLAIN).decode(raw) for name, raw in call.kwargs.items()}
+
+
+def parameter_codecs(spec: StepSpec) -> dict[str, Codec]:
+    """A codec for each parameter that the caller gives, in order."""
+    target = inspect.unwrap(spec.function)
+    hints = annotations_of(target)
+    parameters = list(_signature(target).parameters.values())
+    given = parameters[1:] if spec.wants_context or spec.transactional else parameters
+    return {p.name: codec_for(hints.get(p.name, inspect.Parameter.empty)) for p in given}
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # builtins without one
+        return inspect.Signature()
+
+
+def _is_step_context(annotation: Any) -> bool:
+    return getattr(annotation, "__stepwell__", "") == "step_context"

@@ -1,0 +1,94 @@
+"""Why: the exact reason a run does not move, in one sentence and a code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from stepwell.domain.commit import NEVER, RunRow, TicketRow, WorkerRow
+from stepwell.domain.state import OpenWait, RunState
+
+
+class Reason(NamedTuple):
+    code: str
+    text: str
+    until: float | None = None
+
+
+def explain(
+    run: RunRow, ticket: TicketRow | None, state: RunState, workers: Sequence[WorkerRow], now: float
+) -> Reason:
+    """What the run waits for. Pure: everything it looks at is passed in."""
+    if run.status.terminal:
+        cause = f": {state.error.message}" if state.error else ""
+        return Reason("ended", f"the run is {run.status}{cause}")
+    if ticket is None:
+        return Reason("lost", "the run is not in the queue; please report this")
+    if ticket.lease:
+        return _owned(ticket, state, workers)
+    retrying = [step for step in state.steps.values() if step.status == "retrying"]
+    if retrying and ticket.due_at > now:
+        step = min(retrying, key=lambda s: s.retry_at or 0)
+        return Reason(
+            "retry",
+            f"{step.path} is tried again at {_clock(ticket.due_at)} (attempt {step.attempt + 1})",
+            step.retry_at,
+        )
+    if ticket.due_at > now:
+        return _waiting(ticket, state)
+    return _queued(run, ticket, workers)
+
+
+def _owned(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow]) -> Reason:
+    owner = next((w for w in workers if w.id == ticket.owner), None)
+    if owner is None:
+        return Reason("lease", f"its worker {ticket.owner} is gone; it is taken over with the next sweep")
+    running = [s.path for s in state.steps.values() if s.status == "running"]
+    doing = f" and runs {', '.join(running[:3])}" if running else ""
+    return Reason(
+        "lease",
+        f"worker {owner.name or owner.id} owns it{doing}; its lease lasts until {_clock(owner.lease_until)}",
+        owner.lease_until,
+    )
+
+
+def _waiting(ticket: TicketRow, state: RunState) -> Reason:
+    if not ticket.started:
+        return Reason("delayed", f"its start is delayed until {_clock(ticket.due_at)}", ticket.due_at)
+    due = None if ticket.due_at == NEVER else ticket.due_at
+    waits = [_words(wait) for wait in state.waits.values()]
+    text = "waits for " + (", ".join(waits[:3]) or "a message")
+    return Reason("waits", text + (f" until {_clock(due)}" if due else ""), due)
+
+
+def _words(wait: OpenWait) -> str:
+    if wait.what == "timer":
+        return "a timer"
+    if wait.what == "child":
+        return f"child run {wait.key} ({wait.name})"
+    if wait.what == "step":
+        return f"step {wait.name} on queue {wait.key!r}"
+    return f"{wait.what} {wait.name!r}"
+
+
+def _queued(run: RunRow, ticket: TicketRow, workers: Sequence[WorkerRow]) -> Reason:
+    able = [w for w in workers if ticket.needs in w.needs]
+    if not workers:
+        return Reason("no_worker", "no worker is running")
+    if not able:
+        return Reason(
+            "no_worker",
+            f"no worker has {ticket.needs}; there are {len(workers)} workers with other workflows",
+        )
+    if not any(ticket.queue in w.queues for w in able):
+        return Reason("no_worker", f"no worker of queue {ticket.queue!r} is running")
+    if ticket.losses >= 2:
+        return Reason(
+            "solo", f"it lost {ticket.losses} workers and waits for an idle one that takes it alone"
+        )
+    return Reason("queued", f"it waits in queue {ticket.queue!r} for a free slot")
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

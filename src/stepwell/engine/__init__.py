@@ -1,0 +1,1 @@
+"""The worker: claims runs, replays and drives their programs, commits what happened."""

@@ -1,0 +1,553 @@
+"""Activation: one claimed run, from the claim until it is parked, ended or lost.
+
+Workflow code runs in turns (`turns`). Its questions are calls; answers are released one by one, in
+log order, with a turn after each. What happened is drafted and handed to the committer; one commit
+is in flight at a time. An answer is released to the code when it is drafted, but effects (steps,
+children) that were asked for behind it start only when the log has it: a crash in between repeats
+a decision, never an effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.domain import events as ev
+from stepwell.domain.commit import NEVER, Claim, Commit, Committed, Finish, Outcome, Park
+from stepwell.domain.ids import RunId
+from stepwell.domain.program import Program
+from stepwell.domain.status import Status
+from stepwell.engine import ending as endings
+from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.context import RunContext
+from stepwell.engine.draft import Draft
+from stepwell.engine.journal import Answer, Journal, absorb, read_journal
+from stepwell.engine.services import Services
+from stepwell.engine.step_calls import StepCalls
+from stepwell.engine.sync_body import SyncBody
+from stepwell.engine.turns import Scope, TurnLoop
+from stepwell.engine.waits import Waits
+from stepwell.store.base import INBOX_READ_MAX
+from stepwell.errors import CodeChanged, LeaseLost, RunCancelling, Suspended, Unwind
+
+_log = logging.getLogger("stepwell.engine")
+
+_ANSWERS = (ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested)
+
+
+class Activation:
+    def __init__(self, services: Services, claim: Claim, program: Program, now: float) -> None:
+        self.services = services
+        self.claim = claim
+        self.run_id: RunId = claim.run_id
+        self.program = program
+        self.journal: Journal = read_journal(claim.log)
+        self.head = claim.head
+        # A full inbox was read in part: then only what was read counts as seen.
+        self.seen = claim.inbox[-1].n if len(claim.inbox) >= INBOX_READ_MAX else claim.wakes
+        self.last_at = self.journal.last_at
+        self.closed: type[Unwind] | None = None  # why no ctx call is answered any more
+        self.live = False  # the log was replayed to its end
+        self.draining = False
+        self.cancelling = False
+        self.thread: SyncBody | None = None
+        self.busy = 0  # things under way outside the workflow's code: looks into the store
+        self._now = (now, services.clock.monotonic())
+        self._draft = Draft()
+        self._in_flight: Draft | None = None
+        self._advancing = False
+        self._again = False
+        self._ending: endings.Ending | None = None
+        self._barrier = 0  # seq of the last fact that was drafted
+        self._due_timer: asyncio.TimerHandle | None = None
+        self._timeout_timer: asyncio.TimerHandle | None = None
+        self._reading_inbox = False
+        self._turn_free = asyncio.Event()
+        self._holds_turn = False
+        self.dues: dict[str, float] = {}  # path -> when it must be looked at, by the store's clock
+        self.steps = StepCalls(self)
+        self.waits = Waits(self)
+        self.began = services.clock.monotonic()
+        self.broken = False  # our own mistake ended it: the run must be given back
+        self.on_end: Callable[[Activation], None] | None = None
+        self._open_program()
+
+    # Life
+
+    def begin(self) -> None:
+        """Replay what is recorded, then go on from there."""
+        if self.claim.lost_lease:
+            self._draft.events.append(ev.written(ev.LeaseLost(lease=self.claim.lost_lease)))
+        claimed = ev.Claimed(lease=self.claim.lease, worker=self.services.worker)
+        self._draft.events.append(ev.written(claimed))
+        self._watch_timeout()
+        if endings.is_poison(self.claim.losses):
+            self._ending = endings.poisoned(self.journal)
+            self._settle()
+        else:
+            self._start_main()
+            self.advance()
+
+    def _open_program(self) -> None:
+        journal = self.journal
+        root = Scope(str(journal.generation))
+        self.turns = TurnLoop(root)  # type: ignore[abstract]  # what it lacks it refuses by name
+        self.calls: dict[str, Call] = {}
+        self.answers: deque[Answer] = journal.answers
+        self.recorded = {answer.path for answer in journal.answers}
+        self.arrived: dict[str, Answer] = {}  # a child's end that nobody awaits yet
+        self._commands: deque[Call] = deque()
+        self.ctx = RunContext(self)
+
+    def _start_main(self) -> None:
+        data = bytes(self.journal.input)
+        if self.program.sync:
+            self.thread = SyncBody(self, lambda ctx: self.program.run(ctx, data))
+            body = self.thread.drive()
+        else:
+            body = self.program.run(self.ctx, data)
+        self.main = self.turns.create_main(body)
+
+    def now(self) -> float:
+        """The store's time, never ahead of it: its last answer plus what our clock has counted since."""
+        then, mark = self._now
+        return then + self.services.clock.monotonic() - mark
+
+    @property
+    def future_seq(self) -> int:
+        """The seq that the last drafted event will have."""
+        return self.head + (len(self._in_flight.events) if self._in_flight else 0) + len(self._draft.events)
+
+    def check_open(self) -> None:
+        if self.closed is not None:
+            raise self.closed()
+
+    def program_input(self, input: Any) -> bytes:
+        return self.program.encode_input(input)
+
+    # Turns
+
+    def ask(self, call: Call) -> asyncio.Future[Any]:
+        """Workflow code wants an answer: from the log if it has one, else something must be done."""
+        if self.closed is not None:
+            raise self.closed()
+        path = call.path
+        self.calls[path] = call
+        arrived = self.arrived.pop(path, None)
+        if arrived is not None:
+            self._release(arrived)
+        elif path not in self.recorded:
+            call.after = self._barrier
+            self._commands.append(call)
+        return call.future
+
+    def advance(self) -> None:
+        """Let workflow code run as far as it can, then write what came of it."""
+        if self._advancing:
+            self._again = True
+            return
+        self._advancing = True
+        try:
+            self._again = True
+            while self._again:
+                self._again = False
+                self._run_turns()
+            if self.closed is None:
+                self._settle()
+        except Exception:
+            _log.exception("run %s: the engine failed; the run is given back", self.run_id)
+            self.broken = True
+            self.close(LeaseLost)
+        finally:
+            self._advancing = False
+
+    def _run_turns(self) -> None:
+        while self.closed is None and self._ending is None:
+            self.turns.run_turn()
+            if self.main.done():
+                self._main_done()
+                return
+            if self.thread is not None and self.thread.running:
+                return
+            if self.answers:
+                self._release(self.answers.popleft())
+            elif not self.live:
+                self.live = True
+                self.waits.resume()
+            elif not self._start_commands():
+                return
+
+    def _release(self, answer: Answer) -> None:
+        if isinstance(answer.fact, ev.CancelRequested):
+            self._cancel_calls()
+            return
+        self.recorded.discard(answer.path)
+        call = self.calls.pop(answer.path, None)
+        if call is None:
+            self._not_asked(answer)
+        elif not call.future.done():
+            try:
+                endings.release(call, answer, self.journal)
+            except CodeChanged as error:
+                self._ending = endings.failed(error)
+
+    def _not_asked(self, answer: Answer) -> None:
+        if isinstance(answer.fact, ev.ChildEnded):
+            self.arrived[answer.path] = answer
+        elif not (answer.optional or self.live):
+            self._ending = endings.failed(endings.code_changed(answer, self.calls, self.program))
+
+    def _cancel_calls(self) -> None:
+        """Raise in every pending ctx call, in the order of asking; cleanup may ask again."""
+        self.cancelling = True
+        calls = list(self.calls.values())
+        for call in calls:
+            if not call.future.done():
+                call.future.set_exception(RunCancelling())
+                self.withdraw(call)
+
+    def _start_commands(self) -> bool:
+        """Begin what the code asked for; effects only when the log has all that led to them."""
+        held: deque[Call] = deque()
+        while self._commands:
+            call = self._commands.popleft()
+            if call.withdrawn or call.future.done():
+                continue
+            if isinstance(call, TimerCall | WaitCall | ResultCall):
+                self.waits.open(call)
+            elif self.draining or call.after > self.head:
+                held.append(call)
+                continue
+            elif isinstance(call, StepCall):
+                self.steps.start(call)
+            elif isinstance(call, ChildCall):
+                self.waits.start_child(call)
+        self._commands = held
+        return bool(self.answers)
+
+    def withdraw(self, call: Call) -> None:
+        """Workflow code does not want this answer any more."""
+        call.withdrawn = True
+        self.calls.pop(call.path, None)
+        self.dues.pop(call.path, None)
+        self._draft.dues.pop(call.path, None)
+        if self.closed is None:
+            if isinstance(call, StepCall):
+                self.steps.withdraw(call)
+            else:
+                self.waits.withdraw(call)
+
+    def _main_done(self) -> None:
+        if self.closed is None and self._ending is None:
+            self._ending = endings.of_main(self)
+
+    # Writing
+
+    @property
+    def draft(self) -> Draft:
+        return self._draft
+
+    def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
+        """Draft a fact; workflow code that waits for it goes on at once."""
+        self._draft.add(ev.written(fact, path, attempt))
+        self._barrier = self.future_seq
+        if isinstance(fact, _ANSWERS) or _final(fact):
+            if isinstance(fact, ev.ChildEnded):
+                path += "!"
+            self.answers.append(Answer(self._barrier, 0.0, path, fact))
+
+    def flush(self) -> None:
+        self._settle()
+
+    def _settle(self) -> None:
+        """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
+        if self.closed is not None or self._in_flight is not None:
+            return
+        then: Park | Finish | None = None
+        if self._ending is not None:
+            if self._ending.continues is not None:
+                self._draft.base = self.head + len(self._draft.events) + 1
+                self._draft.add(ev.written(self._ending.continues))
+            else:
+                then = self._finish()
+        elif self._idle():
+            if not (self.calls or self._commands or self.draining):
+                self._ending = endings.stuck()
+                self._settle()
+                return
+            then = self._park()
+            if then is None and not self._draft.needed:
+                return
+        elif not self._draft.needed:
+            return
+        self._send(then)
+
+    def _send(self, then: Park | Finish | None) -> None:
+        draft, self._draft = self._draft, Draft()
+        self._in_flight = draft
+        commit = draft.commit(self.run_id, self.claim.lease, self.head, then)
+        self.services.committer.submit(commit, self._committed)
+
+    def _committed(self, result: Committed, then: Park | Finish | None) -> None:
+        draft, self._in_flight = self._in_flight, None
+        self._turn_free.set()
+        if self.closed is not None or draft is None:
+            return
+        if result.outcome is Outcome.OK:
+            self.head += len(draft.events)
+            self.last_at = result.at
+            for path, seconds in draft.dues.items():
+                self.dues[path] = result.at + seconds
+            for action in draft.then_do:
+                action(result.at)
+            if then is not None:
+                self._left(then)
+            else:
+                self._go_on(result)
+        elif result.outcome is Outcome.WOKEN:
+            self._take_back(draft)
+            self.look_into_inbox(result.wakes)
+        elif result.outcome is Outcome.REFUSED:
+            self._ending = endings.refused()
+            self._settle()
+        else:
+            self.lose()
+
+    def _take_back(self, draft: Draft) -> None:
+        """A refused park or finish wrote nothing: its draft comes first in the next commit."""
+        if self._ending is not None and self._ending.event is not None:
+            draft.events.remove(self._ending.event)
+            draft.deliveries.clear()
+            self._ending.event = None
+        draft.absorb(self._draft)
+        self._draft = draft
+
+    def _go_on(self, result: Committed) -> None:
+        if self._ending is not None and self._ending.continues is not None:
+            self._begin_generation()
+            return
+        if result.wakes > self.seen:
+            self.look_into_inbox(result.wakes)
+        self.services.bulletin.moved(self.run_id)
+        if self.services.replay_always and not self.steps.executing and self.thread is None:
+            self.draining = True  # give it back at once: the next claim replays the log
+        self.advance()
+
+    def _left(self, then: Park | Finish) -> None:
+        """The lease is given back: leave the code."""
+        self.close(Suspended)
+        if isinstance(then, Park):
+            due = min(then.due_at - self.now(), then.due_in)
+            if due != NEVER:
+                self.services.note_due(max(0.0, due))
+            self.services.bulletin.moved(self.run_id)
+        else:
+            endings.announce(self, then)
+
+    # The turn of a transactional step: its commit goes with the user's statements
+
+    async def turn_free(self) -> None:
+        """Until nothing is in flight and nothing drafted waits to be written first."""
+        while self._in_flight is not None or self._draft.needed:
+            if self._in_flight is None:
+                self._send(None)
+            self._turn_free.clear()
+            await self._turn_free.wait()
+            self.check_open()
+
+    def hold_turn(self) -> None:
+        self._in_flight, self._draft = self._draft, Draft()
+        self._holds_turn = True
+
+    def transaction(self, fact: ev.Fact, path: str, attempt: int) -> Commit:
+        assert self._in_flight is not None
+        self._in_flight.add(ev.written(fact, path, attempt))
+        self._in_flight.then_do.append(lambda at: self.answers.append(Answer(self.head, at, path, fact)))
+        return self._in_flight.commit(self.run_id, self.claim.lease, self.head, None)
+
+    def transacted(self, result: Committed) -> None:
+        self._holds_turn = False
+        self._committed(result, None)
+
+    def give_turn_back(self) -> None:
+        """The transaction was rolled back: nothing of it was written."""
+        draft = self._in_flight
+        if self._holds_turn and draft is not None:
+            self._holds_turn = False
+            self._in_flight = None
+            claimed = [e for e in draft.events if e.kind in ("claimed", "lease_lost")]
+            self._draft.events[:0] = claimed
+            self._turn_free.set()
+
+    # Idle, park, finish
+
+    def _idle(self) -> bool:
+        """Every task waits for something that only time or a message can bring."""
+        if self.thread is not None and self.thread.running:
+            return False
+        if self.steps.executing or self.busy or self._reading_inbox or not self.live or self.answers:
+            return False
+        return self.draining or not self._commands
+
+    def _park(self) -> Park | None:
+        """How to park; None: the wait is so short that the lease is kept."""
+        due_in = min(self._draft.dues.values(), default=NEVER)
+        due_at = min(self.dues.values(), default=NEVER)
+        soonest = min(due_in, due_at - self.now())
+        if self.draining:
+            due_in = 0.0
+            if not self._draft.needed:
+                self._draft.events.clear()  # never began: leave no trace of having had it
+        elif soonest < self.services.keep_lease_seconds:
+            self._wake_in(soonest)
+            return None
+        retrying = all(isinstance(c, StepCall) and c.retrying for c in self.calls.values())
+        return Park(
+            seen=self.seen,
+            status=Status.RUNNING if retrying or self.draining else Status.SUSPENDED,
+            due_at=due_at,
+            due_in=due_in,
+            where_at=", ".join(c.text for c in list(self.calls.values())[:3]),
+            started_at=self.journal.started_at or self._now[0],
+        )
+
+    def _wake_in(self, seconds: float) -> None:
+        if self._draft.dues or seconds == NEVER:
+            return  # not in the log yet: it is looked at again when it is
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+        self._due_timer = self.services.loop.call_later(max(0.0, seconds), self._fire)
+
+    def _fire(self) -> None:
+        self._due_timer = None
+        if self.closed is None:
+            self.fire_due()
+            self.advance()
+
+    def fire_due(self) -> None:
+        """Everything whose time has come, by the store's clock."""
+        now = self.now()
+        for path in [path for path, due in self.dues.items() if due <= now]:
+            del self.dues[path]
+            call = self.calls.get(path)
+            if isinstance(call, StepCall):
+                self.steps.due(call)
+            elif call is not None:
+                self.waits.due(call)
+
+    def _finish(self) -> Finish:
+        assert self._ending is not None
+        self.steps.stop_all()
+        return endings.finish(self, self._ending)
+
+    def _watch_timeout(self) -> None:
+        limit = self.journal.accepted.timeout
+        if limit is not None:
+            left = limit - self.journal.active_seconds
+            self._timeout_timer = self.services.loop.call_later(max(0.0, left), self._timed_out, limit)
+
+    def _timed_out(self, limit: float) -> None:
+        if self.closed is None and self._ending is None:
+            self._ending = endings.timed_out(limit)
+            self.steps.stop_all()
+            self._settle()
+
+    # Messages
+
+    def woken(self, wakes: int) -> None:
+        """Somebody says that messages came; look if they are news."""
+        if wakes > self.seen and self.closed is None:
+            self.look_into_inbox(wakes)
+
+    def look_into_inbox(self, wakes: int) -> None:
+        if not self._reading_inbox:
+            self._reading_inbox = True
+            self.services.runner.spawn(self._read_inbox(wakes))
+
+    async def _read_inbox(self, wakes: int) -> None:
+        try:
+            rows = await self.services.store.read_inbox(self.run_id, after=self.waits.last_n)
+        except Exception:
+            _log.warning("inbox of run %s could not be read; trying again", self.run_id, exc_info=True)
+            await asyncio.sleep(0.2)
+            rows = []
+            wakes = self.seen
+        self._reading_inbox = False
+        if self.closed is not None:
+            return
+        if len(rows) >= INBOX_READ_MAX:
+            self.seen = rows[-1].n  # there may be more: the next commit shows it
+        else:
+            self.seen = max([self.seen, wakes, *(row.n for row in rows)])
+        self.waits.take(rows)
+        self.advance()
+
+    # Leaving
+
+    def drain(self) -> None:
+        """Start nothing more; park when what runs has ended."""
+        self.draining = True
+        if self.closed is None:
+            self.advance()
+
+    def lose(self) -> None:
+        """Somebody else owns the run now."""
+        self.close(LeaseLost)
+
+    def close(self, why: type[Unwind]) -> None:
+        """Leave the code: every pending call raises, nothing is answered any more."""
+        if self.closed is not None:
+            return
+        self.closed = why
+        for timer in (self._due_timer, self._timeout_timer):
+            if timer is not None:
+                timer.cancel()
+        self.steps.stop_all()
+        if not self.program.sync:
+            self.unwind(why)
+        elif self.thread is not None:
+            self.thread.stop()
+        if self.on_end is not None:
+            self.on_end(self)
+
+    def unwind(self, why: type[Unwind]) -> None:
+        if not hasattr(self, "main"):
+            return
+        for call in list(self.calls.values()):
+            if not call.future.done():
+                call.future.set_exception(why())
+        self.turns.run_turn()
+        if self.turns.live_tasks():
+            self.turns.cancel_all()
+            self.turns.run_turn()
+        if self.main.done() and not self.main.cancelled():
+            self.main.exception()  # seen: nobody else asks
+
+    def _begin_generation(self) -> None:
+        """continue_as_new is on disk: begin again with an empty history."""
+        assert self._ending is not None and self._ending.continues is not None
+        fact = self._ending.continues
+        self._ending = None
+        previous, self.closed = self.closed, Suspended
+        self.steps.stop_all()
+        self.unwind(Suspended)
+        self.closed = previous
+        self._restart_from(ev.Event(self.head, self.now(), "", 0, fact))
+
+    def _restart_from(self, event: ev.Event) -> None:
+        absorb(self.journal, event)
+        self.dues.clear()
+        self.live = False
+        self._open_program()
+        self.waits = Waits.carried(self)
+        self._start_main()
+        self.advance()
+
+
+def _final(fact: ev.Fact) -> bool:
+    if isinstance(fact, ev.StepFailed):
+        return fact.retry_in is None
+    return isinstance(fact, ev.WaitEnded) and fact.outcome != "withdrawn"

@@ -1,0 +1,120 @@
+"""Claimer: takes due tickets while there are free slots, and sleeps exactly until the next is due."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from stepwell.domain.commit import Claim, ClaimRequest
+from stepwell.domain.ids import Ids, WorkerId
+from stepwell.errors import StoreError
+from stepwell.store.base import Store
+from stepwell.system import Clock
+
+_log = logging.getLogger("stepwell.engine")
+
+_CLAIM_MAX = 100
+_PAUSE_MAX = 2.0
+
+
+class Claimer:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        *,
+        queues: Sequence[str],
+        needs: Sequence[str],
+        poll_seconds: float,
+        slots: int,
+        active: Callable[[], int],
+        worker: Callable[[], WorkerId],
+        begin: Callable[[Claim, float], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._queues = [*queues, ""]  # '' holds what every worker can do
+        self._needs = needs
+        self._poll_seconds = poll_seconds
+        self._slots = slots
+        self._active = active
+        self._worker = worker
+        self._begin = begin
+        self._wake = asyncio.Event()
+        self._next_look = 0.0  # on our monotonic clock
+        self.stopped = False
+        self.solo_wanted = False  # a run that lost two owners waits to be taken alone
+        self.solo_active = False
+
+    def wake(self) -> None:
+        """There may be something due."""
+        self._wake.set()
+
+    def note_due(self, seconds: float) -> None:
+        """A ticket of ours becomes due in so many seconds."""
+        when = self._clock.monotonic() + seconds
+        if when < self._next_look:
+            self._next_look = when
+            self._wake.set()
+
+    async def run(self) -> None:
+        pause = 0.05
+        more = True
+        while True:
+            if not more:
+                await self._sleep()
+            self._wake.clear()
+            if self.stopped or self.solo_active or self._active() >= self._slots:
+                more = False
+                self._next_look = self._clock.monotonic() + self._poll_seconds
+                continue
+            try:
+                more = await self._claim()
+                pause = 0.05
+            except StoreError as error:
+                _log.warning("claim not answered: %s", error.message)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _PAUSE_MAX)
+
+    async def _sleep(self) -> None:
+        left = self._next_look - self._clock.monotonic()
+        if left > 0 and not self._wake.is_set():
+            try:
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _claim(self) -> bool:
+        """One look; True: look again at once."""
+        active = self._active()
+        solo = self.solo_wanted
+        if solo and active:
+            self._next_look = self._clock.monotonic() + self._poll_seconds
+            return False  # let the others finish first
+        limit = 1 if solo else min(self._slots - active, _CLAIM_MAX)
+        request = ClaimRequest(
+            worker=self._worker(),
+            queues=self._queues,
+            needs=self._needs,
+            limit=limit,
+            leases=[self._ids.lease_id() for _ in range(limit)],
+            solo=solo,
+        )
+        found = await self._store.claim(request)
+        if solo:
+            self.solo_wanted = False
+            self.solo_active = bool(found.claims)
+        now = self._clock.monotonic()
+        next_in = self._poll_seconds if found.next_in is None else min(found.next_in, self._poll_seconds)
+        self._next_look = now + next_in
+        for claim in found.claims:
+            self._begin(claim, found.now)
+        # next_in = 0 with nothing claimed: the tickets are being taken by somebody else right now.
+        if next_in <= 0 and not found.claims:
+            self._next_look = now + 0.005
+            return False
+        return len(found.claims) >= limit or next_in <= 0

@@ -1,0 +1,94 @@
+"""Committer: group commit. While one batch is being written the next one collects.
+
+No timer and no added latency: the first commit that finds the store idle goes alone. An outage is
+waited out here: the same batch is sent again, and the store recognises what it had written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from stepwell.domain.commit import Commit, Committed, Finish, Outcome, Park
+from stepwell.errors import StoreError
+from stepwell.store.base import BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, Store
+
+_log = logging.getLogger("stepwell.engine")
+
+Written = Callable[[Committed, Park | Finish | None], None]
+_PAUSE_MAX = 2.0
+
+
+class Committer:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: deque[tuple[Commit, Written]] = deque()
+        self._wake = asyncio.Event()
+        self._in_flight = 0
+
+    def submit(self, commit: Commit, written: Written) -> None:
+        """Write this soon; `written` hears how it went."""
+        self._waiting.append((commit, written))
+        self._wake.set()
+
+    @property
+    def idle(self) -> bool:
+        return not self._waiting and not self._in_flight
+
+    async def run(self) -> None:
+        """Write batches until cancelled, as many at once as the store takes."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._store.commits_at_once):
+                group.create_task(self._lane())
+
+    async def _lane(self) -> None:
+        while True:
+            while not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+            # One pass of the loop, so that all who are ready in it share the batch.
+            await asyncio.sleep(0)
+            batch = self._next_batch()
+            if batch:
+                self._in_flight += 1
+                try:
+                    await self._write(batch)
+                finally:
+                    self._in_flight -= 1
+
+    def _next_batch(self) -> list[tuple[Commit, Written]]:
+        batch: list[tuple[Commit, Written]] = []
+        size = 0
+        while self._waiting and len(batch) < BATCH_MEMBERS_MAX:
+            commit = self._waiting[0][0]
+            size += commit.size
+            if batch and size > BATCH_BYTES_MAX:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def _write(self, batch: list[tuple[Commit, Written]]) -> None:
+        commits = [commit for commit, _ in batch]
+        pause = 0.02
+        while True:
+            try:
+                results = await self._store.commit(commits)
+                break
+            except StoreError as error:
+                _log.warning(
+                    "commit of %d runs not answered (%s); sending again", len(commits), error.message
+                )
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _PAUSE_MAX)
+        for (commit, written), result in zip(batch, results, strict=True):
+            try:
+                written(result, commit.then)
+            except Exception:
+                _log.exception("run %s: the engine failed after a commit", commit.run_id)
+
+
+async def commit_one(store: Store, commit: Commit) -> Outcome:
+    """Outside the group: for a worker that leaves."""
+    return (await store.commit([commit]))[0].outcome

@@ -1,0 +1,349 @@
+"""RunContext: the verbs that workflow code has (the other side of `domain.program.Context`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import PLAIN, codec_for, digest, limited
+from stepwell.domain.commit import NewRun
+from stepwell.domain.duration import Duration, seconds, timeout_seconds
+from stepwell.domain.ids import RunId, child_run_id, recorded_random
+from stepwell.domain.program import Startable
+from stepwell.domain.starting import new_run
+from stepwell.domain.steps import StepSpec, checked_name, spec_of
+from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.journal import result_path
+from stepwell.errors import AskedWrongly, Continue, InvalidDefinition
+
+if TYPE_CHECKING:
+    from stepwell.engine.activation import Activation
+
+
+class StepCaller:
+    """`ctx.step(fn, *args)`; `.on(queue=...)` sends it to the workers of a queue."""
+
+    __slots__ = ("_context", "_queue")
+
+    def __init__(self, context: RunContext, queue: str = "") -> None:
+        self._context = context
+        self._queue = queue
+
+    def __call__(
+        self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
+        return self._context.call_step(spec_of(function), args, kwargs, self._queue)
+
+    def on(self, *, queue: str) -> StepCaller:
+        return StepCaller(self._context, checked_name(queue))
+
+
+class RunContext:
+    def __init__(self, activation: Activation) -> None:
+        self._activation = activation
+        self._turns = activation.turns
+        self._concurrent_root = activation.turns.root.path
+        self.step = StepCaller(self)
+
+    @property
+    def run_id(self) -> RunId:
+        return self._activation.run_id
+
+    @property
+    def key(self) -> str:
+        return self._activation.journal.accepted.key or self._activation.run_id
+
+    @property
+    def attempt(self) -> int:
+        return self._activation.journal.claims + 1
+
+    # Steps
+
+    async def call_step(
+        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], queue: str
+    ) -> Any:
+        scope = self._turns.scope()
+        path = scope.name(spec.name)
+        concurrent = scope.path != self._concurrent_root
+        call = self._step_call(path, spec, args, kwargs, queue, concurrent=concurrent)
+        return spec.returns.decode(await self._answer(call))
+
+    def _step_call(
+        self,
+        path: str,
+        spec: StepSpec,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        queue: str,
+        *,
+        concurrent: bool,
+    ) -> StepCall:
+        queue = queue or spec.queue
+        if queue and spec.transactional:
+            raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
+        mark = _fingerprint(args, kwargs) if concurrent else ""
+        return StepCall(path, self._turns.create_future(), spec, args, kwargs, queue, mark)
+
+    async def _answer(self, call: Call) -> Any:
+        future = self._activation.ask(call)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._activation.withdraw(call)
+            raise
+
+    async def map(self, function: Callable[..., Any], items: Iterable[Any], *, limit: int = 50) -> list[Any]:
+        if limit < 1:
+            raise InvalidDefinition(f"ctx.map(limit={limit})", hint="give 1 or more")
+        return await _Map(self, spec_of(function), list(items), limit).run()
+
+    async def all(self, *awaitables: Awaitable[Any]) -> list[Any]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_awaited(a)) for a in awaitables]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def first(self, *awaitables: Awaitable[Any]) -> Any:
+        if not awaitables:
+            raise InvalidDefinition("ctx.first() needs at least one awaitable")
+        path = self._turns.scope().name("first")
+        tasks = [self._turns.create_task(_awaited(a)) for a in awaitables]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        winner = next(i for i, task in enumerate(tasks) if task in done)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if path not in self._activation.journal.values:
+            self._record_value(path, "winner", winner)
+        return tasks[winner].result()
+
+    # Waits
+
+    async def sleep(self, duration: Duration) -> None:
+        length = seconds(duration, name="ctx.sleep")
+        path = self._turns.scope().name("sleep")
+        await self._answer(TimerCall(path, self._turns.create_future(), length))
+
+    async def signal(self, name: str, type: Any = Any, *, timeout: Duration | None = None) -> Any:
+        path = self._turns.scope().name(f"signal:{checked_name(name)}")
+        return await self._wait(path, "signal", name, type, timeout)
+
+    async def event(self, name: str, *, key: str = "", timeout: Duration | None = None) -> Any:
+        path = self._turns.scope().name(f"event:{checked_name(name)}")
+        return await self._wait(path, "event", name, Any, timeout, key=key)
+
+    async def approval(
+        self,
+        form: Any = Any,
+        *,
+        title: str = "",
+        assignees: Sequence[str] = (),
+        timeout: Duration | None = None,
+        name: str = "approval",
+    ) -> Any:
+        path = self._turns.scope().name(f"approval:{checked_name(name)}")
+        return await self._wait(
+            path, "approval", name, form, timeout, title=title, assignees=tuple(assignees)
+        )
+
+    async def _wait(
+        self, path: str, what: str, name: str, type: Any, timeout: Duration | None, **details: Any
+    ) -> Any:
+        codec = codec_for(type)
+        limit = timeout_seconds(timeout)
+        future = self._turns.create_future()
+        call = WaitCall(path, future, what=what, name=name, codec=codec, timeout=limit, **details)
+        return codec.decode(await self._answer(call))
+
+    # Children
+
+    async def run(self, workflow: Startable[Any, Any], input: Any = None) -> Any:
+        child = await self.start(workflow, input)
+        return await child.result()
+
+    async def start(
+        self, workflow: Startable[Any, Any], input: Any = None, *, detached: bool = False
+    ) -> Child:
+        path = self._turns.scope().name(f"child:{workflow.definition.name}")
+        new = self._new_child(path, workflow, input, detached)
+        call = ChildCall(path, self._turns.create_future(), new, detached)
+        run_id = RunId(await self._answer(call))
+        return Child(self, path, run_id, workflow, detached)
+
+    def _new_child(self, path: str, workflow: Startable[Any, Any], input: Any, detached: bool) -> NewRun:
+        activation = self._activation
+        journal, services = activation.journal, activation.services
+        depth = 0 if detached else journal.accepted.depth + 1
+        if depth > services.child_depth_max:
+            raise AskedWrongly(
+                f"children are nested more than {services.child_depth_max} deep",
+                hint="start it detached, or raise Settings.child_depth_max",
+            )
+        # A parent that a person retried gets a new child: the old one has failed for good.
+        run_id = child_run_id(activation.run_id, f"{path}@{journal.retries}")
+        return new_run(
+            workflow,
+            limited(workflow.encode_input(input), "the child's input", services.payload_bytes_max),
+            run_id=run_id,
+            key=f"child/{run_id}",
+            seed=f"{recorded_random(journal.seed, path):032x}",
+            parent="" if detached else activation.run_id,
+            parent_path="" if detached else path,
+            root=run_id if detached else journal.accepted.root or activation.run_id,
+            depth=depth,
+            trigger=f"run/{activation.run_id}",
+        )
+
+    async def child_result(self, path: str) -> Any:
+        return await self._answer(ResultCall(result_path(path), self._turns.create_future()))
+
+    # Recorded values
+
+    def now(self) -> datetime:
+        path = self._turns.scope().name("now")
+        known = self._activation.journal.values.get(path)
+        if known is None:
+            known = self._record_value(path, "now", self._activation.now())
+        return datetime.fromtimestamp(msgspec.json.decode(known, type=float), tz=UTC)
+
+    def random(self) -> float:
+        return (self._recorded("random") >> 75) / (1 << 53)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self._recorded("uuid"), version=4)
+
+    def _recorded(self, what: str) -> int:
+        path = self._turns.scope().name(what)
+        return recorded_random(self._activation.journal.seed, path)
+
+    def patched(self, change: str) -> bool:
+        path = f"{self._turns.root.path}/patched:{checked_name(change)}"
+        values = self._activation.journal.values
+        if path not in values:
+            self._activation.check_open()
+            passed_before = not self._activation.live and bool(self._activation.answers)
+            values[path] = Raw(b"false") if passed_before else self._record_value(path, "patched", True)
+        return bytes(values[path]) == b"true"
+
+    def _record_value(self, path: str, what: str, value: Any) -> Raw:
+        self._activation.check_open()
+        raw = Raw(msgspec.json.encode(value))
+        self._activation.journal.values[path] = raw
+        self._activation.record(ev.ValueRecorded(what=what, value=raw), path)
+        return raw
+
+    # News and going on
+
+    def publish(self, topic: str, data: Any = None) -> None:
+        self._tell(
+            f"publish:{checked_name(topic)}", lambda: ev.Published(topic=topic, data=Raw(PLAIN.encode(data)))
+        )
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        self._tell("progress", lambda: ev.Progress(done=done, total=total, text=text))
+
+    def _tell(self, what: str, fact: Callable[[], ev.Fact]) -> None:
+        """News are recorded once: a replay that passes here again has nothing to tell."""
+        path = self._turns.scope().name(what)
+        if path not in self._activation.journal.told:
+            self._activation.check_open()
+            self._activation.journal.told.add(path)
+            self._activation.record(fact(), path)
+
+    def continue_as_new(self, input: Any = None) -> Any:
+        raise Continue(self._activation.program_input(input))
+
+
+class Child:
+    """A started child; `await child` gives its result."""
+
+    def __init__(
+        self, context: RunContext, path: str, run_id: RunId, workflow: Startable[Any, Any], detached: bool
+    ) -> None:
+        self._context = context
+        self._path = path
+        self._workflow = workflow
+        self._detached = detached
+        self.id = run_id
+
+    def __await__(self) -> Any:
+        return self.result().__await__()
+
+    async def result(self) -> Any:
+        if self._detached:
+            raise AskedWrongly("a detached child lives on its own; its result does not come here")
+        return self._workflow.decode_result(bytes(await self._context.child_result(self._path)))
+
+
+class _Map:
+    """ctx.map: no task per item, so that 10,000 items cost little more than their steps."""
+
+    def __init__(self, context: RunContext, spec: StepSpec, items: list[Any], limit: int) -> None:
+        self._context = context
+        self._spec = spec
+        self._items = items
+        self._limit = limit
+        self._results: list[Any] = [None] * len(items)
+        self._next = 0
+        self._done = 0
+        self._running: dict[int, StepCall] = {}
+        self._gate = context._turns.create_future()
+        self._base = context._turns.scope().name(spec.name)
+
+    async def run(self) -> list[Any]:
+        self._launch()
+        if self._items:
+            try:
+                await self._gate
+            except BaseException:
+                for call in list(self._running.values()):
+                    call.future.cancel()
+                    self._context._activation.withdraw(call)
+                raise
+        return self._results
+
+    def _launch(self) -> None:
+        while len(self._running) < self._limit and self._next < len(self._items):
+            index, self._next = self._next, self._next + 1
+            path = f"{self._base}[{index}]"
+            call = self._context._step_call(path, self._spec, (self._items[index],), {}, "", concurrent=True)
+            self._running[index] = call
+            self._context._activation.ask(call).add_done_callback(partial(self._one_done, index))
+
+    def _one_done(self, index: int, future: asyncio.Future[Any]) -> None:
+        self._running.pop(index, None)
+        if self._gate.done() or future.cancelled():
+            return
+        try:
+            self._results[index] = self._spec.returns.decode(future.result())
+            self._done += 1
+            self._launch()
+        except BaseException as error:
+            self._gate.set_exception(error)
+            return
+        if self._done == len(self._items):
+            self._gate.set_result(None)
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _fingerprint(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Guards against answers for the wrong branch; arguments that cannot be written have none."""
+    try:
+        return digest(msgspec.json.encode([args, kwargs], order="deterministic"))
+    except (TypeError, ValueError, RecursionError):
+        return ""

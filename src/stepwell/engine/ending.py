@@ -1,0 +1,252 @@
+"""Endings: how a run's code came out, and what that writes."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import limited
+from stepwell.domain.commit import Finish, NewEvent
+from stepwell.domain.events import Problem
+from stepwell.domain.ids import RunId, recorded_random
+from stepwell.domain.messages import Ending as Message
+from stepwell.domain.messages import cancel_request, child_ended
+from stepwell.domain.problems import problem_of, step_error
+from stepwell.domain.program import Program
+from stepwell.domain.status import Status
+from stepwell.engine.calls import Call, StepCall
+from stepwell.engine.journal import Answer, Journal
+from stepwell.errors import (
+    CodeChanged,
+    Continue,
+    NotDurable,
+    RunTimedOut,
+    StepwellError,
+    Unwind,
+    WaitTimedOut,
+)
+from stepwell.store.wakeups import Ended
+
+if TYPE_CHECKING:
+    from stepwell.engine.activation import Activation
+
+POISON_LOSSES = 3
+_KEYS_KEPT = 10_000
+
+
+@dataclass(slots=True)
+class Ending:
+    """How it ends; `event` is the fact once it is drafted."""
+
+    status: Status
+    result: bytes | None = None
+    problem: Problem | None = None
+    reason: str = ""
+    continues: ev.Continued | None = None
+    event: NewEvent | None = None
+
+
+def of_main(activation: Activation) -> Ending:
+    """What the workflow's own code returned or raised."""
+    main = activation.main
+    if main.cancelled():
+        error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
+    else:
+        error = _bare(main.exception())
+    if isinstance(error, Continue):
+        return _continued(activation, error)
+    if activation.cancelling:
+        return Ending(Status.CANCELLED, reason=activation.waits.cancel_reason)
+    if error is None:
+        return _completed(activation, main.result())
+    return failed(error)
+
+
+def _bare(error: BaseException | None) -> BaseException | None:
+    """A TaskGroup wraps what its tasks raise; the engine's own unwinding counts as itself."""
+    while isinstance(error, BaseExceptionGroup):
+        inside = error.exceptions
+        unwinding = [e for e in inside if isinstance(_bare(e), Unwind)]
+        if unwinding:
+            error = unwinding[0]
+        elif len(inside) == 1:
+            error = inside[0]
+        else:
+            break
+    return error
+
+
+def _completed(activation: Activation, result: bytes) -> Ending:
+    try:
+        return Ending(
+            Status.COMPLETED,
+            result=limited(result, "the run's result", activation.services.payload_bytes_max),
+        )
+    except StepwellError as error:
+        return failed(error)
+
+
+def _continued(activation: Activation, error: Continue) -> Ending:
+    journal = activation.journal
+    generation = journal.generation + 1
+    fact = ev.Continued(
+        generation=generation,
+        input=Raw(error.input),
+        seed=f"{recorded_random(journal.seed, f'continue/{generation}'):032x}",
+        carried=[ev.Carried(name=m.name, payload=m.payload) for m in activation.waits.unmatched()],
+        keys=sorted(activation.waits.keys)[-_KEYS_KEPT:],
+    )
+    return Ending(Status.RUNNING, continues=fact)
+
+
+def failed(error: BaseException) -> Ending:
+    return Ending(Status.FAILED, problem=problem_of(error))
+
+
+def timed_out(limit: float) -> Ending:
+    error = RunTimedOut(
+        f"the run was active for more than its timeout of {limit:g} s",
+        hint="raise @workflow(timeout=...); waiting does not count",
+    )
+    return Ending(Status.TIMED_OUT, problem=problem_of(error))
+
+
+def refused() -> Ending:
+    problem = Problem(
+        code="STORE_REFUSED",
+        message="the database cannot hold a value of this run",
+        hint="look for text with NUL characters or broken encoding in names, keys and values",
+    )
+    return Ending(Status.FAILED, problem=problem)
+
+
+def stuck() -> Ending:
+    error = NotDurable(
+        "the workflow waits for something that cannot come: no step, timer, signal or child is open",
+        hint="a bare asyncio future, event or queue is never set by the engine; wait with ctx verbs",
+    )
+    return failed(error)
+
+
+def is_poison(losses: int) -> bool:
+    """Lost its owner twice, was then run alone, and that owner was lost too."""
+    return losses >= POISON_LOSSES
+
+
+def poisoned(journal: Journal) -> Ending:
+    culprit = next((path for path, step in journal.steps.items() if step.started), "")
+    problem = Problem(
+        code="WORKER_CRASHED",
+        message=f"{POISON_LOSSES} workers died while they ran {culprit or 'this run'}",
+        hint="look at the workers' exit codes and memory; isolation='process' contains such a step",
+        path=culprit,
+    )
+    return Ending(Status.FAILED, problem=problem)
+
+
+def code_changed(answer: Answer, asked: Mapping[str, Call], program: Program) -> CodeChanged:
+    """A readable difference between what is recorded and what the code asks for."""
+    definition = program.definition
+    kind = ev.KIND[type(answer.fact)]
+    open_paths = list(asked)
+    close = difflib.get_close_matches(answer.path, open_paths, n=1, cutoff=0.3) or open_paths[:1]
+    instead = f"asks for {', '.join(close)}" if close else "asks for nothing more"
+    return CodeChanged(
+        f"event {answer.seq} recorded {answer.path} ({kind}), but the code now {instead}",
+        recorded=answer.path,
+        asked=", ".join(open_paths[:5]) or "nothing",
+        workflow=f"{definition.name} version {definition.version}",
+    )
+
+
+def release(call: Call, answer: Answer, journal: Journal) -> None:
+    """Give the recorded answer to the code that asked for it."""
+    fact, future = answer.fact, call.future
+    match fact:
+        case ev.StepCompleted():
+            _same_arguments(call, fact.digest)
+            future.set_result(fact.result)
+        case ev.StepFailed():
+            _same_arguments(call, fact.digest)
+            future.set_exception(step_error(fact.error, answer.path))
+        case ev.TimerFired():
+            future.set_result(None)
+        case ev.WaitEnded(outcome="answered"):
+            future.set_result(journal.taken[fact.received].payload)
+        case ev.WaitEnded():
+            future.set_exception(WaitTimedOut(f"{call.text} was not answered in time"))
+        case ev.ChildStarted():
+            future.set_result(fact.run)
+        case ev.ChildEnded():
+            _release_child(call, fact)
+        case _:
+            raise AssertionError(f"{fact} answers nothing")
+
+
+def _release_child(call: Call, fact: ev.ChildEnded) -> None:
+    if fact.status == Status.COMPLETED:
+        call.future.set_result(fact.result)
+    else:
+        problem = fact.error or Problem(code="CHILD_FAILED", message=f"the child run is {fact.status}")
+        call.future.set_exception(step_error(problem, call.path.rstrip("!"), child=True))
+
+
+def _same_arguments(call: Call, digest: str) -> None:
+    if isinstance(call, StepCall) and digest and call.digest and digest != call.digest:
+        raise CodeChanged(
+            f"{call.path} was recorded with other arguments than the code gives now",
+            hint="concurrent branches must be created in the same order; or guard the change with ctx.patched",
+        )
+
+
+def finish(activation: Activation, ending: Ending) -> Finish:
+    """Draft the last event and what goes with it: news for the parent, the end of open children."""
+    draft = activation.draft
+    unconsumed = [*activation.waits.untaken_keys()]
+    fact: ev.Fact
+    match ending.status:
+        case Status.COMPLETED:
+            fact = ev.Completed(result=Raw(ending.result or b"null"), unconsumed=unconsumed)
+        case Status.CANCELLED:
+            fact = ev.Cancelled(reason=ending.reason, unconsumed=unconsumed)
+        case Status.TIMED_OUT:
+            assert ending.problem is not None
+            fact = ev.TimedOut(error=ending.problem, unconsumed=unconsumed)
+        case _:
+            assert ending.problem is not None
+            fact = ev.Failed(error=ending.problem, unconsumed=unconsumed)
+    ending.event = ev.written(fact)
+    draft.add(ending.event)
+    accepted = activation.journal.accepted
+    if accepted.parent:
+        message = Message(status=ending.status, result=Raw(ending.result or b"null"), error=ending.problem)
+        seq = activation.head + len(draft.events)
+        draft.deliveries.append(child_ended(RunId(accepted.parent), accepted.parent_path, seq, message))
+    if ending.status is not Status.COMPLETED:
+        draft.deliveries.extend(
+            cancel_request(child, f"parent run {activation.run_id} is {ending.status}")
+            for child in activation.waits.open_children()
+        )
+    return Finish(
+        seen=activation.seen,
+        status=ending.status,
+        output=ending.result,
+        error=msgspec.json.encode(ending.problem) if ending.problem else None,
+        where_at=ending.problem.path if ending.problem else "",
+        started_at=activation.journal.started_at or activation.now(),
+    )
+
+
+def announce(activation: Activation, then: Finish) -> None:
+    """Tell this process, and by a hint the others, that the run has ended."""
+    bulletin = activation.services.bulletin
+    bulletin.ended(activation.run_id, Ended(then.status, then.output, then.error))
+    if activation.journal.accepted.parent:
+        bulletin.work(RunId(activation.journal.accepted.parent))

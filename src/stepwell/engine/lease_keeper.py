@@ -1,0 +1,83 @@
+"""LeaseKeeper: one heartbeat for all that this worker owns.
+
+The lease is the worker's, not the run's: one small update every few seconds, whatever it owns. Our
+own monotonic clock counts from before each heartbeat was sent; when it says that the lease may be
+over, no new effect is started until the store has answered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from stepwell.domain.commit import Owned, WorkerInfo
+from stepwell.errors import StoreError
+from stepwell.store.base import Store
+from stepwell.system import Clock
+
+_log = logging.getLogger("stepwell.engine")
+
+
+class LeaseKeeper:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        info: WorkerInfo,
+        *,
+        heartbeat_seconds: float,
+        owned: Callable[[Sequence[Owned]], None],
+        reaped: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._info = info
+        self._heartbeat_seconds = heartbeat_seconds
+        self._owned = owned
+        self._reaped = reaped
+        self._valid_until = 0.0
+        self._nudged = asyncio.Event()
+        self.stopped = False
+
+    def valid(self) -> bool:
+        """By our own clock nobody can have taken our runs yet."""
+        return self._clock.monotonic() < self._valid_until
+
+    def nudge(self) -> None:
+        """Look at once whether messages came for what we own."""
+        self._nudged.set()
+
+    async def register(self, info: WorkerInfo) -> None:
+        self._info = info
+        sent = self._clock.monotonic()
+        await self._store.register(info)
+        self._valid_until = sent + info.lease_seconds
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._heartbeat_seconds):
+                    await self._nudged.wait()
+                self._nudged.clear()
+            except TimeoutError:
+                pass
+            await self._beat()
+
+    async def _beat(self) -> None:
+        sent = self._clock.monotonic()
+        try:
+            owned = await self._store.heartbeat(self._info.id)
+        except StoreError as error:
+            _log.warning("heartbeat not answered: %s", error.message)
+            await asyncio.sleep(min(0.5, self._heartbeat_seconds))
+            return
+        if self.stopped:
+            return
+        if owned is None:
+            _log.warning("worker %s lost its lease; its runs go on elsewhere", self._info.id)
+            self._valid_until = 0.0
+            await self._reaped()
+        else:
+            self._valid_until = sent + self._info.lease_seconds
+            self._owned(owned)

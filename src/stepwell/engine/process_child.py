@@ -1,0 +1,125 @@
+"""The other side of `processes`: reads requests, runs the step, answers. Run with -m."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib
+import importlib.util
+import inspect
+import os
+import signal
+import sys
+import traceback
+from typing import Any, BinaryIO
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain.events import NULL
+from stepwell.domain.program import StepContext
+from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
+from stepwell.errors import Permanent, RetryAfter
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Request(msgspec.Struct, frozen=True):
+    path: list[str]
+    module: str
+    name: str
+    arguments: Raw
+    run_id: str
+    step_path: str
+    attempt: int
+    lease: str
+
+
+class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+    result: Raw = NULL
+    error_type: str = ""
+    message: str = ""
+    permanent: bool = False
+    retry_after: float | None = None
+
+
+def main() -> None:
+    _die_with_parent()
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the step prints must not get between the replies
+    while True:
+        head = requests.read(8)
+        if len(head) < 8:
+            return
+        request = msgspec.json.decode(requests.read(int.from_bytes(head, "big")), type=Request)
+        _send(replies, _answer(request))
+
+
+def _die_with_parent() -> None:
+    """An orphan that works on after its worker lost the lease would be worse than none."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _send(replies: BinaryIO, reply: Reply) -> None:
+    data = msgspec.json.encode(reply)
+    replies.write(len(data).to_bytes(8, "big") + data)
+    replies.flush()
+
+
+def _answer(request: Request) -> Reply:
+    try:
+        spec = _load(request)
+        args, kwargs = decode_arguments(spec, request.arguments)
+        if spec.wants_context:
+            context = StepContext(
+                run_id=request.run_id, path=request.step_path, attempt=request.attempt, lease=request.lease
+            )
+            args.insert(0, context)
+        result = spec.function(*args, **kwargs)
+        if inspect.isawaitable(result):
+            result = asyncio.run(_await(result))
+        return Reply(result=Raw(spec.returns.encode(result)))
+    except Exception as error:
+        traceback.print_exc()
+        return Reply(
+            error_type=type(error).__qualname__,
+            message=str(error),
+            permanent=isinstance(error, Permanent),
+            retry_after=error.seconds if isinstance(error, RetryAfter) else None,
+        )
+
+
+async def _await(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def _load(request: Request) -> StepSpec:
+    for entry in request.path:
+        if entry not in sys.path:
+            sys.path.append(entry)
+    module = _module(request.module)
+    target: Any = module
+    for part in request.name.split("."):
+        target = getattr(target, part)
+    spec = spec_of(target)
+    return spec if not hasattr(target, "spec") else describe(target.spec.function)
+
+
+def _module(name: str) -> Any:
+    if not name.startswith("file:"):
+        return importlib.import_module(name)
+    known = sys.modules.get("__stepwell_main__")
+    if known is not None:
+        return known
+    spec = importlib.util.spec_from_file_location("__stepwell_main__", name.removeprefix("file:"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["__stepwell_main__"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    main()

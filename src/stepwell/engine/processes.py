@@ -1,0 +1,146 @@
+"""Processes: steps with isolation="process". A hung or crashing child never takes the worker down.
+
+A child is a fresh interpreter that imports the step by name and speaks length-prefixed JSON over
+its pipes; nothing is pickled. It is used again after a clean call, killed after anything else, and
+dies with its worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from typing import Any
+
+import msgspec
+
+from stepwell.domain.program import StepContext
+from stepwell.domain.steps import StepSpec, encode_arguments
+from stepwell.engine.process_child import Reply, Request
+from stepwell.errors import InvalidDefinition, Permanent, RetryAfter
+
+
+class ProcessCrashed(Exception):
+    """The child process died while it ran the step."""
+
+
+class RemoteError(Exception):
+    """An error that a step raised in another process."""
+
+    def __init__(self, type_name: str, message: str) -> None:
+        super().__init__(message)
+        self.type_name = type_name
+
+
+class _Child:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls) -> _Child:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "stepwell.engine.process_child",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=64 * 1024 * 1024,
+            start_new_session=True,
+        )
+        return cls(process)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def ask(self, request: Request) -> Reply:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        data = msgspec.json.encode(request)
+        try:
+            self._process.stdin.write(len(data).to_bytes(8, "big") + data)
+            await self._process.stdin.drain()
+            size = int.from_bytes(await self._process.stdout.readexactly(8), "big")
+            return msgspec.json.decode(await self._process.stdout.readexactly(size), type=Reply)
+        except (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError):
+            code = await self._process.wait()
+            raise ProcessCrashed(f"the step's process died with exit code {code}") from None
+
+    async def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+class Processes:
+    def __init__(self, limit: int) -> None:
+        self._slots = asyncio.Semaphore(limit)
+        self._idle: list[_Child] = []
+
+    async def run(
+        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], context: StepContext
+    ) -> Any:
+        request = self._request(spec, args, kwargs, context)
+        async with self._slots:
+            child = await self._take()
+            try:
+                reply = await child.ask(request)
+            except BaseException:
+                await asyncio.shield(child.kill())
+                raise
+            self._idle.append(child)
+        return _outcome(spec, reply)
+
+    def _request(
+        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], context: StepContext
+    ) -> Request:
+        function = getattr(spec.function, "__wrapped__", spec.function)
+        module, name = function.__module__, function.__qualname__
+        if "<locals>" in name or "<lambda>" in name:
+            raise InvalidDefinition(
+                f"{name} cannot run in a process of its own: it is not importable",
+                hint="define the step at the top level of a module",
+            )
+        if module == "__main__":
+            module = _main_module()
+        given = args[1:] if spec.wants_context else args
+        return Request(
+            path=sys.path,
+            module=module,
+            name=name,
+            arguments=msgspec.Raw(encode_arguments(spec, given, kwargs)),
+            run_id=context.run_id,
+            step_path=context.path,
+            attempt=context.attempt,
+            lease=context.lease,
+        )
+
+    async def _take(self) -> _Child:
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+        return await _Child.start()
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().kill()
+
+
+def _outcome(spec: StepSpec, reply: Reply) -> Any:
+    if reply.error_type == "":
+        return spec.returns.decode(reply.result)
+    if reply.retry_after is not None:
+        raise RetryAfter(reply.retry_after, reply.message)
+    if reply.permanent:
+        raise Permanent(f"{reply.error_type}: {reply.message}")
+    raise RemoteError(reply.error_type, f"{reply.error_type}: {reply.message}")
+
+
+def _main_module() -> str:
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
+    return f"file:{getattr(main, '__file__', '')}"

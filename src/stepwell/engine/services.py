@@ -1,0 +1,39 @@
+"""Services: what an activation gets from the worker it lives in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepwell.domain.ids import Ids, WorkerId
+from stepwell.domain.program import Program
+from stepwell.domain.steps import StepSpec
+from stepwell.store.base import Store
+from stepwell.store.wakeups import Bulletin
+from stepwell.system import Clock
+
+if TYPE_CHECKING:
+    from stepwell.engine.committer import Committer
+    from stepwell.engine.step_runner import StepRunner
+
+
+@dataclass(slots=True)
+class Services:
+    store: Store
+    committer: Committer
+    runner: StepRunner
+    bulletin: Bulletin
+    clock: Clock
+    ids: Ids
+    loop: asyncio.AbstractEventLoop
+    programs: Mapping[str, Program]  # by needs: workflow@version
+    steps: Mapping[str, StepSpec]  # by name, for remote steps
+    worker: WorkerId
+    payload_bytes_max: int
+    keep_lease_seconds: float  # waits shorter than this do not park
+    child_depth_max: int
+    replay_always: bool  # for tests: forget the code's state after every commit
+    lease_valid: Callable[[], bool]  # by our own clock the lease still holds
+    note_due: Callable[[float], None]  # a ticket becomes due in so many seconds

@@ -1,0 +1,234 @@
+"""StepCalls: the steps of one activation, from asking to a recorded result.
+
+A local step runs at once in this worker; a remote one becomes a ticket for the workers of its
+queue. A failed attempt is a fact with the delay until the next; only the last failure is an answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import limited
+from stepwell.domain.commit import Commit, NewTicket
+from stepwell.domain.ids import needs_step
+from stepwell.domain.messages import Ending
+from stepwell.domain.problems import problem_of
+from stepwell.domain.program import StepContext
+from stepwell.domain.steps import encode_arguments
+from stepwell.engine.calls import StepCall
+from stepwell.engine.execution import Execution
+from stepwell.errors import StepTimedOut, StepwellError
+
+if TYPE_CHECKING:
+    from stepwell.engine.activation import Activation
+
+
+_LEASE_LOOK = 0.1  # seconds
+
+
+class StepCalls:
+    def __init__(self, activation: Activation) -> None:
+        self._activation = activation
+        self.executing: dict[str, Execution] = {}
+
+    # Beginning
+
+    def start(self, call: StepCall) -> None:
+        """Begin where the log left it: fresh, between two attempts, or already with a remote worker."""
+        record = self._activation.journal.steps.get(call.path)
+        if record is not None:
+            call.attempt, call.failures = record.attempt, record.failures
+            if record.retry_at is not None:
+                call.retrying = True
+                self._activation.dues[call.path] = record.retry_at
+                return
+            if record.scheduled_at is not None:
+                if record.timeout is not None:
+                    self._activation.dues[call.path] = record.scheduled_at + record.timeout
+                return
+        self._next_attempt(call)
+
+    def _next_attempt(self, call: StepCall) -> None:
+        call.retrying = False
+        call.attempt += 1
+        if call.queue:
+            self._schedule(call)
+        elif self._activation.claim.losses > 0:
+            self._announce(call)
+        else:
+            self._execute(call)
+
+    def _announce(self, call: StepCall) -> None:
+        """A worker was lost in this run: from now on the log says what is begun before it begins."""
+        self._activation.record(ev.StepStarted(step=call.spec.name), call.path, call.attempt)
+        self._activation.draft.then_do.append(lambda at: self._begin_announced(call))
+
+    def _begin_announced(self, call: StepCall) -> None:
+        if not call.withdrawn and self._activation.closed is None:
+            self._execute(call)
+
+    def _execute(self, call: StepCall) -> None:
+        activation = self._activation
+        if not activation.services.lease_valid():
+            # Our lease may be over. Nothing begins until the store has said otherwise; if it says
+            # that we were reaped, the activation is lost.
+            activation.services.loop.call_later(_LEASE_LOOK, self._begin_announced, call)
+            return
+        context = StepContext(
+            run_id=activation.run_id, path=call.path, attempt=call.attempt, lease=activation.claim.lease
+        )
+        execution = Execution(activation.services, call.spec, call.args, call.kwargs, context)
+        self.executing[call.path] = execution
+        if call.spec.transactional:
+            activation.services.runner.spawn(self._transact(call, execution))
+        else:
+            execution.run(lambda result, error: self._ended(call, execution, result, error))
+
+    # Ending
+
+    def _ended(self, call: StepCall, execution: Execution, result: Any, error: BaseException | None) -> None:
+        """The function returned or raised; what it did counts only if we still own the run."""
+        if self.executing.pop(call.path, None) is None or self._activation.closed is not None:
+            return
+        if error is None:
+            try:
+                fact = ev.StepCompleted(result=Raw(self._encoded(call, result)), digest=call.digest)
+            except StepwellError as refusal:
+                self._failed(call, refusal, retry_in=None)
+            else:
+                self._activation.record(fact, call.path, call.attempt)
+        else:
+            chance = self._activation.services.ids.jitter()
+            self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
+        self._activation.advance()
+
+    def _encoded(self, call: StepCall, result: Any) -> bytes:
+        limit = self._activation.services.payload_bytes_max
+        return limited(call.spec.returns.encode(result), f"the result of {call.path}", limit)
+
+    def _failed(self, call: StepCall, error: BaseException, retry_in: float | None) -> None:
+        self._record_failure(call, problem_of(error, call.path), retry_in)
+
+    def _record_failure(self, call: StepCall, problem: ev.Problem, retry_in: float | None) -> None:
+        call.failures += 1
+        fact = ev.StepFailed(error=problem, retry_in=retry_in, digest=call.digest)
+        self._activation.record(fact, call.path, call.attempt)
+        if retry_in is not None:
+            call.retrying = True
+            self._activation.draft.dues[call.path] = retry_in
+
+    def due(self, call: StepCall) -> None:
+        """The time of its next attempt has come, or that of a remote step has run out."""
+        if call.retrying:
+            self._next_attempt(call)
+            return
+        limit = call.spec.timeout or 0.0
+        error = StepTimedOut(f"{call.path} on queue {call.queue!r} was not done within {limit:g} s")
+        self._activation.draft.tickets_closed.append(call.path)
+        chance = self._activation.services.ids.jitter()
+        self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
+
+    # Remote
+
+    def _schedule(self, call: StepCall) -> None:
+        activation, spec = self._activation, call.spec
+        try:
+            args = limited(
+                encode_arguments(spec, call.args, call.kwargs),
+                f"the arguments of {call.path}",
+                activation.services.payload_bytes_max,
+            )
+        except StepwellError as error:
+            self._failed(call, error, retry_in=None)
+            return
+        fact = ev.StepScheduled(
+            step=spec.name, queue=call.queue, args=Raw(args), timeout=spec.timeout, digest=call.digest
+        )
+        activation.record(fact, call.path, call.attempt)
+        activation.draft.tickets_opened.append(
+            NewTicket(
+                path=call.path, queue=call.queue, needs=needs_step(spec.name), seq=activation.future_seq
+            )
+        )
+        if spec.timeout is not None:
+            activation.draft.dues[call.path] = spec.timeout
+        activation.draft.then_do.append(lambda at: activation.services.bulletin.work())
+
+    def remote_ended(self, path: str, payload: bytes) -> None:
+        """A remote worker's result came through the inbox; an old attempt's is no news."""
+        call = self._activation.calls.get(path)
+        ending = msgspec.json.decode(payload, type=Ending)
+        if not isinstance(call, StepCall) or call.retrying or ending.attempt != call.attempt:
+            return
+        self._activation.dues.pop(path, None)
+        self._activation.draft.dues.pop(path, None)
+        if ending.error is None:
+            fact = ev.StepCompleted(result=ending.result, digest=call.digest)
+            self._activation.record(fact, path, call.attempt)
+        else:
+            self._record_failure(call, ending.error, ending.retry_in)
+
+    # Transactional
+
+    async def _transact(self, call: StepCall, execution: Execution) -> None:
+        """The user's writes and the step's event in one transaction of the store."""
+        store = self._activation.services.store
+        error: BaseException | None = None
+        try:
+            if store.turn_first:
+                await self._activation.turn_free()
+                self._activation.hold_turn()
+            committed = await store.transact(execution.body, lambda result: self._turn(call, result))
+            self._activation.transacted(committed)
+        except Exception as failure:
+            error = failure
+            self._activation.give_turn_back()
+        self.executing.pop(call.path, None)
+        if self._activation.closed is not None:
+            return
+        if error is not None:
+            chance = self._activation.services.ids.jitter()
+            self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
+        self._activation.advance()
+
+    def _turn(self, call: StepCall, result: Any) -> Any:
+        data = self._encoded(call, result)
+        fact = ev.StepCompleted(result=Raw(data), digest=call.digest)
+        if self._activation.services.store.turn_first:
+            return self._activation.transaction(fact, call.path, call.attempt)
+        return self._take_turn(fact, call)
+
+    async def _take_turn(self, fact: ev.Fact, call: StepCall) -> Commit:
+        await self._activation.turn_free()
+        self._activation.hold_turn()
+        return self._activation.transaction(fact, call.path, call.attempt)
+
+    # Stopping
+
+    def withdraw(self, call: StepCall) -> None:
+        execution = self.executing.pop(call.path, None)
+        if execution is not None:
+            execution.stop()
+        if call.queue:
+            self._activation.draft.tickets_closed.append(call.path)
+            self._activation.draft.needed = True
+
+    def stop_all(self) -> None:
+        for execution in self.executing.values():
+            execution.stop()
+        self.executing.clear()
+
+    def note_long(self, mark: float) -> bool:
+        """Tell the log of steps that have been running since before `mark`."""
+        noted = False
+        for path, execution in self.executing.items():
+            if not execution.noted and execution.began < mark:
+                execution.noted = noted = True
+                if self._activation.claim.losses == 0:
+                    fact = ev.StepStarted(step=execution.spec.name)
+                    self._activation.record(fact, path, execution.context.attempt)
+        return noted

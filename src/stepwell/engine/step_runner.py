@@ -1,0 +1,56 @@
+"""StepRunner: where step functions run. Holds the threads, the processes and the loose tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from stepwell.domain.program import StepContext
+from stepwell.domain.steps import StepSpec
+from stepwell.engine.processes import Processes
+from stepwell.engine.threads import Threads
+
+_log = logging.getLogger("stepwell.engine")
+
+
+class StepRunner:
+    def __init__(self, *, threads: int, workflow_threads: int, processes: int) -> None:
+        self._threads = Threads("stepwell-step", threads)
+        # Sync workflows have threads of their own: in one pool they would starve their own steps.
+        self.workflow_threads = Threads("stepwell-workflow", workflow_threads)
+        self._processes = Processes(processes)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run something for an activation; kept alive and its errors told."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("unexpected error beside a run", exc_info=task.exception())
+
+    async def in_thread(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        context = contextvars.copy_context()
+        return await self._threads.run(lambda: context.run(function, *args, **kwargs))
+
+    async def in_process(
+        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], context: StepContext
+    ) -> Any:
+        return await self._processes.run(spec, args, kwargs, context)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._processes.close()
+        self._threads.close()
+        self.workflow_threads.close()

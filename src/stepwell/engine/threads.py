@@ -1,0 +1,91 @@
+"""Threads: a bounded pool in which a hung call is left behind, not waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+
+
+class Threads:
+    """At most `limit` calls at once; an abandoned one no longer counts, so it cannot starve the rest."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._name = name
+        self._limit = limit
+        self._lock = threading.Condition()
+        self._jobs: deque[Job] = deque()
+        self._idle = 0
+        self._count = 0  # threads that are not abandoned
+        self._closed = False
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        """The call's result; cancelling leaves the thread behind."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        job = (call, future, loop)
+        self._put(job)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._abandon(job)
+            raise
+
+    def _put(self, job: Job) -> None:
+        with self._lock:
+            self._jobs.append(job)
+            if self._idle >= len(self._jobs):
+                self._lock.notify()
+            elif self._count < self._limit:
+                self._count += 1
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def _abandon(self, job: Job) -> None:
+        with self._lock:
+            if job in self._jobs:
+                self._jobs.remove(job)  # never began
+                return
+            self._count -= 1
+            if self._jobs and self._count < self._limit:
+                self._count += 1
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+                while not self._jobs and not self._closed:
+                    self._lock.wait()
+                self._idle -= 1
+                if not self._jobs:
+                    return
+                call, future, loop = self._jobs.popleft()
+            result, error = None, None
+            try:
+                result = call()
+            except BaseException as failure:
+                error = failure
+            if future.cancelled() or loop.is_closed():
+                return  # abandoned: another thread has its place
+            loop.call_soon_threadsafe(_settle, future, result, error)
+            del call, future, result, error
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    elif isinstance(error, StopIteration):  # a future refuses it
+        future.set_exception(RuntimeError(f"the function raised StopIteration({error.value!r})"))
+    else:
+        future.set_exception(error)

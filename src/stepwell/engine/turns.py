@@ -1,0 +1,168 @@
+"""TurnLoop: the event loop on which workflow code runs, one deterministic turn at a time.
+
+Workflow code uses `asyncio` as always (gather, TaskGroup, Event, Queue), but on a loop of its own
+that has no clock, no sockets and no threads: only answers of the log make it move. A turn runs
+until nothing is ready, so what the code asks for and in which order depends on the log alone.
+That makes replay exact, and "every task waits" is simply "nothing is ready".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import events, tasks
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, NoReturn, TypeVarTuple, Unpack
+
+from stepwell.errors import NotDurable, Unwind
+
+Ts = TypeVarTuple("Ts")
+_log = logging.getLogger("stepwell.engine")
+
+
+class Scope:
+    """Where in the run a task is: its steps are named and counted apart from those of other tasks."""
+
+    __slots__ = ("_children", "_counts", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._counts: dict[str, int] = {}
+        self._children = 0
+
+    def name(self, what: str) -> str:
+        """The path of the next `what` in this scope: path/what#1, path/what#2 ..."""
+        count = self._counts.get(what, 0) + 1
+        self._counts[what] = count
+        return f"{self.path}/{what}#{count}"
+
+    def child(self) -> Scope:
+        """The scope of the next task that code in this scope creates, in order of creation."""
+        self._children += 1
+        return Scope(f"{self.path}~{self._children}")
+
+
+class TurnLoop(asyncio.AbstractEventLoop):
+    def __init__(self, root: Scope) -> None:
+        self._ready: deque[asyncio.Handle] = deque()
+        self.root = root
+        self._scopes: dict[asyncio.Task[Any], Scope] = {}
+
+    def run_turn(self) -> None:
+        """Run everything that is ready, and what becomes ready by that, in order."""
+        ready = self._ready
+        if not ready:
+            return
+        outer = events._get_running_loop()
+        current = asyncio.current_task(outer) if outer is not None else None
+        if outer is not None and current is not None:
+            tasks._leave_task(outer, current)
+        events._set_running_loop(self)
+        try:
+            while ready:
+                handle = ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        finally:
+            events._set_running_loop(outer)
+            if outer is not None and current is not None:
+                tasks._enter_task(outer, current)
+
+    def scope(self) -> Scope:
+        """The scope of the task that runs now."""
+        task = asyncio.current_task(self)
+        return self._scopes[task] if task is not None else self.root
+
+    def cancel_all(self) -> None:
+        """Ask every task that is left to stop."""
+        for task in list(self._scopes):
+            task.cancel()
+
+    def live_tasks(self) -> int:
+        return len(self._scopes)
+
+    # What asyncio asks of a loop
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        scope: Scope | None = None,
+    ) -> asyncio.Task[Any]:
+        where = scope or self.scope().child()
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._scopes[task] = where
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._scopes.pop(task, None)
+
+    def create_main(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return self.create_task(coro, scope=self.root)
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """A task's error that nobody awaited; what the run makes of it is decided by its main task."""
+        error = context.get("exception")
+        if error is not None and not isinstance(error, Unwind | asyncio.CancelledError):
+            _log.warning("an error in a task of a workflow was never awaited", exc_info=error)
+
+
+_CLOCK = "asyncio's clock (asyncio.sleep, asyncio.timeout, asyncio.wait_for)"
+_NO_CLOCK = "ctx.sleep, the timeout= of a ctx verb, or ctx.first"
+_THREAD = "a thread (asyncio.to_thread, run_in_executor)"
+_NO_THREAD = "ctx.step(fn, ...): it runs a plain function in a thread"
+_NO_FOREIGN = "a step: await ctx.step(fn, ...)"
+
+# What workflow code cannot have, and what it can have instead.
+_REFUSED = {
+    "time": (_CLOCK, _NO_CLOCK),
+    "call_later": (_CLOCK, _NO_CLOCK),
+    "call_at": (_CLOCK, _NO_CLOCK),
+    "run_in_executor": (_THREAD, _NO_THREAD),
+    "call_soon_threadsafe": (_THREAD, _NO_THREAD),
+    **{
+        name: (f"asyncio's {name}", _NO_FOREIGN)
+        for name in (
+            "create_connection create_server create_unix_connection create_datagram_endpoint sock_recv "
+            "sock_sendall sock_connect sock_accept getaddrinfo subprocess_exec subprocess_shell "
+            "add_reader add_writer connect_read_pipe connect_write_pipe"
+        ).split()
+    },
+}
+
+
+def _refuser(what: str, instead: str) -> Callable[..., NoReturn]:
+    def refuse(*args: object, **kwargs: object) -> NoReturn:
+        raise NotDurable(
+            f"workflow code used {what}, which cannot be repeated after a restart", hint=f"use {instead}"
+        )
+
+    return refuse
+
+
+for _name, (_what, _instead) in _REFUSED.items():
+    setattr(TurnLoop, _name, _refuser(_what, _instead))

@@ -1,0 +1,293 @@
+"""Waits: timers, signals, events, approvals and children of one activation, and its messages."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.commit import InboxRow, NewWait
+from stepwell.domain.ids import RunId
+from stepwell.domain.messages import Decision, Ending, cancel_request, event_key
+from stepwell.engine.calls import Call, ChildCall, ResultCall, TimerCall, WaitCall
+from stepwell.engine.journal import Message
+from stepwell.errors import StepwellError
+
+if TYPE_CHECKING:
+    from stepwell.engine.activation import Activation
+
+_log = logging.getLogger("stepwell.engine")
+
+
+class Waits:
+    def __init__(self, activation: Activation) -> None:
+        self._activation = activation
+        journal = activation.journal
+        self.keys = journal.keys  # of messages that were taken: a repeat has no effect
+        self.cancel_reason = ""
+        self.last_n = 0  # messages up to this one were read
+        self._open: dict[str, WaitCall] = {}
+        self._signals: dict[str, deque[Message]] = {}
+        self._children: dict[str, ev.ChildStarted] = dict(journal.children)
+        for message in journal.messages.values():
+            if message.what == "signal":
+                self._signals.setdefault(message.name, deque()).append(message)
+
+    @classmethod
+    def carried(cls, activation: Activation) -> Waits:
+        """After continue_as_new: signals that were not taken come along."""
+        before = activation.waits
+        waits = cls(activation)
+        waits.last_n = before.last_n
+        return waits
+
+    def resume(self) -> None:
+        """The replay is over: take the messages that came with the claim, fire what is due."""
+        self.take(self._activation.claim.inbox if self.last_n == 0 else ())
+
+    # Opening
+
+    def open(self, call: Call) -> None:
+        if isinstance(call, TimerCall):
+            self._open_timer(call)
+        elif isinstance(call, WaitCall):
+            self._open_wait(call)
+        elif isinstance(call, ResultCall):
+            pass  # the child's end comes as a message
+
+    def _open_timer(self, call: TimerCall) -> None:
+        activation = self._activation
+        due = activation.journal.timers.get(call.path)
+        if due is None:
+            activation.record(ev.TimerSet(seconds=call.seconds), call.path)
+            activation.draft.dues[call.path] = call.seconds
+        elif due <= activation.now():
+            activation.record(ev.TimerFired(), call.path)
+        else:
+            activation.dues[call.path] = due
+
+    def _open_wait(self, call: WaitCall) -> None:
+        activation = self._activation
+        self._open[call.path] = call
+        opened = activation.journal.waits.get(call.path)
+        if opened is not None:
+            call.since = opened.fact.since
+            if opened.fact.timeout is not None:
+                activation.dues[call.path] = opened.at + opened.fact.timeout
+        if call.what == "signal" and self._answer_from_queue(call):
+            return
+        if opened is None:
+            self._register(call)
+        elif call.what == "event":
+            self._look_for_event(call)
+        due = activation.dues.get(call.path)
+        if due is not None and due <= activation.now():
+            self.due(call)
+
+    def _register(self, call: WaitCall) -> None:
+        activation = self._activation
+        call.since = activation.last_at
+        fact = ev.WaitOpened(
+            what=call.what,  # type: ignore[arg-type]  # the three verbs of the context
+            name=call.name,
+            key=call.key,
+            timeout=call.timeout,
+            form=Raw(msgspec.json.encode(call.codec.schema())),
+            title=call.title,
+            assignees=list(call.assignees),
+            since=call.since,
+        )
+        activation.record(fact, call.path)
+        draft = activation.draft
+        if call.timeout is not None:
+            draft.dues[call.path] = call.timeout
+        if call.what == "approval":
+            draft.waits_opened.append(NewWait(path=call.path, kind="decision", name=call.name))
+        elif call.what == "event":
+            wait = NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=call.since)
+            draft.waits_opened.append(wait)
+            # An event between here and the park must not be lost: the wait is on disk first, then
+            # we look, and only then may the run park.
+            activation.busy += 1
+            draft.then_do.append(lambda at: self._registered(call))
+
+    def _registered(self, call: WaitCall) -> None:
+        self._activation.busy -= 1
+        self._look_for_event(call)
+
+    def _look_for_event(self, call: WaitCall) -> None:
+        self._activation.busy += 1
+        self._activation.services.runner.spawn(self._find_event(call))
+
+    async def _find_event(self, call: WaitCall) -> None:
+        activation = self._activation
+        try:
+            found = await activation.services.store.published(call.name, call.key, since=call.since)
+        except StepwellError:
+            _log.warning("published events could not be read; the wait may answer late", exc_info=True)
+            found = []
+        activation.busy -= 1
+        if activation.closed is not None:
+            return
+        for event in found:
+            if event_key(event.id) not in self.keys and call.path in self._open:
+                row = InboxRow(event_key(event.id), 0, "event", call.path, event.payload, event.at)
+                self._take_event(row)
+                break
+        activation.advance()
+
+    def start_child(self, call: ChildCall) -> None:
+        activation = self._activation
+        new = call.new
+        fact = ev.ChildStarted(run=new.id, workflow=new.workflow, version=new.version, detached=call.detached)
+        activation.draft.starts.append(new)
+        activation.draft.then_do.append(lambda at: activation.services.bulletin.work(new.id))
+        if not call.detached:
+            self._children[call.path] = fact
+        activation.record(fact, call.path)
+
+    # Time
+
+    def due(self, call: Call) -> None:
+        """A timer has fired, or a wait has timed out."""
+        if isinstance(call, TimerCall):
+            self._activation.record(ev.TimerFired(), call.path)
+        elif isinstance(call, WaitCall):
+            self._end(call, ev.WaitEnded(outcome="timed_out"))
+
+    def _end(self, call: WaitCall, fact: ev.WaitEnded) -> None:
+        self._open.pop(call.path, None)
+        self._activation.dues.pop(call.path, None)
+        self._activation.draft.dues.pop(call.path, None)
+        self._activation.record(fact, call.path)
+        if call.what != "signal":
+            self._activation.draft.waits_closed.append(call.path)
+
+    # Messages
+
+    def take(self, rows: Sequence[InboxRow]) -> None:
+        """Move messages from the inbox into the log, in their order."""
+        for row in rows:
+            self.last_n = max(self.last_n, row.n)
+            self._activation.draft.consumed.append(row.key)
+            self._activation.draft.needed = True
+            if row.key not in self.keys:
+                self._take_one(row)
+
+    def _take_one(self, row: InboxRow) -> None:
+        if row.kind == "signal":
+            self._take_signal(row)
+        elif row.kind == "decide":
+            self._take_decision(row)
+        elif row.kind == "event":
+            self._take_event(row)
+        elif row.kind == "child":
+            self._take_child(row)
+        elif row.kind == "step":
+            self._activation.steps.remote_ended(row.name, row.payload)
+        elif row.kind == "cancel" and not self._activation.cancelling:
+            self.cancel_reason = msgspec.json.decode(row.payload, type=str)
+            self.keys.add(row.key)
+            self._activation.record(ev.CancelRequested(reason=self.cancel_reason))
+
+    def _received(self, row: InboxRow, payload: Raw, rejected: str = "") -> Message:
+        self.keys.add(row.key)
+        fact = ev.Received(
+            key=row.key, n=row.n, what=row.kind, name=row.name, payload=payload, rejected=rejected
+        )
+        self._activation.record(fact)
+        return Message(row.key, row.kind, row.name, payload)
+
+    def _take_signal(self, row: InboxRow) -> None:
+        message = self._received(row, Raw(row.payload))
+        self._signals.setdefault(row.name, deque()).append(message)
+        for call in list(self._open.values()):
+            if call.what == "signal" and call.name == row.name and self._answer_from_queue(call):
+                break
+
+    def _answer_from_queue(self, call: WaitCall) -> bool:
+        queue = self._signals.get(call.name)
+        while queue:
+            message = queue.popleft()
+            if self._fits(call, message):
+                self._answer(call, message)
+                return True
+        return False
+
+    def _answer(self, call: WaitCall, message: Message) -> None:
+        self._activation.journal.taken[message.key] = message
+        self._end(call, ev.WaitEnded(outcome="answered", received=message.key))
+
+    def _fits(self, call: WaitCall, message: Message) -> bool:
+        """An answer that is not of the wait's type is set aside in the log; the wait goes on."""
+        try:
+            call.codec.decode(message.payload)
+        except StepwellError as error:
+            fact = ev.Received(
+                key=message.key, n=0, what=message.what, name=message.name, rejected=error.message
+            )
+            self._activation.record(fact)
+            return False
+        return True
+
+    def _take_decision(self, row: InboxRow) -> None:
+        decision = msgspec.json.decode(row.payload, type=Decision)
+        call = self._open.get(row.name)
+        if call is None:
+            self._received(row, decision.answer, rejected="that question is not open any more")
+            return
+        message = self._received(row, decision.answer)
+        if self._fits(call, message):
+            self._answer(call, message)
+        else:
+            self.keys.discard(row.key)  # a fitting decision may follow
+
+    def _take_event(self, row: InboxRow) -> None:
+        call = self._open.get(row.name)
+        if call is None:
+            self._received(row, ev.NULL, rejected="no wait is open for it any more")
+            return
+        self._activation.draft.consumed.append(row.key)
+        self._answer(call, self._received(row, Raw(row.payload)))
+
+    def _take_child(self, row: InboxRow) -> None:
+        if self._children.pop(row.name, None) is None:
+            return  # settled before: a retry of the child is no news
+        ending = msgspec.json.decode(row.payload, type=Ending)
+        fact = ev.ChildEnded(status=ending.status, result=ending.result, error=ending.error)
+        self._activation.record(fact, row.name)
+
+    # Leaving
+
+    def withdraw(self, call: Call) -> None:
+        activation = self._activation
+        known = self._open.pop(call.path, None) is not None or call.path in activation.journal.waits
+        if isinstance(call, WaitCall) and known:
+            activation.journal.waits.pop(call.path, None)
+            activation.record(ev.WaitEnded(outcome="withdrawn"), call.path)
+            if call.what != "signal":
+                activation.draft.waits_closed.append(call.path)
+        elif isinstance(call, ResultCall):
+            child = self._children.get(call.path.rstrip("!"))
+            if child is not None and not child.detached:
+                request = cancel_request(
+                    RunId(child.run), f"run {activation.run_id} does not wait for it any more"
+                )
+                activation.draft.deliveries.append(request)
+                activation.draft.needed = True
+
+    def unmatched(self) -> Iterator[Message]:
+        """Signals in the log that no wait has taken."""
+        for queue in self._signals.values():
+            yield from queue
+
+    def untaken_keys(self) -> Iterable[str]:
+        return [message.key for message in self.unmatched()]
+
+    def open_children(self) -> Iterable[RunId]:
+        return [RunId(c.run) for c in self._children.values() if not c.detached]

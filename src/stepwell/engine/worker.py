@@ -1,0 +1,282 @@
+"""Worker: one process' share of the work. Claims, drives, keeps its lease, sweeps, stops gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stepwell.domain.commit import Claim, Commit, Outcome, Owned, Park, Reaped, WorkerInfo
+from stepwell.domain.ids import NEEDS_EMIT, Ids, RunId, WorkerId, needs_step
+from stepwell.domain.program import Program
+from stepwell.domain.status import Status
+from stepwell.domain.steps import StepSpec
+from stepwell.engine.activation import Activation
+from stepwell.engine.claimer import Claimer
+from stepwell.engine.committer import Committer
+from stepwell.engine.lease_keeper import LeaseKeeper
+from stepwell.engine.remote import RemoteStep
+from stepwell.engine.services import Services
+from stepwell.engine.step_runner import StepRunner
+from stepwell.engine.sweeper import Sweeper
+from stepwell.errors import StoreError
+from stepwell.store.base import Store
+from stepwell.store.wakeups import Bulletin
+from stepwell.system import Clock
+
+_log = logging.getLogger("stepwell.engine")
+
+_LONG_STEP_SECONDS = 0.2  # a step that runs longer is announced in the log
+_LOOK_SECONDS = 0.1  # how often to look for such steps, and for messages to runs that are busy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    name: str = ""
+    queues: Sequence[str] = ("default",)
+    slots: int = 100
+    lease_seconds: float = 15.0
+    heartbeat_seconds: float = 5.0
+    sweep_seconds: float = 5.0
+    poll_seconds: float = 5.0
+    grace_seconds: float = 30.0
+    keep_lease_seconds: float = 2.0
+    threads: int = 32
+    workflow_threads: int = 32
+    processes: int = 2
+    payload_bytes_max: int = 2 * 1024 * 1024
+    child_depth_max: int = 10
+    replay_always: bool = False
+
+
+class Worker:
+    def __init__(
+        self,
+        store: Store,
+        bulletin: Bulletin,
+        clock: Clock,
+        ids: Ids,
+        *,
+        programs: Mapping[str, Program],
+        steps: Mapping[str, StepSpec],
+        options: WorkerOptions,
+    ) -> None:
+        self.store = store
+        self.bulletin = bulletin
+        self.options = options
+        self.active: dict[tuple[RunId, str], Activation | RemoteStep] = {}
+        self._clock = clock
+        self._ids = ids
+        self._programs = programs
+        self._steps = steps
+        self._needs = [*programs, *(needs_step(name) for name in steps), NEEDS_EMIT]
+        self._info = self._new_info()
+        self._committer = Committer(store)
+        self._runner = StepRunner(
+            threads=options.threads, workflow_threads=options.workflow_threads, processes=options.processes
+        )
+        self._keeper = LeaseKeeper(
+            store,
+            clock,
+            self._info,
+            heartbeat_seconds=options.heartbeat_seconds,
+            owned=self._owned,
+            reaped=self._reaped,
+        )
+        self._claimer = Claimer(
+            store,
+            clock,
+            ids,
+            queues=options.queues,
+            needs=self._needs,
+            poll_seconds=options.poll_seconds,
+            slots=options.slots,
+            active=lambda: len(self.active),
+            worker=lambda: self._info.id,
+            begin=self._begin,
+        )
+        self._sweeper = Sweeper(store, sweep_seconds=options.sweep_seconds, swept=self._swept)
+        self._services: Services | None = None
+        self._idle = asyncio.Event()
+        self._look_soon = False
+
+    @property
+    def id(self) -> WorkerId:
+        return self._info.id
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing runs here and nothing waits to be written; only time can bring work."""
+        return not self.active and self._committer.idle
+
+    def _new_info(self) -> WorkerInfo:
+        return WorkerInfo(
+            id=self._ids.worker_id(),
+            lease_seconds=self.options.lease_seconds,
+            name=self.options.name,
+            queues=tuple(self.options.queues),
+            needs=tuple(self._needs),
+        )
+
+    # Life
+
+    async def run(self, ready: asyncio.Event | None = None) -> None:
+        """Work until cancelled; `stop` first for a graceful end."""
+        self._services = self._make_services()
+        await self._keeper.register(self._info)
+        stop_listening = self.bulletin.on_work(self._work_hinted)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._committer.run())
+                group.create_task(self._keeper.run())
+                group.create_task(self._sweeper.run())
+                group.create_task(self._claimer.run())
+                group.create_task(self._watch_long_steps())
+                if ready is not None:
+                    ready.set()
+        finally:
+            stop_listening()
+            for work in list(self.active.values()):
+                work.lose()
+            await self._runner.close()
+
+    def _make_services(self) -> Services:
+        options = self.options
+        return Services(
+            store=self.store,
+            committer=self._committer,
+            runner=self._runner,
+            bulletin=self.bulletin,
+            clock=self._clock,
+            ids=self._ids,
+            loop=asyncio.get_running_loop(),
+            programs=self._programs,
+            steps=self._steps,
+            worker=self._info.id,
+            payload_bytes_max=options.payload_bytes_max,
+            keep_lease_seconds=options.keep_lease_seconds,
+            child_depth_max=options.child_depth_max,
+            replay_always=options.replay_always,
+            lease_valid=self._keeper.valid,
+            note_due=self._claimer.note_due,
+        )
+
+    async def stop(self) -> None:
+        """Return what has not begun, let what runs come to a pause within the grace time, sign off."""
+        self._claimer.stopped = True
+        for work in list(self.active.values()):
+            if isinstance(work, Activation):
+                work.drain()
+        try:
+            async with asyncio.timeout(self.options.grace_seconds):
+                while self.active:
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            _log.warning("%d runs did not come to a pause in time; they go on elsewhere", len(self.active))
+        self._keeper.stopped = True
+        for work in list(self.active.values()):
+            work.lose()
+        try:
+            await self.store.deregister(self._info.id)
+        except StoreError as error:
+            _log.warning("could not sign off: %s; the lease will run out", error.message)
+        self.bulletin.work()
+
+    # Work
+
+    def _begin(self, claim: Claim, now: float) -> None:
+        assert self._services is not None
+        if claim.needs == NEEDS_EMIT:
+            self._runner.spawn(self._fan_out(claim))
+            return
+        work: Activation | RemoteStep | None = None
+        try:
+            if claim.path:
+                work = RemoteStep(self._services, claim)
+            else:
+                work = Activation(self._services, claim, self._programs[claim.needs], now)
+            self.active[claim.run_id, claim.path] = work
+            work.on_end = self._ended
+            work.begin()
+        except Exception:
+            _log.exception("run %s could not be taken up; it is given back", claim.run_id)
+            if work is not None:
+                work.lose()
+            self._give_back(claim)
+
+    async def _fan_out(self, claim: Claim) -> None:
+        await self.store.fan_out(claim)
+        self.bulletin.work()
+
+    def _ended(self, work: Activation | RemoteStep) -> None:
+        self.active.pop((work.claim.run_id, work.claim.path), None)
+        if isinstance(work, Activation) and work.broken:
+            self._give_back(work.claim)
+        self._claimer.solo_active = False
+        if not self.active:
+            self._idle.set()
+        self._claimer.wake()
+
+    def _give_back(self, claim: Claim) -> None:
+        """We failed, not the run: let it be claimed again a little later."""
+        self._runner.spawn(self._release(claim))
+
+    async def _release(self, claim: Claim) -> None:
+        for _ in range(10):
+            tickets = [t for t in await self.store.read_tickets(claim.run_id) if t.path == claim.path]
+            if not tickets or tickets[0].lease != claim.lease:
+                return
+            park = Park(seen=tickets[0].wakes, status=Status.RUNNING, due_in=5.0)
+            commit = Commit(run_id=claim.run_id, lease=claim.lease, head=tickets[0].head, then=park)
+            results = await self.store.commit([commit])
+            if results[0].outcome is Outcome.OK:
+                return
+
+    def _work_hinted(self, run_id: RunId | None) -> None:
+        self._claimer.wake()
+        if run_id is None:
+            if self.active:
+                self._look_soon = True
+        elif (run_id, "") in self.active:
+            self._keeper.nudge()
+
+    async def _watch_long_steps(self) -> None:
+        """Announce steps that take long; when others hinted, look for messages to our runs."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if self._look_soon:
+                self._look_soon = False
+                self._keeper.nudge()
+            mark = self._clock.monotonic() - _LONG_STEP_SECONDS
+            for work in list(self.active.values()):
+                if isinstance(work, Activation) and work.steps.note_long(mark):
+                    work.flush()
+
+    # The lease
+
+    def _owned(self, owned: Sequence[Owned]) -> None:
+        """What the store says we own: stop what is missing, look at what has messages."""
+        wakes = {(ticket.run_id, ticket.path): ticket.wakes for ticket in owned}
+        for key, work in list(self.active.items()):
+            if key not in wakes:
+                if self._clock.monotonic() - work.began > self.options.heartbeat_seconds:
+                    work.lose()
+            elif isinstance(work, Activation):
+                work.woken(wakes[key])
+
+    async def _reaped(self) -> None:
+        """We were taken for dead: everything we had is somebody else's now. Begin anew."""
+        for work in list(self.active.values()):
+            work.lose()
+        self._info = self._new_info()
+        assert self._services is not None
+        self._services.worker = self._info.id
+        await self._keeper.register(self._info)
+        self._claimer.wake()
+
+    def _swept(self, reaped: Reaped) -> None:
+        self._claimer.solo_wanted = reaped.solo_due and not self._claimer.stopped
+        if reaped.tickets or reaped.solo_due:
+            self._claimer.wake()

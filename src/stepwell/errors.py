@@ -1,0 +1,285 @@
+"""Every error a person can meet, in one tree.
+
+StepwellError                     code, message, hint; the text is the same in Python, CLI, API and Studio
+├─ AskedWrongly                   fix the call and ask again; nothing was written
+│   ├─ InvalidInput               a value does not fit its type
+│   │   └─ NotSerialisable        a value cannot be written as JSON and read back the same
+│   ├─ PayloadTooLarge
+│   ├─ InvalidDefinition          a workflow or step is declared wrongly
+│   ├─ UnknownWorkflow
+│   ├─ RunNotFound
+│   ├─ SettingsInvalid
+│   └─ NotDurable                 workflow code awaits something that no replay can repeat
+├─ Conflict                       the run is not in a state that allows this
+│   ├─ KeyConflict                same idempotency key, other input
+│   ├─ RunEnded                   a signal or decision for a finished run
+│   ├─ AlreadyDecided             the wait is closed, or somebody answered it before
+│   ├─ NotRetryable
+│   ├─ SignalLimit
+│   └─ CodeChanged                the log does not fit the code any more
+├─ RunError                       the run went wrong; raised by result()
+│   ├─ RunFailed · RunCancelled · RunTimedOut
+├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
+│   ├─ StepTimedOut
+│   └─ ChildFailed
+├─ WaitTimedOut                   a signal, event or approval did not come in time
+└─ StoreError                     the database is the trouble
+    ├─ StoreUnavailable           try again: nothing is known to be lost
+    ├─ StoreUnusable              corrupt, newer, read-only: a person must act
+    └─ OutcomeUnknown             sent, not answered; ask again with the same key
+
+Permanent, RetryAfter             what authors raise in a step: never again · again after a while
+
+Unwind (BaseException)            control flow of the engine; `except Exception` cannot swallow it
+├─ Suspended · LeaseLost · Continue · RunCancelling
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StepwellError(Exception):
+    """Something went wrong in Stepwell."""
+
+    code: ClassVar[str] = "STEPWELL_ERROR"
+    hint: str = ""
+
+    def __init__(self, message: str = "", *, hint: str = "", **context: object) -> None:
+        self.message = message or (type(self).__doc__ or "").strip()
+        if hint:
+            self.hint = hint
+        self.context = context
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        lines = [f"{self.message} [{self.code}]"]
+        lines += [f"  {name:<8} {value}" for name, value in self.context.items()]
+        if self.hint:
+            lines.append(f"  {'hint':<8} {self.hint}")
+        return "\n".join(lines)
+
+
+class AskedWrongly(StepwellError):
+    """The request cannot be carried out as it was made."""
+
+    code = "ASKED_WRONGLY"
+
+
+class InvalidInput(AskedWrongly):
+    """The value does not fit the declared type."""
+
+    code = "INVALID_INPUT"
+    hint = "pass a value of the declared type; nothing was written"
+
+
+class NotSerialisable(InvalidInput):
+    """The value cannot be written as JSON and read back the same."""
+
+    code = "NOT_SERIALISABLE"
+    hint = "return JSON values, or annotate the type (pydantic model, dataclass, datetime, tuple[...], ...)"
+
+
+class PayloadTooLarge(AskedWrongly):
+    """The value is larger than the payload limit."""
+
+    code = "PAYLOAD_TOO_LARGE"
+    hint = "store large data elsewhere and pass a reference, or raise Settings.payload_bytes_max"
+
+
+class InvalidDefinition(AskedWrongly):
+    """The workflow or step is declared wrongly."""
+
+    code = "INVALID_DEFINITION"
+
+
+class UnknownWorkflow(AskedWrongly):
+    """No workflow of that name is known."""
+
+    code = "UNKNOWN_WORKFLOW"
+
+
+class RunNotFound(AskedWrongly):
+    """There is no run with that id."""
+
+    code = "RUN_NOT_FOUND"
+    hint = "check the id, and that you are connected to the right database"
+
+
+class SettingsInvalid(AskedWrongly):
+    """A setting has a value that cannot work."""
+
+    code = "SETTINGS_INVALID"
+
+
+class NotDurable(AskedWrongly):
+    """Workflow code awaited something that a replay cannot repeat."""
+
+    code = "NOT_DURABLE"
+
+
+class Conflict(StepwellError):
+    """The run is not in a state that allows this."""
+
+    code = "CONFLICT"
+
+
+class KeyConflict(Conflict):
+    """This idempotency key belongs to a run with another input."""
+
+    code = "KEY_CONFLICT"
+    hint = "use a new key for a new request, or the same input to get the same run"
+
+
+class RunEnded(Conflict):
+    """The run has already ended."""
+
+    code = "RUN_FINISHED"
+
+
+class AlreadyDecided(Conflict):
+    """That question is not open: it was answered, withdrawn or timed out."""
+
+    code = "ALREADY_DECIDED"
+    hint = "read the run's open waits; a decision answers exactly one of them"
+
+
+class NotRetryable(Conflict):
+    """Only a failed run can be retried."""
+
+    code = "NOT_RETRYABLE"
+
+
+class SignalLimit(Conflict):
+    """The run has too many signals that it has not taken yet."""
+
+    code = "SIGNAL_LIMIT"
+
+
+class CodeChanged(Conflict):
+    """The workflow's code no longer asks for what the log has recorded."""
+
+    code = "CODE_CHANGED"
+    hint = 'keep the old version importable, or guard the change: if ctx.patched("my-change"): ...'
+
+
+class RunError(StepwellError):
+    """The run did not complete."""
+
+    code = "RUN_ERROR"
+
+    def __init__(self, message: str = "", *, hint: str = "", cause_code: str = "", **context: object) -> None:
+        super().__init__(message, hint=hint, **context)
+        self.cause_code = cause_code
+
+
+class RunFailed(RunError):
+    """The run failed."""
+
+    code = "RUN_FAILED"
+
+
+class RunCancelled(RunError):
+    """The run was cancelled."""
+
+    code = "RUN_CANCELLED"
+
+
+class RunTimedOut(RunError):
+    """The run took longer than it may."""
+
+    code = "RUN_TIMED_OUT"
+
+
+class StepError(StepwellError):
+    """The step failed and will not be tried again."""
+
+    code = "STEP_FAILED"
+
+    def __init__(
+        self, message: str = "", *, hint: str = "", path: str = "", error_type: str = "", **context: object
+    ) -> None:
+        super().__init__(message, hint=hint, **context)
+        self.path = path
+        self.error_type = error_type
+
+
+class StepTimedOut(StepError, TimeoutError):
+    """The step took longer than its timeout."""
+
+    code = "STEP_TIMED_OUT"
+    hint = "give it more time with @step(timeout=...), or timeout=None to wait for ever"
+
+
+class ChildFailed(StepError):
+    """The child run did not complete."""
+
+    code = "CHILD_FAILED"
+
+
+class WaitTimedOut(StepwellError, TimeoutError):
+    """What the run waited for did not come in time."""
+
+    code = "WAIT_TIMED_OUT"
+
+
+class StoreError(StepwellError):
+    """The database is in trouble."""
+
+    code = "STORE_ERROR"
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached."""
+
+    code = "STORE_UNAVAILABLE"
+    hint = "check the address and that the server is up; Stepwell tries again by itself"
+
+
+class StoreUnusable(StoreError):
+    """The database is there but cannot be used."""
+
+    code = "STORE_UNUSABLE"
+
+
+class OutcomeUnknown(StoreError):
+    """The database did not answer: the write may or may not have happened."""
+
+    code = "OUTCOME_UNKNOWN"
+    hint = "ask again with the same key: what was written is recognised"
+
+
+class Permanent(Exception):
+    """Raise this in a step when trying again cannot help; it is never retried."""
+
+
+class RetryAfter(Exception):
+    """Raise this in a step to be tried again after `seconds`, whatever the backoff says."""
+
+    def __init__(self, seconds: float, message: str = "") -> None:
+        super().__init__(message or f"try again in {seconds:g} s")
+        self.seconds = seconds
+
+
+class Unwind(BaseException):
+    """Leaves workflow code without being an error of it."""
+
+
+class Suspended(Unwind):
+    """The run waits; its code is left and will be replayed when something happens."""
+
+
+class LeaseLost(Unwind):
+    """Another worker owns the run now; nothing done here counts any more."""
+
+
+class RunCancelling(Unwind):
+    """Somebody asked to cancel the run: clean up in `finally`, then let this pass."""
+
+
+class Continue(Unwind):
+    """The run goes on as a new generation with a fresh log."""
+
+    def __init__(self, input: bytes) -> None:
+        super().__init__()
+        self.input = input

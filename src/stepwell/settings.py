@@ -1,0 +1,56 @@
+"""Settings: read once, checked at the start, passed on as plain values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from stepwell.errors import SettingsInvalid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every field can be set as STEPWELL_<NAME>; times are in seconds."""
+
+    slots: int = 100  # runs that one worker drives at once
+    lease_seconds: float = 15.0  # a worker that is silent for so long is taken for dead
+    heartbeat_seconds: float = 5.0
+    sweep_seconds: float = 5.0  # how often to look for dead workers
+    poll_seconds: float = 5.0  # safety look at the queue; 1 where no hints arrive
+    grace_seconds: float = 30.0  # how long a stopping worker lets steps finish
+    keep_lease_seconds: float = 2.0  # shorter waits keep the run in memory
+    threads: int = 32  # plain functions at once
+    workflow_threads: int = 32  # plain workflow functions at once
+    processes: int = 2  # isolation="process" steps at once
+    payload_bytes_max: int = 2 * 1024 * 1024
+    child_depth_max: int = 10
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not value > 0:
+                raise SettingsInvalid(f"{field.name} is {value!r}", hint="it must be more than 0")
+        if self.heartbeat_seconds * 2 > self.lease_seconds:
+            raise SettingsInvalid(
+                f"heartbeat_seconds is {self.heartbeat_seconds:g}, lease_seconds {self.lease_seconds:g}",
+                hint="a lease must outlast two heartbeats",
+            )
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] | None = None, **given: float) -> Settings:
+        """Arguments win over STEPWELL_* variables, these over the defaults."""
+        source = os.environ if env is None else env
+        values: dict[str, float] = {}
+        for field in fields(cls):
+            text = source.get(f"STEPWELL_{field.name.upper()}")
+            if text is not None:
+                values[field.name] = _number(f"STEPWELL_{field.name.upper()}", text, field.type == "int")
+        return cls(**{**values, **given})  # type: ignore[arg-type]  # ints and floats by field
+
+
+def _number(name: str, text: str, whole: bool) -> float:
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        raise SettingsInvalid(f"{name} is {text!r}", hint="it must be a number") from None

@@ -1,0 +1,1 @@
+"""Where runs are kept: memory, SQLite and PostgreSQL behind one protocol."""

@@ -1,0 +1,194 @@
+"""Store: the promises every backend keeps.
+
+Each verb that writes is one transaction: it happens wholly or changes nothing, and it may be
+repeated with the same key. Rules of a run are decided in `domain`; a store only keeps promises
+of atomicity, order and time. The order of locks is: workers, tickets sorted by (run_id, path),
+start keys sorted, the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from stepwell.domain.commit import (
+    CancelOutcome,
+    Claim,
+    ClaimRequest,
+    Claims,
+    Commit,
+    Committed,
+    Definition,
+    Delivery,
+    InboxRow,
+    LogRow,
+    Message,
+    NewRun,
+    Outcome,
+    Owned,
+    PublishedEvent,
+    Reaped,
+    RetryOutcome,
+    RunFilter,
+    RunRow,
+    Started,
+    TicketRow,
+    WorkerInfo,
+    WorkerRow,
+)
+from stepwell.domain.ids import RunId, WorkerId
+
+BATCH_MEMBERS_MAX = 500
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+INBOX_READ_MAX = 500
+REAP_CHUNK = 500
+FAN_OUT_CHUNK = 500
+INBOX_MAX = 10_000
+SOLO_LOSSES = 2  # after so many lost owners a run is taken alone
+
+
+class Runs(Protocol):
+    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        """Write run, first event and ticket of each; a key that exists returns its run instead.
+
+        After an unknown outcome the same call may be made again: the keys decide.
+        """
+        ...
+
+    async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
+        """Write the batch in one transaction, judging each member by its own fence.
+
+        Members are for different runs. A member that is not `ok` leaves no trace, makes no
+        delivery and never fails the others. After a connection error the same batch may be sent
+        again: a member whose head has moved is `ok` if the log shows its own events (they follow a
+        Claimed with its lease), else `lost`; a pure park or keep without events is `lost`.
+        """
+        ...
+
+    async def transact(
+        self, body: Callable[[Any], Any], turn: Callable[[Any], Awaitable[Commit] | Commit]
+    ) -> Committed:
+        """Run `body(connection)` and the commit that `turn(result)` returns in one transaction.
+
+        Not `ok`: the body's writes are rolled back too. An error of the body rolls back and is raised.
+        Where `turn_first` is set, `body` and `turn` are plain functions called on the writer's thread.
+        """
+        ...
+
+    async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
+        """End a run that nobody ever owned, tell its parent; else leave a `cancel` message, due now."""
+        ...
+
+    async def retry(self, run_id: RunId) -> RetryOutcome:
+        """Give a failed run a new ticket and append Retried; the second caller gets `not_failed`."""
+        ...
+
+
+class Inbox(Protocol):
+    async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
+        """Leave each message in its run's inbox and make its ticket due (never before `not_before`)."""
+        ...
+
+    async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
+        """At most INBOX_READ_MAX messages with n > after, oldest first."""
+        ...
+
+    async def emit(self, event: PublishedEvent) -> bool:
+        """Keep the event and a fan-out ticket for it (needs `emit`); False: that id was emitted before.
+
+        `event.at` is ignored: the store's time counts.
+        """
+        ...
+
+    async def fan_out(self, claim: Claim) -> None:
+        """Deliver a claimed event to all runs with a matching wait, then drop its ticket.
+
+        The message's key is `evt/<id>`, its name the path of the run's earliest matching wait.
+        In chunks, each its own transaction; repeating after a crash is harmless.
+        """
+        ...
+
+    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
+        """Events of that name with at >= since, oldest first; a wait with key '' takes any key."""
+        ...
+
+
+class Tickets(Protocol):
+    async def register(self, worker: WorkerInfo) -> None:
+        """Announce a live process; only then may it claim."""
+        ...
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        """Take due tickets: cleaning up first, then started before fresh, priority, due time.
+
+        Log and inbox are read after the lease was taken, so `max(seq) = head` and no message
+        counted in `wakes` is missing. A worker that has no row any more gets nothing. After an
+        unknown outcome ask again with the same leases: what they took is returned, nothing more.
+        """
+        ...
+
+    async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
+        """Delete the remote ticket (fence: its lease) and deliver the result to its run."""
+        ...
+
+    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
+        """Extend this worker's lease and return all it owns; None: it was reaped."""
+        ...
+
+    async def deregister(self, worker: WorkerId) -> None:
+        """Forget the worker; tickets that it still owns are free at once and do not count as losses."""
+        ...
+
+    async def reap(self) -> Reaped:
+        """Delete workers whose lease ran out and free their tickets, and tickets without a worker.
+
+        Only when the fleet had contact with the store for one lease, so that an outage of the
+        store does not look like the death of everybody.
+        """
+        ...
+
+
+class Reading(Protocol):
+    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]: ...
+    async def read_run(self, run_id: RunId) -> RunRow | None: ...
+    async def find_run(self, workspace: str, key: str) -> RunId | None: ...
+    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]: ...
+    async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]: ...
+    async def list_workers(self) -> Sequence[WorkerRow]: ...
+    async def now(self) -> float: ...
+
+
+class Definitions(Protocol):
+    async def put_definitions(self, definitions: Sequence[Definition]) -> None:
+        """Keep each version; a version that exists is replaced (code is identified by its version)."""
+        ...
+
+    async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
+        """That version, or the latest one put."""
+        ...
+
+    async def list_definitions(self, workspace: str) -> Sequence[Definition]: ...
+
+
+class Wakeups(Protocol):
+    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when another process hinted; returns how to stop. A hint may repeat or be missed."""
+        ...
+
+    def hint(self) -> None:
+        """Tell other processes that something changed. Coalesced; never waits, never fails."""
+        ...
+
+
+class Store(Runs, Inbox, Tickets, Reading, Definitions, Wakeups, Protocol):
+    """What a backend provides. Callers ask for the narrowest part they need."""
+
+    turn_first: bool  # transact() calls plain functions on a writer thread
+    polls: bool  # no hints arrive from other processes: look often
+    commits_at_once: int  # how many commit batches may be under way
+
+    async def open(self) -> None:
+        """Connect, create or migrate the schema; refuse what cannot be used, with a reason."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,57 @@
+"""Messages of the memory store: deliver, and broadcast events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepwell.domain.commit import Claim, Delivery, InboxRow, Message, NewWait, PublishedEvent
+from stepwell.domain.ids import NEEDS_EMIT, RunId
+from stepwell.domain.messages import event_key
+from stepwell.store.base import INBOX_READ_MAX
+from stepwell.store.memory.tables import Tables, Ticket
+from stepwell.store.memory.transaction import transaction
+
+
+class MemoryInbox(Tables):
+    @transaction("deliver")
+    async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
+        return [self._deliver(message) for message in messages]
+
+    async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
+        rows = sorted(self._inbox.get(run_id, {}).values(), key=lambda row: row.n)
+        return [row for row in rows if row.n > after][:INBOX_READ_MAX]
+
+    @transaction("emit")
+    async def emit(self, event: PublishedEvent) -> bool:
+        if event.id in self._published:
+            return False
+        now = self._clock()
+        self._published[event.id] = event._replace(at=now)
+        run_id = RunId(event.id)
+        self._tickets[run_id, ""] = Ticket(run_id, "", "", NEEDS_EMIT, 0, now, now, head=0, at=now)
+        return True
+
+    @transaction("fan_out")
+    async def fan_out(self, claim: Claim) -> None:
+        ticket = self._tickets.get((claim.run_id, ""))
+        if ticket is None or ticket.lease != claim.lease:
+            return
+        event = self._published[claim.run_id]
+        waits = [(run_id, wait) for (run_id, _), wait in self._waits.items() if _wants(wait, event)]
+        waits.sort(key=lambda found: (found[0], found[1].since, found[1].path))
+        for run_id, wait in waits:  # the earliest of a run takes it: the others repeat its key
+            message = Message(
+                run_id=run_id, key=event_key(event.id), kind="event", name=wait.path, payload=event.payload
+            )
+            self._deliver(message)
+        del self._tickets[claim.run_id, ""]
+
+    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
+        wanted = NewWait(path="", kind="event", name=name, key=key, since=since)
+        found = [event for event in self._published.values() if _wants(wanted, event)]
+        return sorted(found, key=lambda event: (event.at, event.id))
+
+
+def _wants(wait: NewWait, event: PublishedEvent) -> bool:
+    fits = wait.kind == "event" and wait.name == event.name and wait.key in ("", event.key)
+    return fits and event.at >= wait.since

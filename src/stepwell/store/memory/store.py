@@ -1,0 +1,132 @@
+"""MemoryStore: the reference. Plain dicts; every verb runs without a pause, so it is atomic.
+
+It keeps the promises of `base` in the fewest words. The other stores are compared with it,
+and the simulator and users' tests run on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from stepwell.domain.commit import Definition, LogRow, RunFilter, RunRow, TicketRow, WorkerRow
+from stepwell.domain.ids import RunId
+from stepwell.domain.status import Status
+from stepwell.store.memory.inbox import MemoryInbox
+from stepwell.store.memory.runs import MemoryRuns
+from stepwell.store.memory.tables import Tables, Ticket
+from stepwell.store.memory.tickets import MemoryTickets
+from stepwell.store.memory.transaction import transaction
+
+
+class MemoryReading(Tables):
+    async def now(self) -> float:
+        return self._clock()
+
+    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
+        run = self._runs.get(run_id)
+        return run.log[after : after + limit] if run else []
+
+    async def read_run(self, run_id: RunId) -> RunRow | None:
+        run = self._runs.get(run_id)
+        if run is None:
+            return None
+        ticket = self._tickets.get((run_id, ""))
+        if ticket is not None and ticket.lease is not None:
+            return replace(run.row, status=Status.RUNNING)
+        return run.row
+
+    async def find_run(self, workspace: str, key: str) -> RunId | None:
+        return self._keys.get((workspace, key))
+
+    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
+        found: list[RunRow] = []
+        for run_id in sorted(self._runs, reverse=True):
+            row = await self.read_run(run_id)
+            if row is not None and _fits(row, filter):
+                found.append(row)
+        return found[: filter.limit]
+
+    async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
+        found = sorted(key for key in self._tickets if key[0] == run_id)
+        return [_ticket_row(self._tickets[key]) for key in found]
+
+    async def list_workers(self) -> Sequence[WorkerRow]:
+        return [
+            WorkerRow(id=w.id, name=w.name, queues=tuple(w.queues), needs=tuple(w.needs), lease_until=until)
+            for w, until in self._workers.values()
+        ]
+
+
+class MemoryDefinitions(Tables):
+    @transaction("define")
+    async def put_definitions(self, definitions: Sequence[Definition]) -> None:
+        for definition in definitions:
+            key = (definition.workspace, definition.name, definition.version)
+            if self._definitions.get(key) != definition:
+                self._definitions.pop(key, None)
+                self._definitions[key] = definition
+
+    async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
+        found = [
+            d
+            for d in self._definitions.values()
+            if (d.workspace, d.name) == (workspace, name) and version in ("", d.version)
+        ]
+        return found[-1] if found else None
+
+    async def list_definitions(self, workspace: str) -> Sequence[Definition]:
+        return [d for d in self._definitions.values() if d.workspace == workspace]
+
+
+class MemoryStore(MemoryRuns, MemoryInbox, MemoryTickets, MemoryReading, MemoryDefinitions):
+    turn_first = False
+    polls = False
+    commits_at_once = 1
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self._listeners: list[Callable[[], None]] = []
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    def hint(self) -> None:
+        for callback in list(self._listeners):
+            callback()
+
+
+def _fits(row: RunRow, filter: RunFilter) -> bool:
+    return (
+        row.workspace == filter.workspace
+        and filter.workflow in ("", row.workflow)
+        and (not filter.statuses or row.status in filter.statuses)
+        and filter.key in ("", row.key)
+        and filter.parent in ("", row.parent)
+        and (not filter.before or row.id < filter.before)
+    )
+
+
+def _ticket_row(ticket: Ticket) -> TicketRow:
+    return TicketRow(
+        run_id=ticket.run_id,
+        path=ticket.path,
+        queue=ticket.queue,
+        needs=ticket.needs,
+        priority=ticket.priority,
+        started=ticket.started,
+        ending=ticket.ending,
+        due_at=ticket.due_at,
+        owner=ticket.owner or "",
+        lease=ticket.lease or "",
+        head=ticket.head,
+        wakes=ticket.wakes,
+        losses=ticket.losses,
+    )

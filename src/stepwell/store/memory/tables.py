@@ -1,0 +1,161 @@
+"""Tables: what the memory store holds, and the few writes that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from stepwell.domain.commit import (
+    Definition,
+    Delivery,
+    Finish,
+    InboxRow,
+    LogRow,
+    Message,
+    NewEvent,
+    NewRun,
+    NewWait,
+    PublishedEvent,
+    RunRow,
+    Started,
+    WorkerInfo,
+)
+from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.status import Status
+from stepwell.store.base import INBOX_MAX
+
+
+@dataclass(slots=True)
+class Ticket:
+    run_id: RunId
+    path: str
+    queue: str
+    needs: str
+    priority: int
+    not_before: float
+    due_at: float
+    head: int
+    at: float
+    base: int = 1
+    started: bool = False
+    ending: bool = False
+    owner: str | None = None
+    lease: str | None = None
+    wakes: int = 0
+    losses: int = 0
+    lost_lease: str = ""
+
+    def free(self, now: float) -> None:
+        self.lost_lease = self.lost_lease or self.lease or ""
+        self.owner = self.lease = None
+        self.due_at = min(self.due_at, now)
+
+
+@dataclass(slots=True)
+class Run:
+    row: RunRow
+    digest: str
+    queue: str
+    priority: int
+    parent_path: str
+    log: list[LogRow] = field(default_factory=list)
+
+
+class Tables:
+    """The state, and writes on one row of it. The verbs are in the classes that extend it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._runs: dict[RunId, Run] = {}
+        self._keys: dict[tuple[str, str], RunId] = {}
+        self._tickets: dict[tuple[RunId, str], Ticket] = {}
+        self._inbox: dict[RunId, dict[str, InboxRow]] = {}
+        self._waits: dict[tuple[RunId, str], NewWait] = {}
+        self._published: dict[str, PublishedEvent] = {}
+        self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
+        self._contact = (0.0, 0.0)  # since, last
+        self._definitions: dict[tuple[str, str, str], Definition] = {}
+
+    def _start(self, new: NewRun) -> Started:
+        known = self._keys.get((new.workspace, new.key))
+        if known is not None:
+            return Started(known, created=False, conflict=self._runs[known].digest != new.digest)
+        now = self._clock()
+        row = RunRow(
+            id=new.id,
+            workspace=new.workspace,
+            workflow=new.workflow,
+            version=new.version,
+            kind=new.kind,
+            status=Status.PENDING,
+            input=new.input,
+            output=None,
+            error=None,
+            key=new.key,
+            parent=new.parent,
+            root=new.root,
+            tags=new.tags,
+            trigger=new.trigger,
+            where_at="",
+            created_at=now,
+            started_at=None,
+            ended_at=None,
+            test=new.test,
+        )
+        run = Run(row, new.digest, new.queue, new.priority, new.parent_path)
+        run.log.append(LogRow(1, "accepted", "", 0, now, new.accepted))
+        self._runs[new.id] = run
+        self._keys[new.workspace, new.key] = new.id
+        due_at = now + new.delay
+        self._tickets[new.id, ""] = Ticket(
+            new.id, "", new.queue, new.needs, new.priority, due_at, due_at, head=1, at=now
+        )
+        return Started(new.id, created=True)
+
+    def _append(self, ticket: Ticket, events: Iterable[NewEvent]) -> float:
+        """Only the events' time is kept from going back; timers and tickets use the wall clock."""
+        at = max(self._clock(), ticket.at)
+        for event in events:
+            ticket.head += 1
+            ticket.at = at
+            row = LogRow(ticket.head, event.kind, event.path, event.attempt, at, event.payload)
+            self._runs[ticket.run_id].log.append(row)
+        return at
+
+    def _deliver(self, message: Message) -> Delivery:
+        ticket = self._tickets.get((message.run_id, ""))
+        if ticket is None:
+            return Delivery.ENDED if message.run_id in self._runs else Delivery.UNKNOWN
+        box = self._inbox.setdefault(message.run_id, {})
+        known = box.get(message.key)
+        if known is not None:
+            same = not message.wait or known.payload == message.payload
+            return Delivery.DUPLICATE if same else Delivery.DECIDED
+        if message.wait and (message.run_id, message.wait) not in self._waits:
+            return Delivery.DECIDED
+        if message.kind == "signal" and len(box) >= INBOX_MAX:
+            return Delivery.FULL
+        now = self._clock()
+        ticket.wakes += 1
+        ticket.due_at = min(ticket.due_at, max(now, ticket.not_before))
+        box[message.key] = InboxRow(
+            message.key, ticket.wakes, message.kind, message.name, message.payload, now
+        )
+        return Delivery.DELIVERED
+
+    def _finish(self, run_id: RunId, finish: Finish, at: float) -> None:
+        run = self._runs[run_id]
+        run.row = replace(
+            run.row,
+            status=finish.status,
+            output=finish.output,
+            error=finish.error,
+            where_at=finish.where_at,
+            started_at=run.row.started_at or finish.started_at or None,
+            ended_at=at,
+        )
+        self._inbox.pop(run_id, None)
+        for key in [key for key in self._tickets if key[0] == run_id]:
+            del self._tickets[key]
+        for key in [key for key in self._waits if key[0] == run_id]:
+            del self._waits[key]

@@ -1,0 +1,141 @@
+"""Tickets of the memory store: who works on what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepwell.domain.commit import (
+    NEVER,
+    Claim,
+    ClaimRequest,
+    Claims,
+    LogRow,
+    Message,
+    Outcome,
+    Owned,
+    Reaped,
+    WorkerInfo,
+)
+from stepwell.domain.ids import LeaseId, WorkerId
+from stepwell.store.base import INBOX_READ_MAX, SOLO_LOSSES
+from stepwell.store.memory.tables import Tables, Ticket
+from stepwell.store.memory.transaction import transaction
+
+SLACK_SECONDS = 1.0  # less is not a clock that was set back, only two callers that overtook each other
+
+
+class MemoryTickets(Tables):
+    @transaction("register")
+    async def register(self, worker: WorkerInfo) -> None:
+        now = self._clock()
+        self._touch(now, worker.lease_seconds)
+        self._workers[worker.id] = (worker, now + worker.lease_seconds)
+
+    def _touch(self, now: float, lease_seconds: float) -> None:
+        """Contact of the fleet goes on, or begins anew after a gap or when the clock was set back."""
+        since, last = self._contact
+        unbroken = -SLACK_SECONDS <= now - last <= lease_seconds / 2
+        self._contact = (since if unbroken else now, now)
+
+    @transaction("claim")
+    async def claim(self, request: ClaimRequest) -> Claims:
+        now = self._clock()
+        if request.worker not in self._workers:
+            return Claims((), now, None)
+        before = [
+            t for t in self._tickets.values() if t.owner == request.worker and t.lease in request.leases
+        ]
+        if before:  # asked again, because the answer was lost
+            before.sort(key=lambda t: request.leases.index(LeaseId(t.lease or "")))
+            return Claims([self._take(t, request, LeaseId(t.lease or "")) for t in before], now, 0.0)
+        open_tickets = [
+            ticket
+            for ticket in self._tickets.values()
+            if ticket.lease is None
+            and ticket.queue in request.queues
+            and ticket.needs in request.needs
+            and (ticket.losses >= SOLO_LOSSES) == request.solo
+        ]
+        due = [ticket for ticket in open_tickets if ticket.due_at <= now]
+        due.sort(key=lambda t: (not t.started, -t.priority, t.due_at, t.run_id, t.path))
+        taken = due[: request.limit]
+        claims = [self._take(t, request, lease) for t, lease in zip(taken, request.leases, strict=False)]
+        rest = [t.due_at for t in open_tickets if t.lease is None and t.due_at != NEVER]
+        return Claims(claims, now, max(0.0, min(rest) - now) if rest else None)
+
+    def _take(self, ticket: Ticket, request: ClaimRequest, lease: LeaseId) -> Claim:
+        ticket.owner, ticket.lease, ticket.started = request.worker, lease, True
+        run = self._runs.get(ticket.run_id)
+        log: list[LogRow] = []
+        if run is not None and ticket.path:
+            log = [run.log[ticket.head - 1]]
+        elif run is not None:
+            log = [row for row in run.log if row.seq == 1 or row.seq >= ticket.base]
+            assert log[-1].seq == ticket.head, f"{ticket.run_id}: the log ends at {log[-1].seq}"
+        inbox = sorted(self._inbox.get(ticket.run_id, {}).values(), key=lambda row: row.n)
+        return Claim(
+            ticket.run_id,
+            ticket.path,
+            ticket.needs,
+            lease,
+            ticket.head,
+            ticket.wakes,
+            ticket.losses,
+            ticket.lost_lease,
+            log,
+            [] if ticket.path else inbox[:INBOX_READ_MAX],
+        )
+
+    @transaction("finish_remote")
+    async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
+        ticket = self._tickets.get((claim.run_id, claim.path))
+        if ticket is None or ticket.lease != claim.lease:
+            return Outcome.LOST
+        del self._tickets[claim.run_id, claim.path]
+        self._deliver(result)
+        return Outcome.OK
+
+    @transaction("heartbeat")
+    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
+        if worker not in self._workers:
+            return None
+        now = self._clock()
+        info, _ = self._workers[worker]
+        self._touch(now, info.lease_seconds)
+        self._workers[worker] = (info, now + info.lease_seconds)
+        return [Owned(t.run_id, t.path, t.wakes) for t in self._tickets.values() if t.owner == worker]
+
+    @transaction("deregister")
+    async def deregister(self, worker: WorkerId) -> None:
+        self._workers.pop(worker, None)
+        now = self._clock()
+        for ticket in self._tickets.values():
+            if ticket.owner == worker:
+                ticket.free(now)
+
+    @transaction("reap")
+    async def reap(self) -> Reaped:
+        now = self._clock()
+        dead = [worker for worker in self._workers if self._is_dead(worker, now)]
+        for worker in dead:
+            del self._workers[worker]
+        lost = [t for t in self._tickets.values() if t.owner is not None and t.owner not in self._workers]
+        for ticket in lost:
+            ticket.free(now)
+            ticket.losses += 1
+        solo_due = any(
+            t.lease is None and t.losses >= SOLO_LOSSES and t.due_at <= now for t in self._tickets.values()
+        )
+        return Reaped(len(dead), len(lost), solo_due)
+
+    def _is_dead(self, worker: WorkerId, now: float) -> bool:
+        """Its lease ran out while the fleet was in contact for one lease, up to now.
+
+        Without "up to now" the first to reap after an outage would kill everybody. A lease that
+        ends later than a renewal could make it is from before the clock was set back.
+        """
+        info, until = self._workers[worker]
+        since, last = self._contact
+        unbroken = -SLACK_SECONDS <= now - last <= info.lease_seconds / 2
+        in_contact = unbroken and now - since >= info.lease_seconds
+        return in_contact and not now <= until <= now + info.lease_seconds + SLACK_SECONDS

@@ -1,0 +1,56 @@
+"""Open: from an address to a store. Drivers are imported only for the store that is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from urllib.parse import unquote, urlsplit
+
+from stepwell.errors import SettingsInvalid
+from stepwell.store.base import Store
+
+HINT = 'use a file ("app.db", "sqlite:///app.db"), ":memory:" or "postgresql://user@host/database"'
+
+
+def open_store(url_or_path: str, *, clock: Callable[[], float] | None = None) -> Store:
+    """A store that is not connected yet: `await store.open()` does that."""
+    if url_or_path in (":memory:", "sqlite://", "sqlite:///:memory:"):
+        from stepwell.store.memory import MemoryStore
+
+        return MemoryStore(clock or time.time)
+    scheme, mark, rest = url_or_path.partition("://")
+    if not mark or scheme == "sqlite":
+        return _sqlite(_path(rest) if mark else url_or_path, clock)
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(url_or_path, clock)
+    raise SettingsInvalid(f"no store has the scheme {scheme!r}", hint=HINT)
+
+
+def _path(rest: str) -> str:
+    """What follows `sqlite://`: /app.db is beside us, //var/app.db is absolute."""
+    place = urlsplit(f"sqlite://{rest}")
+    if place.netloc or not place.path.strip("/"):
+        raise SettingsInvalid(
+            f"sqlite://{rest} names no file", hint=f"three slashes: sqlite:///{rest or 'app.db'}; or {HINT}"
+        )
+    return unquote(place.path[1:])
+
+
+def _sqlite(path: str, clock: Callable[[], float] | None) -> Store:
+    from stepwell.store.sqlite.store import SqliteStore
+
+    if not path.strip() or "\x00" in path:
+        raise SettingsInvalid("the path of the database is empty or not a path", hint=HINT)
+    return SqliteStore(path, clock=clock)
+
+
+def _postgres(dsn: str, clock: Callable[[], float] | None) -> Store:
+    try:
+        from stepwell.store.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise SettingsInvalid(
+            "the PostgreSQL store needs asyncpg", hint="pip install 'stepwell[postgres]'"
+        ) from error
+    return PostgresStore(dsn, clock=clock)

@@ -1,0 +1,158 @@
+"""Claims: a worker takes tickets, with the log and the messages it needs to go on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from stepwell.domain.commit import NEVER, Claim, ClaimRequest, Claims, InboxRow, LogRow, Message, Outcome
+from stepwell.domain.ids import LeaseId, RunId
+from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
+from stepwell.store.base import INBOX_READ_MAX
+from stepwell.store.postgres.connection import Connection
+from stepwell.store.postgres.faults import Refused
+from stepwell.store.postgres.session import Session
+
+SPARE_CANDIDATES = 50  # of each group, beyond what is wanted: another claimer may hold the first ones
+PASSED_OVER_SECONDS = 0.005  # due but row-locked at that instant: somebody is taking or waking it
+EVENTS_AT_ONCE = 20_000  # in one answer
+LAST_SEQ = 2**31 - 1
+
+
+class _Taken(NamedTuple):
+    run_id: RunId
+    path: str
+    needs: str
+    lease: LeaseId
+    head: int
+    base: int
+    wakes: int
+    losses: int
+    lost_lease: str
+
+
+class PostgresClaims(Session):
+    async def claim(self, request: ClaimRequest) -> Claims:
+        limit = min(request.limit, len(request.leases))
+
+        async def take(connection: Connection) -> list[Any]:
+            rows: list[Any] = await connection.fetch(
+                self._sql["claim_due"],
+                self._now(),
+                request.worker,
+                list(dict.fromkeys(request.queues)),
+                list(dict.fromkeys(request.needs)),
+                list(request.leases),
+                limit,
+                limit + SPARE_CANDIDATES,
+                request.solo,
+            )
+            return rows
+
+        # Sent again after a lost connection, it returns what the same leases took the first time.
+        rows = await self._write("claim", self._claim_lanes, take, single=True)
+        taken = [
+            _Taken(*(row[field] for field in _Taken._fields)) for row in rows if row["place"] is not None
+        ]
+        return Claims(await self._with_logs(taken), rows[0]["now"], _next_in(rows[0], len(taken), limit))
+
+    async def _with_logs(self, taken: Sequence[_Taken]) -> list[Claim]:
+        """Read log and inbox, in later statements than the one that took the leases."""
+        claims: list[Claim] = []
+        for chunk in _chunks(taken):
+            try:
+                claims += await self._claim_lanes.run(lambda c, part=chunk: self._read_claims(c, part))  # type: ignore[misc]  # mypy infers no type for a default argument
+            except StoreUnavailable as error:
+                # Nothing was sent this time, but the leases are taken: they are not to be forgotten.
+                raise OutcomeUnknown(f"tickets were claimed, their logs not read: {error.message}") from error
+        return claims
+
+    async def _read_claims(self, connection: Connection, taken: Sequence[_Taken]) -> list[Claim]:
+        logs: dict[int, list[LogRow]] = defaultdict(list)
+        boxes: dict[int, list[InboxRow]] = defaultdict(list)
+        ranges = [(i, *span) for i, ticket in enumerate(taken) for span in _spans(ticket)]
+        if ranges:
+            runs = [taken[i].run_id for i, _, _ in ranges]
+            firsts, lasts = [first for _, first, _ in ranges], [last for _, _, last in ranges]
+            for row in await connection.fetch(self._sql["read_claimed_logs"], runs, firsts, lasts):
+                logs[ranges[row[0] - 1][0]].append(LogRow(*row[1:]))
+        woken = [i for i, ticket in enumerate(taken) if ticket.wakes and not ticket.path]
+        if woken:
+            runs = [taken[i].run_id for i in woken]
+            for row in await connection.fetch(self._sql["read_claimed_inboxes"], runs, INBOX_READ_MAX):
+                boxes[woken[row[0] - 1]].append(InboxRow(*row[1:]))
+        return [_claim(ticket, logs[i], boxes[i]) for i, ticket in enumerate(taken)]
+
+    async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
+        assert result.run_id == claim.run_id, "the result of a remote step goes to its run"
+
+        async def work(connection: Connection) -> bool:
+            return bool(
+                await connection.fetchval(
+                    self._sql["finish_remote"],
+                    self._now(),
+                    claim.run_id,
+                    claim.path,
+                    claim.lease,
+                    result.key,
+                    result.kind,
+                    result.name,
+                    result.payload,
+                )
+            )
+
+        try:
+            is_mine = await self._write("finish_remote", self._deliver_lanes, work, single=True, again=False)
+        except Refused as error:
+            raise InvalidInput(f"PostgreSQL cannot hold this result: {error}") from error
+        return Outcome.OK if is_mine else Outcome.LOST
+
+
+def _next_in(row: Any, taken: int, limit: int) -> float | None:
+    if row["asked_again"]:
+        return 0.0
+    if row["candidates"] > taken:
+        return 0.0 if taken == limit else PASSED_OVER_SECONDS
+    later_at = row["later_at"]
+    return None if later_at is None or later_at == NEVER else max(0.0, later_at - row["now"])
+
+
+def _spans(ticket: _Taken) -> list[tuple[int, int]]:
+    """Which events: a remote step's own, a run's first and everything from its base on."""
+    if ticket.path:
+        return [(ticket.head, ticket.head)]
+    if ticket.head == 0:  # a broadcast event has no log
+        return []
+    return [(1, LAST_SEQ)] if ticket.base <= 2 else [(1, 1), (ticket.base, LAST_SEQ)]
+
+
+def _chunks(taken: Sequence[_Taken]) -> Iterator[list[_Taken]]:
+    chunk: list[_Taken] = []
+    events = 0
+    for ticket in taken:
+        if chunk and events + ticket.head > EVENTS_AT_ONCE:
+            yield chunk
+            chunk, events = [], 0
+        chunk.append(ticket)
+        events += ticket.head - ticket.base + 1
+    if chunk:
+        yield chunk
+
+
+def _claim(ticket: _Taken, log: list[LogRow], inbox: list[InboxRow]) -> Claim:
+    if ticket.head and not ticket.path:
+        ends = log[-1].seq if log else 0
+        assert ends == ticket.head, f"{ticket.run_id}: the log ends at {ends}, not {ticket.head}"
+    return Claim(
+        ticket.run_id,
+        ticket.path,
+        ticket.needs,
+        ticket.lease,
+        ticket.head,
+        ticket.wakes,
+        ticket.losses,
+        ticket.lost_lease,
+        log,
+        inbox,
+    )

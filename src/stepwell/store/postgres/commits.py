@@ -1,0 +1,192 @@
+"""Commits: what owners write, many runs in one statement.
+
+A batch whose members touch only their own runs is a single statement. One that reaches other runs
+is a transaction on lanes of its own, where all tickets are locked first, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewRun, Outcome, Park
+from stepwell.domain.judge import recognised
+from stepwell.store.postgres.connection import Connection, Lanes
+from stepwell.store.postgres.deliveries import PostgresDeliveries
+from stepwell.store.postgres.faults import Refused
+from stepwell.store.postgres.starts import PostgresStarts
+
+OUTCOMES = (Outcome.OK, Outcome.WOKEN, Outcome.LOST)
+LAST_PATH = chr(1114111)  # sorts after every path
+_REFUSED = Committed(Outcome.REFUSED, 0, 0.0)
+
+
+class PostgresCommits(PostgresStarts, PostgresDeliveries):
+    async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
+        if any(commit.reaches_out for commit in batch):  # the others come along: a batch is one transaction
+            return await self._commit_split(self._reach_lanes, batch, reaching=True)
+        return await self._commit_split(self._commit_lanes, batch, reaching=False)
+
+    async def _commit_split(
+        self, lanes: Lanes, batch: Sequence[Commit], *, reaching: bool
+    ) -> list[Committed]:
+        """Halve a batch that holds a value the database cannot take, until that member is alone."""
+
+        async def work(connection: Connection) -> list[Committed]:
+            if reaching:
+                return await self._write_reaching(connection, batch)
+            return await self._write_commits(connection, batch)
+
+        try:
+            results = await self._write("commit", lanes, work, single=not reaching)
+        except Refused:
+            if len(batch) == 1:
+                return [_REFUSED]
+            middle = len(batch) // 2
+            return [
+                *await self._commit_split(lanes, batch[:middle], reaching=reaching),
+                *await self._commit_split(lanes, batch[middle:], reaching=reaching),
+            ]
+        for i, commit in enumerate(batch):
+            if results[i].outcome is Outcome.LOST and commit.events:
+                results[i] = await self._written_before(lanes, commit, results[i])
+        return results
+
+    async def _written_before(self, lanes: Lanes, commit: Commit, lost: Committed) -> Committed:
+        """Lost, or our own commit whose answer was lost? The log tells."""
+        last = commit.head + len(commit.events)
+
+        async def work(connection: Connection) -> list[LogRow]:
+            rows = await connection.fetch(self._sql["recognise"], commit.run_id, commit.head + 1, last)
+            return [LogRow(*row) for row in rows]
+
+        log = await lanes.run(work)
+        return Committed(Outcome.OK, lost.wakes, log[-1].at) if recognised(commit, log) else lost
+
+    async def _write_commits(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
+        """The statement for members' own runs; also part of a transaction that reaches out."""
+        if all(commit.events and commit.then is None and not _other_rows(commit) for commit in batch):
+            rows = await connection.fetch(
+                self._sql["commit_events"], self._now(), *_owned(batch), *_event_rows(batch)
+            )
+        else:
+            rows = await connection.fetch(
+                self._sql["commit_batch"],
+                self._now(),
+                *_owned(batch),
+                *_endings(batch),
+                *_event_rows(batch),
+                *_shown_rows(batch),
+                *_consumed_rows(batch),
+                *_wait_rows(batch),
+            )
+        return [Committed(OUTCOMES[verdict], wakes, at) for verdict, wakes, at in rows]
+
+    async def _write_reaching(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
+        """Lock own, remote and target tickets in one statement, then write for the good members."""
+        await connection.fetch(self._sql["lock_tickets"], *_tickets_to_lock(batch))
+        results = await self._write_commits(connection, batch)
+        good = [commit for commit, result in zip(batch, results, strict=True) if result.outcome is Outcome.OK]
+        closed = [(commit.run_id, path) for commit in good for path in commit.tickets_closed]
+        if closed:
+            await connection.execute(self._sql["close_remote"], *columns(closed, 2))
+        opened = {
+            (commit.run_id, new.path): (commit.run_id, new.path, new.queue, new.needs, new.priority, new.seq)
+            for commit in good
+            if not isinstance(commit.then, Finish)  # an end deletes them all
+            for new in commit.tickets_opened
+        }
+        if opened:
+            await connection.execute(
+                self._sql["open_remote"], self._now(), *columns(list(opened.values()), 6)
+            )
+        starts: list[NewRun] = [run for commit in good for run in commit.starts]
+        if starts:
+            await self._write_starts(connection, starts)
+        messages: list[Message] = [message for commit in good for message in commit.deliveries]
+        if messages:
+            await self._write_deliveries(connection, messages)
+        return results
+
+
+def columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
+    """Rows as one array a column, as `unnest` takes them."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(count)]
+
+
+def _other_rows(commit: Commit) -> bool:
+    return bool(commit.consumed or commit.waits_opened or commit.waits_closed)
+
+
+def _owned(batch: Sequence[Commit]) -> tuple[list[Any], ...]:
+    return (
+        [commit.run_id for commit in batch],
+        [commit.lease for commit in batch],
+        [commit.head for commit in batch],
+        [len(commit.events) for commit in batch],
+        [commit.settled for commit in batch],
+        [commit.base for commit in batch],
+    )
+
+
+def _endings(batch: Sequence[Commit]) -> list[list[Any]]:
+    """How each member leaves its ticket: kind (0 keep, 1 park, 2 finish), seen, due at, due in."""
+    rows: list[tuple[int, int, float, float]] = []
+    for commit in batch:
+        then = commit.then
+        if then is None:
+            rows.append((0, 0, 0.0, 0.0))
+        elif isinstance(then, Park):
+            rows.append((1, then.seen, then.due_at, then.due_in))
+        else:
+            rows.append((2, then.seen, 0.0, 0.0))
+    return columns(rows, 4)
+
+
+def _event_rows(batch: Sequence[Commit]) -> list[list[Any]]:
+    rows = [
+        (i, commit.run_id, seq, event.kind, event.path, event.attempt, event.payload)
+        for i, commit in enumerate(batch, 1)
+        for seq, event in enumerate(commit.events, commit.head + 1)
+    ]
+    return columns(rows, 7)
+
+
+def _shown_rows(batch: Sequence[Commit]) -> list[list[Any]]:
+    rows: list[tuple[Any, ...]] = []
+    for i, commit in enumerate(batch, 1):
+        then = commit.then
+        if isinstance(then, Park):
+            rows.append((i, commit.run_id, then.status, then.where_at, then.started_at, None, None, False))
+        elif isinstance(then, Finish):
+            shown = (then.status, then.where_at, then.started_at, then.output, then.error)
+            rows.append((i, commit.run_id, *shown, True))
+    return columns(rows, 8)
+
+
+def _consumed_rows(batch: Sequence[Commit]) -> list[list[Any]]:
+    rows = [(i, commit.run_id, key) for i, commit in enumerate(batch, 1) for key in commit.consumed]
+    return columns(rows, 3)
+
+
+def _wait_rows(batch: Sequence[Commit]) -> list[list[Any]]:
+    """Closed, then opened ones. No statement may touch a row twice: what is closed again is not opened."""
+    closed: list[tuple[int, str, str]] = []
+    opened: list[tuple[Any, ...]] = []
+    for i, commit in enumerate(batch, 1):
+        closed += [(i, commit.run_id, path) for path in commit.waits_closed]
+        if commit.waits_opened and not isinstance(commit.then, Finish):
+            last = {wait.path: wait for wait in commit.waits_opened if wait.path not in commit.waits_closed}
+            opened += [(i, commit.run_id, w.path, w.kind, w.name, w.key, w.since) for w in last.values()]
+    return [*columns(closed, 3), *columns(opened, 7)]
+
+
+def _tickets_to_lock(batch: Sequence[Commit]) -> tuple[list[str], list[str]]:
+    """(run, up to which path): the run's own ticket, or its remote steps too."""
+    last: dict[str, str] = {}
+    for commit in batch:
+        widest = LAST_PATH if isinstance(commit.then, Finish) else max(commit.tickets_closed, default="")
+        last[commit.run_id] = max(last.get(commit.run_id, ""), widest)
+        for message in commit.deliveries:
+            last.setdefault(message.run_id, "")
+    return list(last), list(last.values())

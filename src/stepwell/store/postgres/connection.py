@@ -1,0 +1,240 @@
+"""Lanes: dedicated connections for one kind of work, which connect again by themselves.
+
+A lane carries one piece of work at a time. What was sent is never cancelled: a caller who gives up
+leaves the statement to its end, because nobody could tell whether a cancelled COMMIT happened. Every
+statement has a deadline on the server (statement_timeout) and a later one here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias, TypeVar
+
+import asyncpg
+
+from stepwell.errors import OutcomeUnknown, StoreUnavailable
+from stepwell.store.postgres.address import Address
+from stepwell.store.postgres.faults import Fault, Refused, fault, translated
+
+Connection: TypeAlias = Any  # asyncpg.Connection; asyncpg has no types
+T = TypeVar("T")
+Work = Callable[[Connection], Awaitable[T]]
+
+CONNECT_SECONDS = 10.0
+STATEMENT_SECONDS = 15.0
+ANSWER_SECONDS = STATEMENT_SECONDS + 5.0  # the server gives up first, and says so
+LANE_SECONDS = 60.0  # waiting for a free lane
+TRIES = 6
+FIRST_PAUSE = 0.05  # seconds; doubles, with jitter: about 3 s of trying in all
+
+REPLAN_SECONDS = 1.0
+REPLAN_USES = 64
+
+_KEEPALIVE = {
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+# Lanes run a few known statements, each meant to go through an index row by row. Planning the largest
+# takes longer than running it for a small batch, so plans are generic; and because a plan made while the
+# tables were small would stay, what looks cheap only on small tables (reading all of one, joining by
+# sorting or hashing) is not offered to the planner.
+LANE_SETTINGS = _KEEPALIVE | {
+    "application_name": "stepwell",
+    "jit": "off",
+    "statement_timeout": f"{STATEMENT_SECONDS * 1000:.0f}",
+    "lock_timeout": "3000",
+    "idle_in_transaction_session_timeout": "5000",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+# A transactional step runs the user's statements: they get the server's own planner and time limits, and
+# may pause between statements (the step's timeout is what ends them). The limit here only catches a
+# process that froze inside one.
+USER_SETTINGS = _KEEPALIVE | {
+    "application_name": "stepwell step",
+    "idle_in_transaction_session_timeout": "900000",
+}
+# PgBouncer passes no other setting on; there the role should have jit = off and the timeouts.
+POLL_SETTINGS = {"application_name": "stepwell"}
+
+
+def options(address: Address, settings: dict[str, str]) -> dict[str, Any]:
+    """How to connect: for `asyncpg.connect` and `asyncpg.create_pool`."""
+    return {
+        "dsn": address.dsn,
+        "timeout": CONNECT_SECONDS,
+        "command_timeout": ANSWER_SECONDS,
+        "statement_cache_size": 0 if address.poll_only else 200,
+        "max_cached_statement_lifetime": 0,
+        "max_cacheable_statement_size": 0,
+        "server_settings": POLL_SETTINGS if address.poll_only else settings,
+    }
+
+
+async def connect(address: Address, settings: dict[str, str]) -> Connection:
+    try:
+        return await asyncpg.connect(**options(address, settings))
+    except Exception as error:
+        raise translated(error, address.shown) from error
+
+
+def pauses() -> Iterator[float]:
+    pause = FIRST_PAUSE
+    for _ in range(TRIES - 1):
+        yield pause * (0.5 + random.random())
+        pause *= 2
+
+
+class Lane:
+    """One connection, made when it is first needed."""
+
+    __slots__ = ("_address", "_connection", "_planned_at", "_uses")
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._connection: Connection = None
+        self._planned_at = 0.0
+        self._uses = 0
+
+    async def connection(self) -> Connection:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connect(self._address, LANE_SETTINGS)
+            self._planned_at = asyncio.get_running_loop().time()
+            self._uses = 0
+        await self._plan_anew()
+        return self._connection
+
+    async def _plan_anew(self) -> None:
+        """Forget plans now and then: those made on empty tables are bad for full ones.
+
+        The server does so itself when it analyzes a table, which may come a minute and 100,000
+        rows late. Planning everything a lane uses takes about 3 ms.
+        """
+        self._uses += 1
+        if self._uses < REPLAN_USES or self._address.poll_only:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._planned_at > REPLAN_SECONDS:
+            self._planned_at, self._uses = now, 0
+            await self._connection.execute("DISCARD PLANS")
+
+    def drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and not connection.is_closed():
+            try:
+                await connection.close(timeout=2.0)
+            except Exception:
+                connection.terminate()
+
+
+class Lanes:
+    """A few connections for one kind of work."""
+
+    def __init__(self, address: Address, count: int) -> None:
+        self._address = address
+        self._count = count
+        self._idle = [Lane(address) for _ in range(count)]
+        self._turns = asyncio.Semaphore(count)
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def run(
+        self, work: Work[T], *, again: bool = True, on_doubt: Callable[[], None] | None = None
+    ) -> T:
+        """Do the work on a free connection, again after deadlocks.
+
+        After a lost connection it is done again if that is harmless (`again`; `on_doubt` is told
+        first), else OutcomeUnknown is raised. StoreUnavailable: nothing was sent.
+        """
+        task = asyncio.create_task(self._run(work, again, on_doubt))
+        self._under_way.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    async def run_once(self, work: Work[T]) -> T:
+        """Without a second try: for opening, where an answer now is worth more."""
+        async with self._lane() as lane:
+            try:
+                return await work(await lane.connection())
+            except BaseException:
+                lane.drop()
+                raise
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: its caller may have gone
+
+    async def _run(self, work: Work[T], again: bool, on_doubt: Callable[[], None] | None) -> T:
+        async with self._lane() as lane:
+            in_doubt: Exception | None = None
+            pause = pauses()
+            while True:
+                try:
+                    connection = await lane.connection()
+                except StoreUnavailable as error:
+                    trouble: Exception = error
+                except Exception as error:
+                    raise translated(error, self._address.shown) from error
+                else:
+                    try:
+                        return await work(connection)
+                    except Exception as error:
+                        kind = fault(error)
+                        if kind is Fault.REFUSED:
+                            raise Refused(str(error)) from error
+                        if kind is Fault.OTHER:
+                            raise translated(error, self._address.shown) from error
+                        trouble = error
+                    if kind is Fault.BROKEN:
+                        lane.drop()
+                        in_doubt = trouble
+                        if on_doubt is not None:
+                            on_doubt()
+                seconds = next(pause, None)
+                if in_doubt is not None and (seconds is None or not again):
+                    raise OutcomeUnknown(
+                        f"PostgreSQL did not answer: {in_doubt}", database=self._address.shown
+                    ) from in_doubt
+                if seconds is None:
+                    raise StoreUnavailable(
+                        f"PostgreSQL did not take it: {trouble}", database=self._address.shown
+                    ) from trouble
+                await asyncio.sleep(seconds)
+
+    @asynccontextmanager
+    async def _lane(self) -> Any:
+        try:
+            async with asyncio.timeout(LANE_SECONDS):
+                await self._turns.acquire()
+        except TimeoutError as error:
+            raise StoreUnavailable(
+                f"all {self._count} connections for this are busy", database=self._address.shown
+            ) from error
+        lane = self._idle.pop()
+        try:
+            yield lane
+        except asyncio.CancelledError:
+            lane.drop()  # the loop is being closed: what was sent is unknown
+            raise
+        finally:
+            self._idle.append(lane)
+            self._turns.release()
+
+    async def close(self) -> None:
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=ANSWER_SECONDS)
+        for lane in self._idle:
+            await lane.close()

@@ -1,0 +1,141 @@
+"""Deliveries: messages to runs, broadcast events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stepwell.domain.commit import Claim, Delivery, InboxRow, Message, PublishedEvent
+from stepwell.domain.ids import RunId
+from stepwell.domain.messages import event_key
+from stepwell.errors import InvalidInput
+from stepwell.store.base import BATCH_MEMBERS_MAX, FAN_OUT_CHUNK, INBOX_MAX, INBOX_READ_MAX
+from stepwell.store.postgres.connection import Connection
+from stepwell.store.postgres.faults import Refused
+from stepwell.store.postgres.gathering import Gathering
+from stepwell.store.postgres.session import Session
+
+
+class PostgresDeliveries(Session):
+    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(dsn, clock=clock)
+        self._delivering = Gathering[Message, Delivery](self._deliver_many, BATCH_MEMBERS_MAX)
+
+    async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
+        return await self._delivering.ask(messages)
+
+    async def _deliver_many(self, messages: Sequence[Message]) -> Sequence[Delivery]:
+        simple = len({m.run_id for m in messages}) == len(messages) and not any(m.wait for m in messages)
+
+        async def work(connection: Connection) -> list[Delivery]:
+            if simple:
+                return await self._deliver_each(connection, messages)
+            targets = sorted({message.run_id for message in messages})
+            await connection.fetch(self._sql["lock_tickets"], targets, [""] * len(targets))
+            return await self._write_deliveries(connection, messages)
+
+        return await self._write("deliver", self._deliver_lanes, work, single=simple)
+
+    async def _deliver_each(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
+        """One message for each target, none of them a decision: one statement."""
+        rows = await connection.fetch(
+            self._sql["deliver_each"], self._now(), *_arguments(messages)[:5], INBOX_MAX
+        )
+        return [Delivery(row[0]) for row in rows]
+
+    async def _write_deliveries(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
+        """Under the locks of the targets' tickets. A key that comes twice needs a second statement."""
+        answers: dict[int, Delivery] = {}
+        left = list(range(len(messages)))
+        while left:
+            seen: set[tuple[RunId, str]] = set()
+            now: list[int] = []
+            later: list[int] = []
+            for i in left:
+                place = (messages[i].run_id, messages[i].key)
+                (later if place in seen or len(now) == BATCH_MEMBERS_MAX else now).append(i)
+                seen.add(place)
+            rows = await connection.fetch(
+                self._sql["deliver_locked"], self._now(), *_arguments([messages[i] for i in now]), INBOX_MAX
+            )
+            answers.update(zip(now, (Delivery(row[0]) for row in rows), strict=True))
+            left = later
+        return [answers[i] for i in range(len(messages))]
+
+    async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
+        async def work(connection: Connection) -> list[InboxRow]:
+            rows = await connection.fetch(self._sql["read_inbox"], run_id, after, INBOX_READ_MAX)
+            return [InboxRow(*row) for row in rows]
+
+        return await self._side_lanes.run(work)
+
+    async def emit(self, event: PublishedEvent) -> bool:
+        async def work(connection: Connection) -> bool:
+            return bool(
+                await connection.fetchval(
+                    self._sql["emit"], self._now(), event.id, event.name, event.key, event.payload
+                )
+            )
+
+        try:
+            return await self._write("emit", self._side_lanes, work, single=True, again=False)
+        except Refused as error:
+            raise InvalidInput(f"PostgreSQL cannot hold this event: {error}") from error
+
+    async def fan_out(self, claim: Claim) -> None:
+        async def read(connection: Connection) -> PublishedEvent | None:
+            row = await connection.fetchrow(self._sql["read_event_to_fan_out"], claim.run_id, claim.lease)
+            return PublishedEvent(claim.run_id, *row) if row else None
+
+        event = await self._side_lanes.run(read)
+        after: str | None = "" if event is not None else None
+        while event is not None and after is not None:
+            after = await self._fan_out_chunk(event, after)
+
+        async def drop(connection: Connection) -> None:
+            await connection.execute(self._sql["drop_fan_out"], claim.run_id, claim.lease)
+
+        if event is not None:
+            await self._write("fan_out", self._side_lanes, drop, single=True)
+
+    async def _fan_out_chunk(self, event: PublishedEvent, after: str) -> str | None:
+        """Tell the next runs, in their order; returns the last of them, None at the end."""
+
+        async def find(connection: Connection) -> list[tuple[str, str | None]]:
+            rows = await connection.fetch(
+                self._sql["find_waiting"], event.name, event.key, event.at, after, FAN_OUT_CHUNK
+            )
+            return [(row[0], row[1]) for row in rows]
+
+        waiting = await self._side_lanes.run(find)
+        messages = [
+            Message(
+                run_id=RunId(run_id), key=event_key(event.id), kind="event", name=path, payload=event.payload
+            )
+            for run_id, path in waiting
+            if path is not None
+        ]
+
+        async def tell(connection: Connection) -> None:
+            await self._deliver_each(connection, messages)
+
+        if messages:
+            await self._write("fan_out", self._side_lanes, tell, single=True)
+        return waiting[-1][0] if waiting else None
+
+    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
+        async def work(connection: Connection) -> list[PublishedEvent]:
+            rows = await connection.fetch(self._sql["published"], name, key, since)
+            return [PublishedEvent(*row) for row in rows]
+
+        return await self._side_lanes.run(work)
+
+
+def _arguments(messages: Sequence[Message]) -> list[list[object]]:
+    return [
+        [message.run_id for message in messages],
+        [message.key for message in messages],
+        [message.kind for message in messages],
+        [message.name for message in messages],
+        [message.payload for message in messages],
+        [message.wait for message in messages],
+    ]

@@ -1,0 +1,215 @@
+"""Endings and new beginnings that people ask for: cancel, retry; and transactional steps."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import asyncpg
+
+from stepwell.domain.commit import (
+    ENDING_PRIORITY,
+    CancelOutcome,
+    Commit,
+    Committed,
+    LogRow,
+    Outcome,
+    RetryOutcome,
+)
+from stepwell.domain.events import KIND, Cancelled, Retried, written
+from stepwell.domain.ids import RunId
+from stepwell.domain.judge import recognised
+from stepwell.domain.messages import Ending, cancel_request, child_ended
+from stepwell.domain.status import Status
+from stepwell.errors import AskedWrongly, InvalidInput, StoreUnavailable
+from stepwell.store.postgres.commits import LAST_PATH, PostgresCommits
+from stepwell.store.postgres.connection import (
+    ANSWER_SECONDS,
+    LANE_SECONDS,
+    USER_SETTINGS,
+    Connection,
+    options,
+)
+from stepwell.store.postgres.faults import Fault, Refused, fault, translated
+from stepwell.store.postgres.session import pass_by
+
+STEPS_AT_ONCE = 4  # connections for transactional steps
+
+
+class PostgresEndings(PostgresCommits):
+    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(dsn, clock=clock)
+        self._user_pool: Any = None  # asyncpg.Pool, made for the first transactional step
+
+    async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
+        async def work(connection: Connection) -> CancelOutcome:
+            run = await connection.fetchrow(self._sql["read_parent"], run_id)
+            if run is None:
+                return CancelOutcome.UNKNOWN
+            return await self._cancel(connection, run_id, reason, run["parent"], run["parent_path"])
+
+        try:
+            return await self._write("cancel", self._side_lanes, work, again=False)
+        except Refused as error:
+            raise InvalidInput(f"PostgreSQL cannot hold this reason: {error}") from error
+
+    async def _cancel(
+        self, connection: Connection, run_id: RunId, reason: str, parent: str, parent_path: str
+    ) -> CancelOutcome:
+        last = {run_id: LAST_PATH} | ({RunId(parent): ""} if parent else {})
+        tickets = await connection.fetch(self._sql["lock_tickets"], list(last), list(last.values()))
+        own = next((row for row in tickets if (row["run_id"], row["path"]) == (run_id, "")), None)
+        if own is None or own["ending"]:
+            return CancelOutcome.ALREADY
+        if own["started"]:
+            await self._write_deliveries(connection, [cancel_request(run_id, reason)])
+            await connection.execute(self._sql["mark_ending"], run_id, ENDING_PRIORITY)
+            return CancelOutcome.REQUESTED
+        keys = [row[0] for row in await connection.fetch(self._sql["read_keys"], run_id)]
+        event = written(Cancelled(reason=reason, unconsumed=keys))
+        assert event.kind == KIND[Cancelled] == Status.CANCELLED  # the statement writes both by one word
+        seq = await connection.fetchval(
+            self._sql["end_unowned"], self._now(), run_id, event.kind, event.payload
+        )
+        if parent:
+            ended = child_ended(RunId(parent), parent_path, seq, Ending(status=Status.CANCELLED))
+            await self._write_deliveries(connection, [ended])
+        return CancelOutcome.ENDED
+
+    async def retry(self, run_id: RunId) -> RetryOutcome:
+        async def work(connection: Connection) -> RetryOutcome:
+            status = await connection.fetchval(self._sql["lock_run"], run_id)
+            if status is None:
+                return RetryOutcome.UNKNOWN
+            if status != Status.FAILED:
+                return RetryOutcome.NOT_FAILED
+            await connection.execute(self._sql["retry_run"], self._now(), run_id, written(Retried()).payload)
+            return RetryOutcome.RETRIED
+
+        return await self._write("retry", self._side_lanes, work, again=False)
+
+    async def transact(
+        self, body: Callable[[Any], Any], turn: Callable[[Any], Awaitable[Commit] | Commit]
+    ) -> Committed:
+        """The body gets the plain asyncpg connection, inside a transaction that it must not end."""
+        pool = await self._pool()
+        pass_by("transact", "before")
+        connection = await self._acquired(pool)
+        handed_on = False
+        try:
+            transaction = connection.transaction()
+            await self._in_our_words(transaction.start())
+            try:
+                result = body(connection)
+                if inspect.isawaitable(result):
+                    result = await result
+                made = turn(result)
+                commit = await made if inspect.isawaitable(made) else made
+                if not connection.is_in_transaction():
+                    raise AskedWrongly(
+                        "a transactional step ended its transaction",
+                        hint="leave COMMIT and ROLLBACK to Stepwell; connection.transaction() is fine",
+                    )
+            except BaseException:
+                await self._rolled_back(transaction, connection)
+                raise
+            # From here on a cancelled caller changes nothing: nobody could tell whether COMMIT happened.
+            finishing = asyncio.create_task(self._finish_transact(connection, transaction, commit))
+            handed_on = True
+            finishing.add_done_callback(lambda task: task.cancelled() or task.exception())
+            return await asyncio.shield(finishing)
+        finally:
+            if not handed_on:
+                await self._released(pool, connection)
+
+    async def _finish_transact(self, connection: Connection, transaction: Any, commit: Commit) -> Committed:
+        """Fence and events last, so that the ticket is not locked while the body runs."""
+        try:
+            committed = await self._write_fenced(connection, commit)
+            if committed.outcome is not Outcome.OK:
+                await self._rolled_back(transaction, connection)
+                if committed.outcome is Outcome.LOST and commit.events:
+                    return await self._written_before(self._side_lanes, commit, committed)
+                return committed
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await transaction.commit()
+            except Exception as error:
+                connection.terminate()
+                if fault(error) is not Fault.BROKEN:
+                    raise
+                return await self._after_lost_commit(commit)
+        except Exception as error:
+            await self._rolled_back(transaction, connection)
+            if fault(error) is Fault.REFUSED:
+                return Committed(Outcome.REFUSED, 0, 0.0)
+            raise self._sooner_or_later(error) from error
+        finally:
+            await self._released(await self._pool(), connection)
+        pass_by("transact", "after", "ambiguous")
+        return committed
+
+    async def _rolled_back(self, transaction: Any, connection: Connection) -> None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await transaction.rollback()
+        except Exception:
+            connection.terminate()  # the server rolls back when the connection ends
+
+    async def _write_fenced(self, connection: Connection, commit: Commit) -> Committed:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            write = self._write_reaching if commit.reaches_out else self._write_commits
+            [committed] = await write(connection, [commit])
+        pass_by("transact", "mid")
+        return committed
+
+    async def _after_lost_commit(self, commit: Commit) -> Committed:
+        """COMMIT was sent and not answered. The ticket's lock waits for its end; then the log tells."""
+
+        async def work(connection: Connection) -> Committed | None:
+            last = commit.head + len(commit.events)
+            locked = await connection.fetch(self._sql["lock_tickets"], [commit.run_id], [""])
+            rows = await connection.fetch(self._sql["recognise"], commit.run_id, commit.head + 1, last)
+            log = [LogRow(*row) for row in rows]
+            if not recognised(commit, log):
+                return None
+            return Committed(Outcome.OK, locked[0]["wakes"] if locked else 0, log[-1].at)
+
+        committed = await self._side_lanes.run(work)
+        if committed is None:
+            raise StoreUnavailable("the connection was lost and the step's transaction rolled back")
+        return committed
+
+    def _sooner_or_later(self, error: Exception) -> Exception:
+        if fault(error) in {Fault.AGAIN, Fault.BROKEN}:
+            return StoreUnavailable(f"the step's transaction was rolled back: {error}")
+        return translated(error, self._address.shown)
+
+    async def _in_our_words(self, what: Awaitable[Any]) -> Any:
+        try:
+            return await what
+        except Exception as error:
+            raise translated(error, self._address.shown) from error
+
+    async def _pool(self) -> Any:
+        if self._user_pool is None:
+            made = asyncpg.create_pool(
+                min_size=0,
+                max_size=STEPS_AT_ONCE,
+                max_inactive_connection_lifetime=60.0,
+                **options(self._address, USER_SETTINGS) | {"command_timeout": None},
+            )
+            self._user_pool = made
+            await self._in_our_words(made)
+        return self._user_pool
+
+    async def _acquired(self, pool: Any) -> Connection:
+        return await self._in_our_words(pool.acquire(timeout=LANE_SECONDS))
+
+    async def _released(self, pool: Any, connection: Connection) -> None:
+        try:
+            await pool.release(connection, timeout=5.0)
+        except Exception:
+            connection.terminate()

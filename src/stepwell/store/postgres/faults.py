@@ -1,0 +1,76 @@
+"""Faults: what an error of the driver means for the one who sent the statement.
+
+The driver's errors are translated here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import asyncpg
+
+from stepwell.errors import StepwellError, StoreError, StoreUnavailable, StoreUnusable
+
+
+class Fault(Enum):
+    BROKEN = auto()  # the connection is gone: whether the statement took effect is unknown
+    AGAIN = auto()  # lost against other transactions: nothing was written, send it again
+    REFUSED = auto()  # a value that the database cannot hold: nothing was written
+    OTHER = auto()
+
+
+class Refused(Exception):
+    """The database refused a value of this batch; nothing of it was written."""
+
+
+# 40P01 deadlock, 40001 serialisation, 55P03 lock not available
+_AGAIN = frozenset({"40P01", "40001", "55P03"})
+# 57P01-57P05 the server ends the session or starts up, 25P03 it ended an idle transaction,
+# 25006 read-only: after a failover this is the old primary
+_BROKEN = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25006", "53300"})
+_REFUSED_CLASSES = ("22", "23", "54")
+# 28 authentication, 3D no such database, 3F no such schema, 42 permission and missing tables
+_UNUSABLE_CLASSES = ("28", "3D", "3F", "42", "0A")
+
+
+def state(error: BaseException) -> str:
+    return str(getattr(error, "sqlstate", None) or "")
+
+
+def fault(error: Exception) -> Fault:
+    code = state(error)
+    if code in _AGAIN:
+        return Fault.AGAIN
+    if code in _BROKEN or code.startswith("08"):
+        return Fault.BROKEN
+    if code.startswith(_REFUSED_CLASSES):
+        return Fault.REFUSED
+    # A timeout of ours leaves the driver waiting for an answer: that connection cannot be used again.
+    if isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError):
+        return Fault.BROKEN
+    return Fault.OTHER
+
+
+def translated(error: Exception, shown: str) -> StepwellError:
+    """The error in our words."""
+    if isinstance(error, StepwellError):
+        return error
+    code = state(error)
+    text = str(error) or type(error).__name__
+    if code.startswith("28"):
+        return StoreUnusable(
+            f"PostgreSQL refused the login: {text}", hint="check user and password in the URL", database=shown
+        )
+    if code == "3D000":
+        return StoreUnusable(f"{text}", hint="create it first: createdb ...", database=shown)
+    if code == "42501":
+        return StoreUnusable(
+            f"PostgreSQL refused: {text}",
+            hint="the role needs CREATE on the database the first time, later the schema and its tables",
+            database=shown,
+        )
+    if code.startswith(_UNUSABLE_CLASSES):
+        return StoreUnusable(f"PostgreSQL refused: {text}", database=shown)
+    if fault(error) is Fault.BROKEN or code.startswith(("53", "57", "58")):
+        return StoreUnavailable(f"PostgreSQL does not answer: {text}", database=shown)
+    return StoreError(f"PostgreSQL: {text}", database=shown)

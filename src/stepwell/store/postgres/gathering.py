@@ -1,0 +1,88 @@
+"""Gathering: calls of many tasks become one statement.
+
+While one batch is under way the next one collects; there is no timer, so a call that is alone leaves
+at once. A caller that is cancelled does not stop the batch it is in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from stepwell.errors import InvalidInput
+from stepwell.store.postgres.faults import Refused
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Gathering(Generic[Q, A]):
+    def __init__(self, send: Callable[[Sequence[Q]], Awaitable[Sequence[A]]], members_max: int) -> None:
+        self._send = send
+        self._members_max = members_max
+        self._waiting: list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def ask(self, questions: Sequence[Q]) -> Sequence[A]:
+        if not questions:
+            return []
+        answered: asyncio.Future[Sequence[A]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((questions, answered))
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+        return await answered
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await self._answer(self._next())
+        finally:
+            self._task = None
+            for _, answered in self._waiting:  # only when this task was cancelled
+                answered.cancel()
+            self._waiting.clear()
+
+    def _next(self) -> list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]]:
+        """Whole calls, the first one however large it is."""
+        size = taken = 0
+        for questions, _ in self._waiting:
+            if taken and size + len(questions) > self._members_max:
+                break
+            size += len(questions)
+            taken += 1
+        calls, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        return calls
+
+    async def _answer(self, calls: list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]]) -> None:
+        questions = [question for asked, _ in calls for question in asked]
+        try:
+            answers = await self._send(questions)
+        except Refused as error:
+            if len(calls) > 1:  # only the caller of the bad value must hear of it
+                for call in calls:
+                    await self._answer([call])
+                return
+            _fail(calls, InvalidInput(f"PostgreSQL cannot hold this value: {error}"))
+        except asyncio.CancelledError:
+            for _, answered in calls:
+                answered.cancel()
+            raise
+        except Exception as error:
+            _fail(calls, error)
+        else:
+            place = 0
+            for asked, answered in calls:
+                if not answered.done():
+                    answered.set_result(answers[place : place + len(asked)])
+                place += len(asked)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=30.0)
+
+
+def _fail(calls: list[tuple[Sequence[Any], asyncio.Future[Any]]], error: Exception) -> None:
+    for _, answered in calls:
+        if not answered.done():
+            answered.set_exception(error)

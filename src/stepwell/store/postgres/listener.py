@@ -1,0 +1,104 @@
+"""Listener: hints between processes, over a connection of its own.
+
+A notification is empty and coalesced: at most one in 5 ms from a process, the first at once. It is
+never part of a transaction that does work, because notifying commits take turns in the whole
+database. A lost hint costs latency only: everybody looks again by itself now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from stepwell.store.postgres.address import Address
+from stepwell.store.postgres.connection import LANE_SETTINGS, Connection, connect, pauses
+
+HINT_SECONDS = 0.005
+CHECK_SECONDS = 10.0  # is the connection still there?
+CHECK_ANSWER_SECONDS = 5.0
+
+
+class Listener:
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._channel = f"stepwell_{address.schema}"[:63]
+        self._callbacks: list[Callable[[], None]] = []
+        self._wanted: asyncio.Event = asyncio.Event()  # somebody hinted
+        self._task: asyncio.Task[None] | None = None
+        self._is_open = False
+
+    def open(self) -> None:
+        self._is_open = not self._address.poll_only
+        if self._callbacks:
+            self._begin()
+
+    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self._callbacks.append(callback)
+        self._begin()
+
+        def stop() -> None:
+            with contextlib.suppress(ValueError):
+                self._callbacks.remove(callback)
+
+        return stop
+
+    def hint(self) -> None:
+        if self._is_open:
+            self._wanted.set()
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._task is None and self._is_open:
+            self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """A hint given just before is still sent, if it can be at once."""
+        self._is_open = False
+        if self._task is None:
+            return
+        if self._wanted.is_set():
+            await asyncio.sleep(2 * HINT_SECONDS)
+        self._task.cancel()
+        await asyncio.wait([self._task], timeout=5.0)
+        self._task = None
+
+    async def _run(self) -> None:
+        pause = pauses()
+        while True:
+            connection: Connection = None
+            try:
+                connection = await connect(self._address, LANE_SETTINGS)
+                await connection.add_listener(self._channel, self._heard)
+                pause = pauses()
+                self._tell()  # hints may have been missed while we were away
+                await self._serve(connection)
+            except Exception:  # nobody waits for this task: whatever it was, connect again
+                await asyncio.sleep(next(pause, 2.0))
+            finally:
+                if connection is not None:
+                    connection.terminate()
+
+    async def _serve(self, connection: Connection) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._wanted.wait()
+            except TimeoutError:
+                await connection.fetchval("SELECT 1", timeout=CHECK_ANSWER_SECONDS)
+                continue
+            self._wanted.clear()
+            try:
+                await connection.execute(f'NOTIFY "{self._channel}"', timeout=CHECK_ANSWER_SECONDS)
+            except BaseException:
+                self._wanted.set()  # the next connection sends it
+                raise
+            await asyncio.sleep(HINT_SECONDS)
+
+    def _heard(self, connection: Connection, process: int, channel: str, payload: str) -> None:
+        if process != connection.get_server_pid():  # our own hints come back to us
+            self._tell()
+
+    def _tell(self) -> None:
+        for callback in list(self._callbacks):
+            callback()

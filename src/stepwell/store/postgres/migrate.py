@@ -1,0 +1,115 @@
+"""Migrate: bring a database to the tables this version knows, or say why it cannot be used.
+
+Migrations only go forward. Each is one transaction under an advisory lock, so several processes may
+open a new database at once, and one that was killed half-way leaves whole steps behind.
+"""
+
+from __future__ import annotations
+
+import zlib
+from importlib.resources import files
+from typing import NamedTuple
+
+from stepwell.errors import StepwellError, StoreUnusable
+from stepwell.store.postgres.address import Address
+from stepwell.store.postgres.connection import Connection
+from stepwell.store.postgres.faults import translated
+from stepwell.store.postgres.session import PACKAGE, in_schema, rolled_back
+
+SERVER_MIN = 14  # MATERIALIZED, and lookups in long IN lists by hash
+WAIT_SECONDS = 60  # for another process that migrates
+
+_TABLE = """
+CREATE SCHEMA IF NOT EXISTS stepwell;
+CREATE TABLE IF NOT EXISTS stepwell.migrations (
+    number integer PRIMARY KEY,
+    name text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+"""
+
+
+class Migration(NamedTuple):
+    number: int
+    name: str
+    text: str
+
+
+def migrations() -> list[Migration]:
+    found = [
+        Migration(int(entry.name[:4]), entry.name, entry.read_text(encoding="utf-8"))
+        for entry in (files(PACKAGE) / "migrations").iterdir()
+        if entry.name.endswith(".sql")
+    ]
+    return sorted(found)
+
+
+async def prepare(connection: Connection, address: Address) -> None:
+    """Check the server, then apply what is missing."""
+    try:
+        await _check_server(connection, address)
+        known = migrations()
+        while await _applied(connection, address) < known[-1].number:
+            await _apply_next(connection, address, known)
+    except StepwellError:
+        raise
+    except Exception as error:
+        raise translated(error, address.shown) from error
+
+
+async def _check_server(connection: Connection, address: Address) -> None:
+    version = connection.get_server_version()
+    if version.major < SERVER_MIN:
+        raise StoreUnusable(
+            f"this is PostgreSQL {version.major}",
+            hint=f"Stepwell needs {SERVER_MIN} or later",
+            database=address.shown,
+        )
+    encoding = await connection.fetchval("SHOW server_encoding")
+    if encoding != "UTF8":
+        raise StoreUnusable(
+            f"the database's encoding is {encoding}",
+            hint="create it with: createdb -E UTF8 -T template0 ...",
+            database=address.shown,
+        )
+
+
+async def _applied(connection: Connection, address: Address) -> int:
+    """The last migration that was applied; 0 for an empty database."""
+    table = in_schema("stepwell.migrations", address.schema)
+    if await connection.fetchval("SELECT to_regclass($1)", table) is None:
+        return 0
+    number = int(await connection.fetchval(f"SELECT coalesce(max(number), 0) FROM {table}"))
+    newest = migrations()[-1].number
+    if number > newest:
+        raise StoreUnusable(
+            f"these tables are of a newer Stepwell: migration {number}, this one knows {newest}",
+            hint="upgrade Stepwell here, or use another database or ?schema=",
+            database=address.shown,
+        )
+    return number
+
+
+async def _apply_next(connection: Connection, address: Address, known: list[Migration]) -> None:
+    await connection.execute("BEGIN")
+    try:
+        await connection.execute(
+            f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'; SET LOCAL statement_timeout = 0;"
+            f"SELECT pg_advisory_xact_lock({zlib.crc32(f'stepwell/{address.schema}'.encode())})"
+        )
+        if await _applied(connection, address) == 0:
+            schema = _TABLE.replace("EXISTS stepwell;", f'EXISTS "{address.schema}";')
+            await connection.execute(in_schema(schema, address.schema))
+        applied = await _applied(connection, address)
+        migration = next((m for m in known if m.number > applied), None)
+        if migration is not None:
+            await connection.execute(in_schema(migration.text, address.schema), timeout=600)
+            await connection.execute(
+                in_schema("INSERT INTO stepwell.migrations (number, name) VALUES ($1, $2)", address.schema),
+                migration.number,
+                migration.name,
+            )
+        await connection.execute("COMMIT")
+    except BaseException:
+        await rolled_back(connection)
+        raise

@@ -1,0 +1,217 @@
+-- The first tables. schema.sql explains them.
+-- (The table of migrations is made before any of them is applied.)
+
+CREATE TABLE stepwell.definitions (
+    workspace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    version text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    hash text COLLATE "C" NOT NULL,
+    body bytea NOT NULL,
+    input_schema bytea NOT NULL,
+    options bytea NOT NULL,
+    put_no bigint GENERATED ALWAYS AS IDENTITY, -- the latest one put has the highest
+    PRIMARY KEY (workspace, name, version)
+);
+
+CREATE TABLE stepwell.runs (
+    id text COLLATE "C" PRIMARY KEY,
+    workspace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    version text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    input bytea NOT NULL,
+    output bytea,
+    error bytea,
+    key text COLLATE "C" NOT NULL,
+    digest text COLLATE "C" NOT NULL,
+    hash text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    priority integer NOT NULL,
+    lane text COLLATE "C" NOT NULL,
+    parent text COLLATE "C" NOT NULL,
+    parent_path text COLLATE "C" NOT NULL,
+    root text COLLATE "C" NOT NULL,
+    tags bytea NOT NULL,
+    trigger text COLLATE "C" NOT NULL,
+    where_at text COLLATE "C" NOT NULL,
+    created_at double precision NOT NULL,
+    started_at double precision,
+    ended_at double precision,
+    test boolean NOT NULL
+)
+WITH (fillfactor = 75, autovacuum_analyze_scale_factor = 0.02);
+
+-- The idempotency key; a start that meets its key gets that run.
+CREATE UNIQUE INDEX runs_key ON stepwell.runs (workspace, key);
+
+-- Lists of one workflow, newest first. No index holds `status`: its updates would touch every index.
+CREATE INDEX runs_workflow ON stepwell.runs (workspace, workflow, id);
+
+CREATE INDEX runs_parent ON stepwell.runs (parent, id) WHERE parent <> '';
+
+CREATE TABLE stepwell.events (
+    run_id text COLLATE "C" NOT NULL,
+    seq integer NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    attempt integer NOT NULL,
+    at double precision NOT NULL,
+    payload bytea NOT NULL,
+    PRIMARY KEY (run_id, seq)
+)
+WITH (autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_freeze_min_age = 0); -- freeze once, early
+
+CREATE TABLE stepwell.tickets (
+    run_id text COLLATE "C" NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    needs text COLLATE "C" NOT NULL, -- what a worker must have: workflow@version, step:name, emit
+    workspace text COLLATE "C" NOT NULL,
+    lane text COLLATE "C" NOT NULL,
+    priority integer NOT NULL,
+    started boolean NOT NULL, -- somebody owned it once
+    ending boolean NOT NULL, -- cancel was asked
+    not_before double precision NOT NULL,
+    due_at double precision NOT NULL,
+    owner text COLLATE "C",
+    lease text COLLATE "C", -- random; equality is the fence
+    head integer NOT NULL, -- the log ends here; of a remote step: its step_scheduled event
+    base integer NOT NULL, -- replay begins here
+    at double precision NOT NULL, -- of the last event; the next one is not earlier
+    wakes integer NOT NULL, -- messages so far
+    losses integer NOT NULL, -- owners lost since something was settled
+    lost_lease text COLLATE "C" NOT NULL, -- of the owner that was lost, until the next one wrote it down
+    solo boolean NOT NULL GENERATED ALWAYS AS (losses >= 2) STORED, -- only to be taken alone
+    PRIMARY KEY (run_id, path)
+)
+WITH (
+    fillfactor = 60,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0,
+    autovacuum_analyze_threshold = 2000,
+    vacuum_truncate = off -- it would lock the table exclusively
+);
+
+-- The queue. A claim jumps from one (queue, needs, started, priority) to the next and reads only the first
+-- entries of each. It holds unowned tickets only, so commits that keep their lease never touch it.
+CREATE INDEX tickets_open
+    ON stepwell.tickets (solo, queue, needs, started DESC, priority DESC, due_at, run_id, path)
+    WHERE lease IS NULL;
+
+-- What a worker owns: heartbeat, a claim that is asked again, and freeing what a dead worker left.
+CREATE INDEX tickets_owned ON stepwell.tickets (owner, lease) WHERE owner IS NOT NULL;
+
+CREATE TABLE stepwell.inbox (
+    run_id text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    n integer NOT NULL, -- tickets.wakes after this message
+    kind text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    payload bytea NOT NULL,
+    at double precision NOT NULL,
+    PRIMARY KEY (run_id, key)
+)
+WITH (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0,
+    autovacuum_analyze_threshold = 2000,
+    vacuum_truncate = off
+);
+
+CREATE TABLE stepwell.waits (
+    run_id text COLLATE "C" NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL, -- event | decision
+    name text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL, -- '' takes an event of any key
+    since double precision NOT NULL,
+    PRIMARY KEY (run_id, path)
+)
+WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+CREATE INDEX waits_event ON stepwell.waits (name, key, run_id) WHERE kind = 'event';
+
+CREATE TABLE stepwell.published_events (
+    id text COLLATE "C" PRIMARY KEY,
+    name text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    payload bytea NOT NULL,
+    at double precision NOT NULL
+);
+
+CREATE INDEX published_events_name ON stepwell.published_events (name, at, id);
+
+CREATE TABLE stepwell.workers (
+    id text COLLATE "C" PRIMARY KEY,
+    name text COLLATE "C" NOT NULL,
+    queues text[] COLLATE "C" NOT NULL,
+    needs text[] COLLATE "C" NOT NULL,
+    lease_seconds double precision NOT NULL,
+    lease_until double precision NOT NULL -- not indexed, so that a heartbeat stays in its page
+)
+WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+CREATE TABLE stepwell.contact (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one), -- a single row
+    since double precision NOT NULL,
+    last double precision NOT NULL
+)
+WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+INSERT INTO stepwell.contact (since, last) VALUES (0, 0);
+
+-- For people. What is not JSON (compressed, encrypted) is shown as it is, escaped.
+CREATE FUNCTION stepwell.readable(payload bytea) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RETURN convert_from(payload, 'UTF8')::jsonb;
+EXCEPTION WHEN OTHERS THEN
+    RETURN to_jsonb(encode(payload, 'escape'));
+END
+$$;
+
+CREATE VIEW stepwell.run_view AS
+SELECT
+    r.id,
+    r.workspace,
+    r.workflow,
+    r.version,
+    r.kind,
+    CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
+    r.where_at,
+    stepwell.readable(r.input) AS input,
+    stepwell.readable(r.output) AS output,
+    stepwell.readable(r.error) AS error,
+    r.key,
+    r.parent,
+    r.root,
+    stepwell.readable(r.tags) AS tags,
+    r.trigger,
+    r.queue,
+    r.priority,
+    t.owner,
+    t.head,
+    to_timestamp(t.due_at) AS due_at,
+    to_timestamp(r.created_at) AS created_at,
+    to_timestamp(r.started_at) AS started_at,
+    to_timestamp(r.ended_at) AS ended_at,
+    r.test
+FROM stepwell.runs AS r
+LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = '';
+
+CREATE VIEW stepwell.event_view AS
+SELECT
+    e.run_id,
+    e.seq,
+    e.kind,
+    e.path,
+    e.attempt,
+    to_timestamp(e.at) AS at,
+    stepwell.readable(e.payload) AS payload
+FROM stepwell.events AS e;

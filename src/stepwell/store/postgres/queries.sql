@@ -1,0 +1,333 @@
+-- What changes runs: commit, start, deliver. Claims are in tickets.sql, reads in reading.sql.
+--
+-- The tables are written with the default schema's name; the store puts its own in place of it.
+-- $1 is always the time: NULL for the database's clock, a number in tests.
+-- Rows of a batch come as arrays, one for each column. Nothing here joins two lists of the same batch:
+-- the plans are generic and do not know how long the arrays are. Instead a verdict is looked up by its
+-- place in an array, and rows of tables by LATERAL, which can only become a look into an index.
+
+-- name: commit_batch
+-- Every member is judged on its locked ticket (the rule of domain/judge.py), and whatever follows is done
+-- for the good ones only. UPDATE and DELETE find the ticket by the statement's snapshot and then its
+-- latest version, which is ours because `k` locked it.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
+),
+k AS MATERIALIZED (
+    SELECT m.*, t.path, t.lease AS owned_by, t.head AS ends_at, t.wakes, t.at
+    FROM (
+        SELECT *
+        FROM unnest(
+            $2::text[], $3::text[], $4::int[], $5::int[], $6::bool[], $7::int[], $8::int[], $9::int[],
+            $10::float8[], $11::float8[]
+        ) WITH ORDINALITY
+            AS u (run_id, lease, head, grown, settled, base, then_, seen, due_at, due_in, i)
+        ORDER BY run_id
+    ) AS m
+    LEFT JOIN LATERAL (
+        SELECT x.path, x.lease, x.head, x.wakes, x.at
+        FROM stepwell.tickets AS x
+        WHERE x.run_id = m.run_id
+            AND x.path <= CASE m.then_ WHEN 2 THEN chr(1114111) ELSE '' END -- an end takes remote steps too
+        ORDER BY x.path
+        FOR NO KEY UPDATE
+    ) AS t ON true
+),
+v AS MATERIALIZED (
+    SELECT DISTINCT ON (k.i)
+        k.*,
+        clock.now,
+        greatest(clock.now, k.at) AS written_at,
+        CASE
+            WHEN k.path IS DISTINCT FROM '' OR k.owned_by IS DISTINCT FROM k.lease OR k.ends_at <> k.head THEN 2
+            WHEN k.then_ > 0 AND k.wakes <> k.seen THEN 1
+            ELSE 0
+        END AS verdict
+    FROM k
+    CROSS JOIN clock
+    ORDER BY k.i, k.path
+),
+verdicts AS MATERIALIZED (
+    SELECT array_agg(verdict = 0 ORDER BY i) AS ok, array_agg(written_at ORDER BY i) AS at
+    FROM v
+),
+appended AS (
+    INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
+    SELECT e.run_id, e.seq, e.kind, e.path, e.attempt, verdicts.at[e.i], e.payload
+    FROM verdicts
+    CROSS JOIN unnest($12::int[], $13::text[], $14::int[], $15::text[], $16::text[], $17::int[], $18::bytea[])
+        AS e (i, run_id, seq, kind, path, attempt, payload)
+    WHERE verdicts.ok[e.i]
+),
+moved AS (
+    UPDATE stepwell.tickets AS t
+    SET head = t.head + v.grown,
+        at = CASE WHEN v.grown > 0 THEN v.written_at ELSE t.at END,
+        lost_lease = CASE WHEN v.grown > 0 THEN '' ELSE t.lost_lease END,
+        losses = CASE WHEN v.settled THEN 0 ELSE t.losses END,
+        base = coalesce(v.base, t.base),
+        owner = CASE v.then_ WHEN 0 THEN t.owner END,
+        lease = CASE v.then_ WHEN 0 THEN t.lease END,
+        due_at = CASE v.then_ WHEN 0 THEN t.due_at ELSE least(v.due_at, v.now + v.due_in) END
+    FROM v
+    WHERE t.run_id = v.run_id
+        AND t.path = ''
+        AND v.verdict = 0
+        AND v.then_ < 2
+),
+ended AS (
+    DELETE FROM stepwell.tickets AS t
+    USING v
+    WHERE t.run_id = v.run_id
+        AND v.verdict = 0
+        AND v.then_ = 2
+),
+emptied AS (
+    DELETE FROM stepwell.inbox AS b
+    USING v
+    WHERE b.run_id = v.run_id
+        AND v.verdict = 0
+        AND v.then_ = 2
+),
+forgotten AS (
+    DELETE FROM stepwell.waits AS w
+    USING v
+    WHERE w.run_id = v.run_id
+        AND v.verdict = 0
+        AND v.then_ = 2
+),
+shown AS (
+    UPDATE stepwell.runs AS r
+    SET status = s.status,
+        where_at = s.where_at,
+        started_at = coalesce(nullif(r.started_at, 0), nullif(s.started_at, 0)),
+        output = CASE WHEN s.ends THEN s.output ELSE r.output END,
+        error = CASE WHEN s.ends THEN s.error ELSE r.error END,
+        ended_at = CASE WHEN s.ends THEN verdicts.at[s.i] ELSE r.ended_at END
+    FROM verdicts
+    CROSS JOIN unnest(
+        $19::int[], $20::text[], $21::text[], $22::text[], $23::float8[], $24::bytea[], $25::bytea[], $26::bool[]
+    ) AS s (i, run_id, status, where_at, started_at, output, error, ends)
+    WHERE verdicts.ok[s.i]
+        AND r.id = s.run_id
+        AND (
+            s.ends
+            OR r.status <> s.status
+            OR r.where_at <> s.where_at
+            OR (coalesce(r.started_at, 0) = 0 AND s.started_at <> 0)
+        )
+),
+consumed AS (
+    DELETE FROM stepwell.inbox AS b
+    USING verdicts, unnest($27::int[], $28::text[], $29::text[]) AS c (i, run_id, key)
+    WHERE verdicts.ok[c.i]
+        AND b.run_id = c.run_id
+        AND b.key = c.key
+),
+closed AS (
+    DELETE FROM stepwell.waits AS w
+    USING verdicts, unnest($30::int[], $31::text[], $32::text[]) AS c (i, run_id, path)
+    WHERE verdicts.ok[c.i]
+        AND w.run_id = c.run_id
+        AND w.path = c.path
+),
+opened AS (
+    INSERT INTO stepwell.waits (run_id, path, kind, name, key, since)
+    SELECT o.run_id, o.path, o.kind, o.name, o.key, o.since
+    FROM verdicts
+    CROSS JOIN unnest($33::int[], $34::text[], $35::text[], $36::text[], $37::text[], $38::text[], $39::float8[])
+        AS o (i, run_id, path, kind, name, key, since)
+    WHERE verdicts.ok[o.i]
+    ON CONFLICT (run_id, path) DO UPDATE
+    SET kind = excluded.kind, name = excluded.name, key = excluded.key, since = excluded.since
+)
+SELECT verdict, coalesce(wakes, 0) AS wakes, CASE verdict WHEN 0 THEN written_at ELSE now END AS at
+FROM v
+ORDER BY i;
+
+-- name: commit_events
+-- The everyday batch: every member appends events and keeps its lease. The same as commit_batch without
+-- the parts that would have nothing to do: starting those up costs more than the work of a small batch.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
+),
+k AS MATERIALIZED (
+    SELECT m.*, t.lease AS owned_by, t.head AS ends_at, t.wakes, t.at
+    FROM (
+        SELECT *
+        FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::bool[], $7::int[]) WITH ORDINALITY
+            AS u (run_id, lease, head, grown, settled, base, i)
+        ORDER BY run_id
+    ) AS m
+    LEFT JOIN LATERAL (
+        SELECT x.lease, x.head, x.wakes, x.at
+        FROM stepwell.tickets AS x
+        WHERE x.run_id = m.run_id
+            AND x.path = ''
+        FOR NO KEY UPDATE
+    ) AS t ON true
+),
+v AS MATERIALIZED (
+    SELECT
+        k.*,
+        clock.now,
+        greatest(clock.now, k.at) AS written_at,
+        CASE WHEN k.owned_by = k.lease AND k.ends_at = k.head THEN 0 ELSE 2 END AS verdict
+    FROM k
+    CROSS JOIN clock
+),
+verdicts AS MATERIALIZED (
+    SELECT array_agg(verdict = 0 ORDER BY i) AS ok, array_agg(written_at ORDER BY i) AS at
+    FROM v
+),
+appended AS (
+    INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
+    SELECT e.run_id, e.seq, e.kind, e.path, e.attempt, verdicts.at[e.i], e.payload
+    FROM verdicts
+    CROSS JOIN unnest($8::int[], $9::text[], $10::int[], $11::text[], $12::text[], $13::int[], $14::bytea[])
+        AS e (i, run_id, seq, kind, path, attempt, payload)
+    WHERE verdicts.ok[e.i]
+),
+moved AS (
+    UPDATE stepwell.tickets AS t
+    SET head = t.head + v.grown,
+        at = v.written_at,
+        lost_lease = '',
+        losses = CASE WHEN v.settled THEN 0 ELSE t.losses END,
+        base = coalesce(v.base, t.base)
+    FROM v
+    WHERE t.run_id = v.run_id
+        AND t.path = ''
+        AND v.verdict = 0
+)
+SELECT verdict, coalesce(wakes, 0) AS wakes, CASE verdict WHEN 0 THEN written_at ELSE now END AS at
+FROM v
+ORDER BY i;
+
+-- name: recognise
+-- The events that a lost commit would have written, and the last Claimed before its end.
+SELECT e.seq, e.kind, e.path, e.attempt, e.at, e.payload
+FROM stepwell.events AS e
+WHERE e.run_id = $1
+    AND (
+        e.seq BETWEEN $2 AND $3
+        OR e.seq = (
+            SELECT c.seq
+            FROM stepwell.events AS c
+            WHERE c.run_id = $1
+                AND c.kind = 'claimed'
+                AND c.seq <= $3
+            ORDER BY c.seq DESC
+            LIMIT 1
+        )
+    )
+ORDER BY e.seq;
+
+-- name: lock_tickets
+-- All tickets that a transaction will touch, in the one order that everybody keeps. `last` is '' for the
+-- run alone, the highest text for its remote steps as well, and anything between for those up to a path.
+SELECT x.run_id, x.path, x.lease, x.head, x.wakes, x.started, x.ending
+FROM (
+    SELECT u.run_id, max(u.last) AS last
+    FROM unnest($1::text[], $2::text[]) AS u (run_id, last)
+    GROUP BY u.run_id
+    ORDER BY u.run_id
+) AS m
+CROSS JOIN LATERAL (
+    SELECT t.run_id, t.path, t.lease, t.head, t.wakes, t.started, t.ending
+    FROM stepwell.tickets AS t
+    WHERE t.run_id = m.run_id
+        AND t.path <= m.last
+    ORDER BY t.path
+    FOR NO KEY UPDATE
+) AS x;
+
+-- name: close_remote
+DELETE FROM stepwell.tickets AS t
+USING unnest($1::text[], $2::text[]) AS c (run_id, path)
+WHERE t.run_id = c.run_id
+    AND t.path = c.path;
+
+-- name: open_remote
+-- A path that is opened again begins anew.
+INSERT INTO stepwell.tickets (
+    run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
+    head, base, at, wakes, losses, lost_lease
+)
+SELECT
+    o.run_id, o.path, o.queue, o.needs, r.workspace, '', o.priority, false, false, clock.now, clock.now,
+    o.seq, 1, clock.now, 0, 0, ''
+FROM (SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now) AS clock
+CROSS JOIN unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[])
+    AS o (run_id, path, queue, needs, priority, seq)
+CROSS JOIN LATERAL (SELECT x.workspace FROM stepwell.runs AS x WHERE x.id = o.run_id OFFSET 0) AS r
+ON CONFLICT (run_id, path) DO UPDATE
+SET queue = excluded.queue, needs = excluded.needs, priority = excluded.priority, started = false,
+    ending = false, not_before = excluded.not_before, due_at = excluded.due_at, owner = NULL, lease = NULL,
+    head = excluded.head, at = excluded.at, wakes = 0, losses = 0, lost_lease = '';
+
+-- name: start_runs
+-- Ordered by key, so that two starters of the same keys wait for each other in one direction. Event and
+-- ticket are written for the runs that RETURNING names and no others. IN (...) IS TRUE is not turned into
+-- a join: it looks each id up in a hash table whatever the planner believes about sizes.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
+),
+s AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+        $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[],
+        $10::bytea[], $11::text[], $12::text[], $13::text[], $14::int[], $15::float8[], $16::text[],
+        $17::text[], $18::text[], $19::text[], $20::bytea[], $21::text[], $22::bool[]
+    ) AS u (
+        id, workspace, workflow, version, kind, queue, needs, accepted, input, key, digest, lane, priority,
+        delay, hash, parent, parent_path, root, tags, trigger, test
+    )
+    ORDER BY workspace, key
+),
+born AS (
+    INSERT INTO stepwell.runs (
+        id, workspace, workflow, version, kind, status, input, key, digest, hash, queue, priority, lane,
+        parent, parent_path, root, tags, trigger, where_at, created_at, test
+    )
+    SELECT
+        s.id, s.workspace, s.workflow, s.version, s.kind, 'pending', s.input, s.key, s.digest, s.hash, s.queue,
+        s.priority, s.lane, s.parent, s.parent_path, s.root, s.tags, s.trigger, '', clock.now, s.test
+    FROM clock
+    CROSS JOIN s
+    ON CONFLICT (workspace, key) DO NOTHING
+    RETURNING id
+),
+accepted AS (
+    INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
+    SELECT s.id, 1, 'accepted', '', 0, clock.now, s.accepted
+    FROM clock
+    CROSS JOIN s
+    WHERE (s.id IN (SELECT born.id FROM born)) IS TRUE
+),
+queued AS (
+    INSERT INTO stepwell.tickets (
+        run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
+        head, base, at, wakes, losses, lost_lease
+    )
+    SELECT
+        s.id, '', s.queue, s.needs, s.workspace, s.lane, s.priority, false, false,
+        clock.now + s.delay, clock.now + s.delay, 1, 1, clock.now, 0, 0, ''
+    FROM clock
+    CROSS JOIN s
+    WHERE (s.id IN (SELECT born.id FROM born)) IS TRUE
+)
+SELECT id
+FROM born;
+
+-- name: find_keys
+-- A later statement than the one that met these keys: in that one the other starter's row is not visible.
+SELECT k.i, r.id, r.digest
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (workspace, key, i)
+CROSS JOIN LATERAL (
+    SELECT x.id, x.digest
+    FROM stepwell.runs AS x
+    WHERE x.workspace = k.workspace
+        AND x.key = k.key
+    OFFSET 0
+) AS r;

@@ -1,0 +1,111 @@
+"""Reading: what runs, tickets and workers look like, and the definitions of workflows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stepwell.domain.commit import Definition, LogRow, RunFilter, RunRow, TicketRow, WorkerRow
+from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.status import Status
+from stepwell.errors import InvalidInput
+from stepwell.store.postgres.connection import Connection
+from stepwell.store.postgres.faults import Refused
+from stepwell.store.postgres.session import Session
+
+MARK = "/* more */"
+
+
+class PostgresReading(Session):
+    async def _fetch(self, name: str, *arguments: Any) -> list[Any]:
+        return await self._fetch_text(self._sql[name], *arguments)
+
+    async def _fetch_text(self, text: str, *arguments: Any) -> list[Any]:
+        async def work(connection: Connection) -> list[Any]:
+            rows: list[Any] = await connection.fetch(text, *arguments)
+            return rows
+
+        try:
+            return await self._side_lanes.run(work)
+        except Refused as error:  # e.g. a NUL in an id: it cannot be there
+            raise InvalidInput(f"PostgreSQL cannot compare with this value: {error}") from error
+
+    async def now(self) -> float:
+        return float((await self._fetch("now", self._now()))[0][0])
+
+    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
+        return [LogRow(*row) for row in await self._fetch("read_log", run_id, after, limit)]
+
+    async def read_run(self, run_id: RunId) -> RunRow | None:
+        rows = await self._fetch("read_run", run_id)
+        return _run_row(rows[0]) if rows else None
+
+    async def find_run(self, workspace: str, key: str) -> RunId | None:
+        rows = await self._fetch("find_run", workspace, key)
+        return RunId(rows[0][0]) if rows else None
+
+    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
+        arguments: list[Any] = [filter.workspace, filter.limit, [str(status) for status in filter.statuses]]
+        more = ""
+        for condition, value in (
+            ("r.workflow =", filter.workflow),
+            ("r.key =", filter.key),
+            ("r.parent <> '' AND r.parent =", filter.parent),
+            ("r.id <", filter.before),
+        ):
+            if value:
+                arguments.append(value)
+                more += f" AND {condition} ${len(arguments)}"
+        text = self._sql["list_runs"].replace(MARK, more)
+        return [_run_row(row) for row in await self._fetch_text(text, *arguments)]
+
+    async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
+        rows = await self._fetch("read_tickets", run_id)
+        return [
+            TicketRow(**dict(row) | {"owner": row["owner"] or "", "lease": row["lease"] or ""})
+            for row in rows
+        ]
+
+    async def list_workers(self) -> Sequence[WorkerRow]:
+        return [
+            WorkerRow(
+                id=WorkerId(row["id"]),
+                name=row["name"],
+                queues=tuple(row["queues"]),
+                needs=tuple(row["needs"]),
+                lease_until=row["lease_until"],
+            )
+            for row in await self._fetch("list_workers")
+        ]
+
+    async def put_definitions(self, definitions: Sequence[Definition]) -> None:
+        last: dict[tuple[str, str, str], Definition] = {}
+        for d in definitions:
+            last.pop((d.workspace, d.name, d.version), None)
+            last[d.workspace, d.name, d.version] = d
+        rows = [
+            (d.workspace, d.name, d.version, d.kind, d.hash, d.body, d.input_schema, d.options)
+            for d in last.values()
+        ]
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(
+                self._sql["put_definitions"], *[list(column) for column in zip(*rows, strict=True)]
+            )
+
+        try:
+            if rows:
+                await self._write("define", self._side_lanes, work, single=True)
+        except Refused as error:
+            raise InvalidInput(f"PostgreSQL cannot hold this definition: {error}") from error
+
+    async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
+        rows = await self._fetch("read_definition", workspace, name, version)
+        return Definition(**dict(rows[0])) if rows else None
+
+    async def list_definitions(self, workspace: str) -> Sequence[Definition]:
+        return [Definition(**dict(row)) for row in await self._fetch("list_definitions", workspace)]
+
+
+def _run_row(row: Any) -> RunRow:
+    return RunRow(**dict(row) | {"status": Status(row["status"])})

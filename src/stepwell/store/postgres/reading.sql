@@ -1,0 +1,111 @@
+-- Reading, and definitions. Nothing here locks.
+
+-- name: now
+SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now;
+
+-- name: read_log
+SELECT seq, kind, path, attempt, at, payload
+FROM stepwell.events
+WHERE run_id = $1
+    AND seq > $2
+ORDER BY seq
+LIMIT $3;
+
+-- name: read_inbox
+SELECT key, n, kind, name, payload, at
+FROM stepwell.inbox
+WHERE run_id = $1
+    AND n > $2
+ORDER BY n
+LIMIT $3;
+
+-- name: read_run
+SELECT
+    r.id, r.workspace, r.workflow, r.version, r.kind,
+    CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
+    r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
+    r.created_at, r.started_at, r.ended_at, r.test
+FROM stepwell.runs AS r
+LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = ''
+WHERE r.id = $1;
+
+-- name: find_run
+SELECT id
+FROM stepwell.runs
+WHERE workspace = $1
+    AND key = $2;
+
+-- name: list_runs
+-- Newest first. The store adds the conditions that the filter asks for at the mark, so that each
+-- combination is planned for itself and finds its index.
+SELECT *
+FROM (
+    SELECT
+        r.id, r.workspace, r.workflow, r.version, r.kind,
+        CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
+        r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
+        r.created_at, r.started_at, r.ended_at, r.test
+    FROM stepwell.runs AS r
+    LEFT JOIN LATERAL (
+        SELECT x.lease
+        FROM stepwell.tickets AS x
+        WHERE x.run_id = r.id
+            AND x.path = ''
+        OFFSET 0
+    ) AS t ON true
+    WHERE r.workspace = $1 /* more */
+) AS shown
+WHERE cardinality($3::text[]) = 0
+    OR status = ANY ($3::text[])
+ORDER BY id DESC
+LIMIT $2;
+
+-- name: read_tickets
+SELECT run_id, path, queue, needs, priority, started, ending, due_at, owner, lease, head, wakes, losses
+FROM stepwell.tickets
+WHERE run_id = $1
+ORDER BY path;
+
+-- name: list_workers
+SELECT id, name, queues, needs, lease_until
+FROM stepwell.workers
+ORDER BY id;
+
+-- name: published
+-- A wait without a key takes events of any key.
+SELECT id, name, key, payload, at
+FROM stepwell.published_events
+WHERE name = $1
+    AND ($2 = '' OR key = $2)
+    AND at >= $3::float8
+ORDER BY at, id;
+
+-- name: put_definitions
+-- One that changed counts as put now; one that is equal stays where it was.
+INSERT INTO stepwell.definitions AS d (workspace, name, version, kind, hash, body, input_schema, options)
+SELECT u.workspace, u.name, u.version, u.kind, u.hash, u.body, u.input_schema, u.options
+FROM unnest(
+    $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bytea[], $8::bytea[]
+) WITH ORDINALITY AS u (workspace, name, version, kind, hash, body, input_schema, options, i)
+ORDER BY u.i
+ON CONFLICT (workspace, name, version) DO UPDATE
+SET kind = excluded.kind, hash = excluded.hash, body = excluded.body, input_schema = excluded.input_schema,
+    options = excluded.options, put_no = DEFAULT
+WHERE (d.kind, d.hash, d.body, d.input_schema, d.options)
+    IS DISTINCT FROM
+    (excluded.kind, excluded.hash, excluded.body, excluded.input_schema, excluded.options);
+
+-- name: read_definition
+SELECT workspace, name, version, kind, hash, body, input_schema, options
+FROM stepwell.definitions
+WHERE workspace = $1
+    AND name = $2
+    AND ($3 = '' OR version = $3)
+ORDER BY put_no DESC
+LIMIT 1;
+
+-- name: list_definitions
+SELECT workspace, name, version, kind, hash, body, input_schema, options
+FROM stepwell.definitions
+WHERE workspace = $1
+ORDER BY put_no;

@@ -1,0 +1,118 @@
+"""Session: what the parts of the store share: connections, statements, time, and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from stepwell import failpoints
+from stepwell.errors import OutcomeUnknown, StoreUnavailable
+from stepwell.store import queries
+from stepwell.store.postgres.address import DEFAULT_SCHEMA, Address, parse
+from stepwell.store.postgres.connection import Connection, Lanes, Work
+
+T = TypeVar("T")
+PACKAGE = "stepwell.store.postgres"
+FILES = ("queries.sql", "messages.sql", "tickets.sql", "reading.sql")
+
+
+def in_schema(text: str, schema: str) -> str:
+    """The SQL is written for the default schema, so that it can be tried in psql as it is."""
+    return text if schema == DEFAULT_SCHEMA else text.replace(f"{DEFAULT_SCHEMA}.", f'"{schema}".')
+
+
+def statements(schema: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in FILES:
+        found |= queries.load(PACKAGE, file)
+    return {name: in_schema(text, schema) for name, text in found.items()}
+
+
+class Session:
+    """Lanes by kind of work, so that none waits for another: a process that runs workflows has ten.
+
+    They are connected when first used; a client that only starts runs has one.
+    """
+
+    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
+        self._address: Address = parse(dsn)
+        self._clock = clock
+        self._sql = statements(self._address.schema)
+        # Measured with batches of 50 one-event commits: see `commits_at_once` in store.py.
+        self._commit_lanes = Lanes(self._address, 2)
+        self._reach_lanes = Lanes(self._address, 2)  # these wait for tickets of others
+        self._start_lanes = Lanes(self._address, 1)
+        self._deliver_lanes = Lanes(self._address, 1)
+        self._claim_lanes = Lanes(self._address, 1)
+        self._side_lanes = Lanes(self._address, 3)  # the rest: heartbeats, reads, what people ask for
+
+    @property
+    def _all_lanes(self) -> tuple[Lanes, ...]:
+        return (
+            self._commit_lanes,
+            self._reach_lanes,
+            self._start_lanes,
+            self._deliver_lanes,
+            self._claim_lanes,
+            self._side_lanes,
+        )
+
+    def _now(self) -> float | None:
+        """The first argument of every statement; None: the database's own clock."""
+        return self._clock() if self._clock is not None else None
+
+    async def _write(
+        self,
+        name: str,
+        lanes: Lanes,
+        work: Work[T],
+        *,
+        single: bool = False,
+        again: bool = True,
+        on_doubt: Callable[[], None] | None = None,
+    ) -> T:
+        """Do the work in one transaction of that name; `single`: it sends one statement only."""
+        return await lanes.run(in_transaction(name, work, single=single), again=again, on_doubt=on_doubt)
+
+
+def in_transaction(name: str, work: Work[T], *, single: bool) -> Work[T]:
+    """The work between BEGIN and COMMIT with its four failpoints; without those one statement is enough."""
+
+    async def run(connection: Connection) -> T:
+        hit = failpoints.hit
+        if hit is None and single:
+            return await work(connection)
+        pass_by(name, "before")
+        await connection.execute("BEGIN")
+        try:
+            result = await work(connection)
+            pass_by(name, "mid")
+        except BaseException:
+            await rolled_back(connection)
+            raise
+        await connection.execute("COMMIT")
+        pass_by(name, "after", "ambiguous")
+        return result
+
+    return run
+
+
+async def rolled_back(connection: Connection) -> None:
+    try:
+        if not connection.is_closed():
+            await connection.execute("ROLLBACK")
+    except Exception:
+        connection.terminate()  # the server rolls back when the connection ends
+
+
+def pass_by(name: str, *moments: str) -> None:
+    """Failpoints: a fault at the first two is a failure, one at the last two a lost answer."""
+    if failpoints.hit is None:
+        return
+    for moment in moments:
+        try:
+            failpoints.hit(f"{name}.{moment}")
+        except failpoints.Injected as fault:
+            if moment in {"before", "mid"}:
+                raise StoreUnavailable(f"injected at {fault}") from fault
+            raise OutcomeUnknown(f"injected at {fault}") from fault

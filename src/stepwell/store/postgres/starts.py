@@ -1,0 +1,115 @@
+"""Starts: runs come into being, many in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stepwell.domain.commit import NewRun, Started
+from stepwell.domain.ids import RunId
+from stepwell.store.base import BATCH_BYTES_MAX
+from stepwell.store.postgres.connection import Connection
+from stepwell.store.postgres.gathering import Gathering
+from stepwell.store.postgres.session import Session
+
+STARTS_MAX = 1000  # in one statement; more in a call are several statements of one transaction
+
+
+class PostgresStarts(Session):
+    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(dsn, clock=clock)
+        self._starting = Gathering[NewRun, Started](self._start_many, STARTS_MAX)
+
+    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        return await self._starting.ask(runs)
+
+    async def _start_many(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        sent_before = False
+
+        def in_doubt() -> None:
+            nonlocal sent_before
+            sent_before = True
+
+        async def work(connection: Connection) -> set[str]:
+            return await self._write_starts(connection, runs)
+
+        single = len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX
+        created = await self._write("start", self._start_lanes, work, single=single, on_doubt=in_doubt)
+        answers: list[Started | None] = []
+        for run in runs:
+            answers.append(Started(run.id, created=True) if run.id in created else None)
+            created.discard(run.id)
+        missing = [i for i, answer in enumerate(answers) if answer is None]
+        if missing:
+            # Ids are made for one call, so a run with our id after a lost answer is the one we made.
+            found = await self._find_keys([runs[i] for i in missing])
+            for i, (run_id, digest) in zip(missing, found, strict=True):
+                ours = sent_before and run_id == runs[i].id
+                answers[i] = Started(RunId(run_id), created=ours, conflict=digest != runs[i].digest)
+        return [answer for answer in answers if answer is not None]
+
+    async def _find_keys(self, runs: Sequence[NewRun]) -> list[tuple[str, str]]:
+        async def work(connection: Connection) -> list[tuple[str, str]]:
+            rows = await connection.fetch(
+                self._sql["find_keys"], [run.workspace for run in runs], [run.key for run in runs]
+            )
+            found = {row["i"]: (row["id"], row["digest"]) for row in rows}
+            # Removed between the two statements (retention): the key is of no run, ours was not made.
+            return [found.get(i, (run.id, "")) for i, run in enumerate(runs, 1)]
+
+        return await self._start_lanes.run(work)
+
+    async def _write_starts(self, connection: Connection, runs: Sequence[NewRun]) -> set[str]:
+        """The ids of those that are new. Keys are sorted over all statements, and come once each."""
+        first = {(run.workspace, run.key): run for run in reversed(runs)}
+        created: set[str] = set()
+        for chunk in _chunks([run for _, run in sorted(first.items(), key=lambda item: item[0])]):
+            rows = await connection.fetch(self._sql["start_runs"], self._now(), *_arguments(chunk))
+            created.update(row[0] for row in rows)
+        return created
+
+
+def _size(run: NewRun) -> int:
+    return len(run.input) + len(run.accepted) + 500
+
+
+def _chunks(runs: list[NewRun]) -> list[list[NewRun]]:
+    chunks: list[list[NewRun]] = []
+    room = 0
+    for run in runs:
+        size = _size(run)
+        if room < size or len(chunks[-1]) == STARTS_MAX:
+            chunks.append([])
+            room = BATCH_BYTES_MAX
+        chunks[-1].append(run)
+        room -= size
+    return chunks
+
+
+def _arguments(runs: Sequence[NewRun]) -> list[list[object]]:
+    rows = [
+        (
+            run.id,
+            run.workspace,
+            run.workflow,
+            run.version,
+            run.kind,
+            run.queue,
+            run.needs,
+            run.accepted,
+            run.input,
+            run.key,
+            run.digest,
+            run.lane,
+            run.priority,
+            run.delay,
+            run.hash,
+            run.parent,
+            run.parent_path,
+            run.root,
+            run.tags,
+            run.trigger,
+            run.test,
+        )
+        for run in runs
+    ]
+    return [list(column) for column in zip(*rows, strict=True)]

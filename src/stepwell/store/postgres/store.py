@@ -1,0 +1,46 @@
+"""PostgresStore: many processes on many machines, one PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stepwell.store.postgres.claims import PostgresClaims
+from stepwell.store.postgres.endings import PostgresEndings
+from stepwell.store.postgres.fleet import PostgresFleet
+from stepwell.store.postgres.listener import Listener
+from stepwell.store.postgres.migrate import prepare
+from stepwell.store.postgres.reading import PostgresReading
+
+
+class PostgresStore(PostgresEndings, PostgresClaims, PostgresFleet, PostgresReading):
+    """`dsn` is a postgresql:// URL with two options of ours: schema=name, and poll_only=1 for PgBouncer
+    in transaction mode. Without `clock` time is the database's.
+    """
+
+    turn_first = False
+    commits_at_once = 2
+
+    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(dsn, clock=clock)
+        self.polls = self._address.poll_only
+        self._listener = Listener(self._address)
+
+    async def open(self) -> None:
+        await self._side_lanes.run_once(lambda connection: prepare(connection, self._address))
+        self._listener.open()
+
+    async def close(self) -> None:
+        await self._starting.close()
+        await self._delivering.close()
+        await self._listener.close()
+        for lanes in self._all_lanes:
+            await lanes.close()
+        if self._user_pool is not None:
+            self._user_pool.terminate()
+            self._user_pool = None
+
+    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._listener.listen(callback)
+
+    def hint(self) -> None:
+        self._listener.hint()

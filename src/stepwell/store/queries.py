@@ -1,0 +1,39 @@
+"""Named queries: SQL lives in `.sql` files and is called by name.
+
+A query begins with `-- name: claim_due`; the comment lines after it say why it is as it is.
+Comments are left out of what is sent.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+MARK = "-- name:"
+
+
+def load(package: str, file: str = "queries.sql") -> dict[str, str]:
+    """The queries of that file by name; refuses a name that comes twice or has no text."""
+    return parse(text(package, file))
+
+
+def text(package: str, file: str) -> str:
+    """The whole file, for schemas and migrations."""
+    return (files(package) / file).read_text(encoding="utf-8")
+
+
+def parse(source: str) -> dict[str, str]:
+    lines: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in source.splitlines():
+        if line.startswith(MARK):
+            name = line[len(MARK) :].strip()
+            if not name.isidentifier() or name in lines:
+                raise ValueError(f"a query cannot be named {name!r}, or is named so twice")
+            current = lines[name] = []
+        elif line.strip() and not line.lstrip().startswith("--"):
+            current.append(line.rstrip())
+    queries = {name: "\n".join(found).rstrip(";") for name, found in lines.items()}
+    empty = [name for name, query in queries.items() if not query]
+    if empty:
+        raise ValueError(f"queries without text: {empty}")
+    return queries

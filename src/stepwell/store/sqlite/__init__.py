@@ -1,0 +1,1 @@
+"""The SQLite store: one file, any number of processes on one host."""

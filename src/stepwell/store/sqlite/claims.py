@@ -1,0 +1,125 @@
+"""Claims: tickets into the hands of a worker, with the log and the inbox it needs to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from stepwell.domain.commit import NEVER, Claim, ClaimRequest, Claims, InboxRow, LogRow, Message, Outcome
+from stepwell.domain.ids import LeaseId, RunId
+from stepwell.store.base import INBOX_READ_MAX
+from stepwell.store.sqlite.deliveries import deliver
+from stepwell.store.sqlite.session import Row, Session, as_list
+
+LAST_SEQ = 2**62
+
+
+class _Group(NamedTuple):
+    """Tickets of one queue, kind of work and rank; `due_at` is the earliest of them."""
+
+    queue: str
+    needs: str
+    rank: int
+    due_at: float
+
+
+class _Found(NamedTuple):
+    due_at: float
+    run_id: str
+    path: str
+    needs: str
+    head: int
+    wakes: int
+    losses: int
+    lost_lease: str
+    base: int
+
+
+def claim(session: Session, request: ClaimRequest) -> Claims:
+    now = session.now
+    if session.row("worker_exists", request.worker) is None:
+        return Claims((), now, None)
+    found, next_due = _look(session, request)
+    leases = request.leases[: len(found)]
+    session.many(
+        "take_ticket",
+        [(t.run_id, t.path, request.worker, lease) for t, lease in zip(found, leases, strict=True)],
+    )
+    claims = _with_logs(session, found, leases)
+    return Claims(claims, now, None if next_due == NEVER else max(0.0, next_due - now))
+
+
+def _look(session: Session, request: ClaimRequest) -> tuple[list[_Found], float]:
+    """The due tickets in order, and when the first of those that stay will be due."""
+    kind = "solo" if request.solo else "open"
+    queues, needs = as_list(list(dict.fromkeys(request.queues))), as_list(list(request.needs))
+    groups = [_Group(*row) for row in session.rows(f"{kind}_groups", queues, needs)]
+    limit = min(request.limit, len(request.leases))
+    taken: list[_Found] = []
+    next_due = NEVER
+    for _, ranked in groupby(groups, key=lambda group: group.rank):
+        candidates: list[_Found] = []
+        for group in ranked:
+            wanted = limit - len(taken)
+            if group.due_at > session.now or not wanted:
+                next_due = min(next_due, group.due_at)
+                continue
+            rows = session.rows(f"{kind}_tickets", group.queue, group.needs, group.rank, wanted + 1)
+            candidates += [_Found(*row) for row in rows]
+        candidates.sort()
+        due = [ticket for ticket in candidates if ticket.due_at <= session.now]
+        due = due[: limit - len(taken)]
+        taken += due
+        if len(due) < len(candidates):
+            next_due = min(next_due, candidates[len(due)].due_at)
+    return taken, next_due
+
+
+def _with_logs(session: Session, found: Sequence[_Found], leases: Sequence[LeaseId]) -> list[Claim]:
+    """Read after the leases were taken: what `head` and `wakes` count is there."""
+    if not found:
+        return []
+    logs: list[list[LogRow]] = [[] for _ in found]
+    spans = [_span(ticket) for ticket in found]
+    _read_logs(session, logs, dict(enumerate(spans)))
+    shortened = {i: (t.run_id, 1, 1) for i, t in enumerate(found) if not t.path and t.base > 1}
+    if shortened:  # a later generation: its first event is kept before what it replays
+        _read_logs(session, logs, shortened)
+    claims = []
+    for ticket, lease, log in zip(found, leases, logs, strict=True):
+        if log and not ticket.path:
+            log.sort()
+            assert log[-1].seq == ticket.head, f"{ticket.run_id}: the log ends at {log[-1].seq}"
+        inbox: list[Row] = []
+        if ticket.wakes and not ticket.path:
+            inbox = session.rows("read_inbox", ticket.run_id, 0, INBOX_READ_MAX)
+        claims.append(
+            Claim(
+                *(RunId(ticket.run_id), ticket.path, ticket.needs, lease, ticket.head, ticket.wakes),
+                *(ticket.losses, ticket.lost_lease, log, [InboxRow(*row) for row in inbox]),
+            )
+        )
+    return claims
+
+
+def _span(ticket: _Found) -> tuple[str, int, int]:
+    """Which events a claim brings along."""
+    if ticket.path:
+        return (ticket.run_id, ticket.head, ticket.head)
+    return (ticket.run_id, ticket.base, LAST_SEQ)
+
+
+def _read_logs(session: Session, logs: list[list[LogRow]], spans: dict[int, tuple[str, int, int]]) -> None:
+    places = list(spans)
+    for place, *row in session.rows("claimed_logs", as_list(list(spans.values()))):
+        logs[places[place]].append(LogRow(*row))
+
+
+def finish_remote(session: Session, asked: tuple[Claim, Message]) -> Outcome:
+    claimed, result = asked
+    if session.row("ticket_lease", claimed.run_id, claimed.path) != (claimed.lease,):
+        return Outcome.LOST
+    session.run("delete_ticket", claimed.run_id, claimed.path)
+    deliver(session, [[result]])
+    return Outcome.OK

@@ -1,0 +1,203 @@
+"""Commits: a batch of members, each judged by its own fence and written wholly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Outcome, Park
+from stepwell.domain.judge import due_after, judge, recognised
+from stepwell.store.sqlite.deliveries import Postman
+from stepwell.store.sqlite.session import Session, as_list
+from stepwell.store.sqlite.starts import start
+from stepwell.store.sqlite.trouble import BAD_VALUE
+
+
+class Fence(NamedTuple):
+    """The columns of a ticket that decide, and those that a commit changes."""
+
+    run_id: str
+    lease: str | None
+    head: int
+    wakes: int
+    at: float
+    base: int
+    losses: int
+    lost_lease: str
+    workspace: str
+
+
+def commit(session: Session, calls: Sequence[Sequence[Commit]]) -> list[list[Committed]]:
+    """The answers to several calls, written as one."""
+    members = list(chain.from_iterable(calls))
+    if _meet(members):
+        answers = [write(session, [member])[0] for member in members]
+    else:
+        answers = write(session, members)
+    ordered = iter(answers)
+    return [[next(ordered) for _ in call] for call in calls]
+
+
+def commit_apart(session: Session, calls: Sequence[Sequence[Commit]]) -> list[list[Committed]]:
+    """The same, after a value that the database does not take: only that member is refused."""
+    return [[_write_apart(session, member) for member in call] for call in calls]
+
+
+def _write_apart(session: Session, member: Commit) -> Committed:
+    session.run("savepoint")
+    try:
+        [committed] = write(session, [member])
+    except BAD_VALUE:
+        session.run("rollback_member")
+        committed = Committed(Outcome.REFUSED, 0, session.now)
+    session.run("release")
+    return committed
+
+
+def _meet(members: Sequence[Commit]) -> bool:
+    """Does one member touch the ticket of another? Then they are written one after the other."""
+    ids = {member.run_id for member in members}
+    if len(ids) < len(members):
+        return True
+    return any(message.run_id in ids for member in members for message in member.deliveries)
+
+
+def write(session: Session, members: Sequence[Commit]) -> list[Committed]:
+    """Members that do not meet. One statement reads all fences, then each table is written at once."""
+    wanted = as_list([member.run_id for member in members])
+    fences = {row[0]: Fence(*row) for row in session.rows("fences", wanted)}
+    answers: list[Committed] = []
+    accepted: list[tuple[Commit, Fence, float]] = []
+    for member in members:
+        fence = fences.get(member.run_id)
+        if fence is None:
+            answers.append(not_written(session, member, Outcome.LOST, 0))
+            continue
+        outcome = judge(member, lease=fence.lease, head=fence.head, wakes=fence.wakes)
+        if outcome is not Outcome.OK:
+            answers.append(not_written(session, member, outcome, fence.wakes))
+            continue
+        at = max(session.now, fence.at)
+        accepted.append((member, fence, at))
+        answers.append(Committed(Outcome.OK, fence.wakes, at))
+    if not accepted:
+        return answers
+    _append(session, accepted)
+    _note(session, [member for member, _, _ in accepted])
+    woken = _reach_out(session, accepted)
+    _end(session, accepted)
+    if woken:  # a run may write to itself
+        for place, member in enumerate(members):
+            if member.run_id in woken and answers[place].outcome is Outcome.OK:
+                answers[place] = answers[place]._replace(wakes=answers[place].wakes + woken[member.run_id])
+    return answers
+
+
+def not_written(session: Session, member: Commit, outcome: Outcome, wakes: int) -> Committed:
+    """Lost, or written before: then its answer got lost and it was sent again (Rule 6)."""
+    if outcome is Outcome.LOST and member.events:
+        last = member.head + len(member.events)
+        log = [LogRow(*row) for row in session.rows("own_events", member.run_id, member.head, last)]
+        if recognised(member, log):
+            return Committed(Outcome.OK, wakes, log[-1].at)
+    return Committed(outcome, wakes, session.now)
+
+
+def _append(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> None:
+    session.many(
+        "insert_event",
+        [
+            (member.run_id, seq, event.kind, event.path, event.attempt, at, event.payload)
+            for member, _, at in accepted
+            for seq, event in enumerate(member.events, member.head + 1)
+        ],
+    )
+
+
+def _note(session: Session, members: Sequence[Commit]) -> None:
+    """Messages taken, waits opened and closed."""
+    consumed = [(member.run_id, key) for member in members for key in member.consumed]
+    opened = [
+        (member.run_id, wait.path, wait.kind, wait.name, wait.key, wait.since)
+        for member in members
+        for wait in member.waits_opened
+    ]
+    closed = [(member.run_id, path) for member in members for path in member.waits_closed]
+    if consumed:
+        session.many("consume", consumed)
+    if opened:
+        session.many("put_wait", opened)
+    if closed:
+        session.many("delete_wait", closed)
+
+
+def _reach_out(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]) -> dict[str, int]:
+    """Remote tickets, new runs and messages; returns how often a member woke itself."""
+    far = [(member, fence) for member, fence, _ in accepted if member.reaches_out]
+    if not far:
+        return {}
+    now = session.now
+    closed = [(member.run_id, path) for member, _ in far for path in member.tickets_closed]
+    if closed:
+        session.many("delete_ticket", closed)
+    opened = [
+        (member.run_id, new.path, new.queue, new.needs, fence.workspace, new.priority, now, new.seq)
+        for member, fence in far
+        for new in member.tickets_opened
+    ]
+    if opened:
+        session.many("put_remote_ticket", opened)
+    runs = [run for member, _ in far for run in member.starts]
+    if runs:
+        start(session, [runs])
+    messages = [message for member, _ in far for message in member.deliveries]
+    if not messages:
+        return {}
+    postman = Postman(session, messages)
+    woken: dict[str, int] = {}
+    for member, _ in far:
+        for message in member.deliveries:
+            if postman.lay(message) == "delivered" and message.run_id == member.run_id:
+                woken[member.run_id] = woken.get(member.run_id, 0) + 1
+    postman.write()
+    return woken
+
+
+def _end(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> None:
+    """The tickets and runs as they are after this commit: kept, parked or finished."""
+    kept, parked, parked_runs, finished = [], [], [], []
+    for member, fence, at in accepted:
+        then = member.then
+        if isinstance(then, Finish):
+            finished.append(
+                (
+                    *(member.run_id, then.status.value, then.output, then.error),
+                    *(then.where_at, then.started_at or None, at),
+                )
+            )
+            continue
+        row = (
+            member.run_id,
+            fence.head + len(member.events),
+            at if member.events else fence.at,
+            fence.base if member.base is None else member.base,
+            0 if member.settled else fence.losses,
+            "" if member.events else fence.lost_lease,
+        )
+        if isinstance(then, Park):
+            # By the wall clock: after a jump forward and back the events' time stands still for a while.
+            parked.append((*row, due_after(then, session.now)))
+            parked_runs.append((member.run_id, then.status.value, then.where_at, then.started_at or None))
+        else:
+            kept.append(row)
+    if kept:
+        session.many("write_kept", kept)
+    if parked:
+        session.many("write_parked", parked)
+        session.many("park_run", parked_runs)
+    if finished:
+        session.many("finish_run", finished)
+        ids = [(row[0],) for row in finished]
+        for name in ("delete_tickets", "delete_waits", "delete_inbox"):
+            session.many(name, ids)

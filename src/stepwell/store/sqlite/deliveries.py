@@ -1,0 +1,129 @@
+"""Deliveries: messages into inboxes, and broadcast events to whoever waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from stepwell.domain.commit import Claim, Delivery, Message, PublishedEvent
+from stepwell.domain.ids import NEEDS_EMIT, RunId
+from stepwell.domain.messages import event_key
+from stepwell.store.base import FAN_OUT_CHUNK, INBOX_MAX
+from stepwell.store.sqlite.session import Session, as_list
+
+
+class _Target:
+    """A ticket that messages are for, as it becomes while they are laid down."""
+
+    __slots__ = ("count", "due_at", "not_before", "touched", "wakes")
+
+    def __init__(self, wakes: int, not_before: float, due_at: float) -> None:
+        self.wakes = wakes
+        self.not_before = not_before
+        self.due_at = due_at
+        self.count = -1  # messages waiting, once somebody asked
+        self.touched = False
+
+
+class Postman:
+    """Reads what a set of messages meets with a few statements, then decides each in order."""
+
+    def __init__(self, session: Session, messages: Sequence[Message]) -> None:
+        self._session = session
+        ids = list({message.run_id for message in messages})
+        self._targets = {row[0]: _Target(*row[1:]) for row in session.rows("targets", as_list(ids))}
+        missing = [run_id for run_id in ids if run_id not in self._targets]
+        self._ended = {row[0] for row in session.rows("known_runs", as_list(missing))} if missing else set()
+        # A run that was never woken has an empty inbox: most deliveries need no look.
+        asked = [(m.run_id, m.key) for m in messages if m.run_id in self._targets]
+        asked = [pair for pair in asked if self._targets[pair[0]].wakes]
+        self._known: dict[tuple[str, str], bytes] = {}
+        if asked:
+            rows = session.rows("known_messages", as_list(asked))
+            self._known = {(run_id, key): payload for run_id, key, payload in rows}
+        waits = [(message.run_id, message.wait) for message in messages if message.wait]
+        self._waits = set(session.rows("open_waits", as_list(waits))) if waits else set()
+        self._rows: list[tuple[str, str, int, str, str, bytes, float]] = []
+
+    def lay(self, message: Message) -> Delivery:
+        target = self._targets.get(message.run_id)
+        if target is None:
+            return Delivery.ENDED if message.run_id in self._ended else Delivery.UNKNOWN
+        known = self._known.get((message.run_id, message.key))
+        if known is not None:
+            same = not message.wait or known == message.payload
+            return Delivery.DUPLICATE if same else Delivery.DECIDED
+        if message.wait and (message.run_id, message.wait) not in self._waits:
+            return Delivery.DECIDED
+        if message.kind == "signal" and self._is_full(message.run_id, target):
+            return Delivery.FULL
+        now = self._session.now
+        target.wakes += 1
+        target.due_at = min(target.due_at, max(now, target.not_before))
+        target.touched = True
+        if target.count >= 0:
+            target.count += 1
+        self._known[message.run_id, message.key] = message.payload
+        self._rows.append(
+            (message.run_id, message.key, target.wakes, message.kind, message.name, message.payload, now)
+        )
+        return Delivery.DELIVERED
+
+    def _is_full(self, run_id: str, target: _Target) -> bool:
+        if target.wakes < INBOX_MAX:  # there cannot be more messages than deliveries
+            return False
+        if target.count < 0:
+            waiting = sum(1 for row in self._rows if row[0] == run_id)
+            target.count = self._session.rows("count_inbox", run_id)[0][0] + waiting
+        return target.count >= INBOX_MAX
+
+    def write(self) -> None:
+        if not self._rows:
+            return
+        self._session.many("insert_message", self._rows)
+        touched = [(run_id, t.wakes, t.due_at) for run_id, t in self._targets.items() if t.touched]
+        self._session.many("wake_ticket", touched)
+
+
+def deliver(session: Session, calls: Sequence[Sequence[Message]]) -> list[list[Delivery]]:
+    """The answers to several calls, written as one."""
+    postman = Postman(session, list(chain.from_iterable(calls)))
+    answers = [[postman.lay(message) for message in call] for call in calls]
+    postman.write()
+    return answers
+
+
+def emit(session: Session, event: PublishedEvent) -> bool:
+    before = session.connection.total_changes()
+    session.run("insert_published", event.id, event.name, event.key, event.payload, session.now)
+    if session.connection.total_changes() == before:
+        return False
+    session.run("insert_fan_out", event.id, NEEDS_EMIT, session.now)
+    return True
+
+
+def fan_out_chunk(session: Session, asked: tuple[Claim, str]) -> str | None:
+    """Hand the event to the next runs after that one; None: all have it and the ticket is gone."""
+    claim, after = asked
+    if session.row("ticket_lease", claim.run_id, "") != (claim.lease,):
+        return None
+    found = session.row("published_event", claim.run_id)
+    assert found is not None, f"{claim.run_id}: a fan-out ticket without its event"
+    event = PublishedEvent(*found)
+    keys = {"", event.key}
+    chunks = [session.rows("matching_waits", event.name, key, after, event.at, FAN_OUT_CHUNK) for key in keys]
+    # Where a chunk is full there may be more behind its last run: go no further than that run now.
+    ends = [chunk[-1][0] for chunk in chunks if len(chunk) == FAN_OUT_CHUNK]
+    earliest: dict[str, str] = {}
+    for run_id, _, path in sorted(row for chunk in chunks for row in chunk):
+        if not ends or run_id <= min(ends):
+            earliest.setdefault(run_id, path)
+    messages = [
+        Message(run_id=RunId(run_id), key=event_key(event.id), kind="event", name=path, payload=event.payload)
+        for run_id, path in earliest.items()
+    ]
+    deliver(session, [messages])
+    if ends:
+        return str(min(ends))
+    session.run("delete_ticket", claim.run_id, "")
+    return None

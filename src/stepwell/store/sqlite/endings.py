@@ -1,0 +1,56 @@
+"""Endings: what somebody other than the owner may do to a run as a whole: cancel it, retry it."""
+
+from __future__ import annotations
+
+from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, RetryOutcome
+from stepwell.domain.events import Cancelled, Retried, written
+from stepwell.domain.ids import RunId, needs_workflow
+from stepwell.domain.messages import Ending, cancel_request, child_ended
+from stepwell.domain.status import Status
+from stepwell.store.sqlite.deliveries import deliver
+from stepwell.store.sqlite.session import Session
+
+
+def cancel(session: Session, asked: tuple[RunId, str]) -> CancelOutcome:
+    run_id, reason = asked
+    row = session.row("run_to_cancel", run_id)
+    if row is None:
+        return CancelOutcome.UNKNOWN
+    parent, parent_path, ticket, started, ending, head, at = row
+    if ticket is None or ending:
+        return CancelOutcome.ALREADY
+    if started:
+        deliver(session, [[cancel_request(run_id, reason)]])
+        session.run("mark_ending", run_id, ENDING_PRIORITY)
+        return CancelOutcome.REQUESTED
+    # Nobody ever had it, so there is nothing to clean up: whoever holds the write lock may end it.
+    unconsumed = [key for (key,) in session.rows("inbox_keys", run_id)]
+    at = max(session.now, at)
+    event = written(Cancelled(reason=reason, unconsumed=unconsumed))
+    session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, event.payload)
+    session.run("finish_run", run_id, Status.CANCELLED.value, None, None, "", None, at)
+    for name in ("delete_tickets", "delete_waits", "delete_inbox"):
+        session.run(name, run_id)
+    if parent:
+        told = child_ended(RunId(parent), parent_path, head + 1, Ending(status=Status.CANCELLED))
+        deliver(session, [[told]])
+    return CancelOutcome.ENDED
+
+
+def retry(session: Session, run_id: RunId) -> RetryOutcome:
+    row = session.row("run_to_retry", run_id)
+    if row is None:
+        return RetryOutcome.UNKNOWN
+    status, workflow, version, queue, workspace, lane, priority, head, at, base = row
+    if status != Status.FAILED:
+        return RetryOutcome.NOT_FAILED
+    now = session.now
+    at = max(now, at)
+    event = written(Retried())
+    session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, event.payload)
+    needs = needs_workflow(workflow, version)
+    session.run(
+        "insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, now, now, head + 1, base, at
+    )
+    session.run("retry_run", run_id)
+    return RetryOutcome.RETRIED

@@ -1,0 +1,142 @@
+"""Fleet: which workers live, and what becomes of the tickets of those that do not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from stepwell.domain.commit import Owned, Reaped, WorkerInfo, WorkerRow
+from stepwell.domain.ids import RunId, WorkerId
+from stepwell.store.base import REAP_CHUNK
+from stepwell.store.sqlite.session import Session, as_list
+from stepwell.store.sqlite.worker_files import WorkerFiles
+
+
+class LeaseClock:
+    """What leases run on: the host's time since boot, which nobody can set; in tests the given clock.
+
+    Times of another boot cannot be compared, but then its processes are gone for certain.
+    """
+
+    def __init__(self, clock: Callable[[], float] | None) -> None:
+        self.boot = "" if clock else _boot_id()
+        self.now = clock or _since_boot
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:  # not Linux: leases still run out, only a restart of the host is noticed later
+        return "host"
+
+
+class _Worker(NamedTuple):
+    id: str
+    name: str
+    queues: str
+    needs: str
+    lease_seconds: float
+    lease_until: float
+    boot: str
+
+
+class _Contact(NamedTuple):
+    since: float = 0.0
+    last: float = 0.0
+    boot: str = ""
+
+
+class Fleet:
+    def __init__(self, clock: LeaseClock, files: WorkerFiles) -> None:
+        self._clock = clock
+        self._files = files
+
+    def register(self, session: Session, worker: WorkerInfo) -> None:
+        self._files.hold(worker.id)
+        now = self._clock.now()
+        self._touch(session, now, worker.lease_seconds)
+        session.run(
+            "put_worker",
+            *(worker.id, worker.name, as_list(list(worker.queues)), as_list(list(worker.needs))),
+            *(worker.lease_seconds, now + worker.lease_seconds, self._clock.boot),
+        )
+
+    def heartbeat(self, session: Session, worker: WorkerId) -> list[Owned] | None:
+        now = self._clock.now()
+        row = session.row("renew_worker", worker, now, self._clock.boot)
+        if row is None:
+            return None
+        self._touch(session, now, row[0])
+        return [Owned(RunId(run_id), path, wakes) for run_id, path, wakes in session.rows("owned_by", worker)]
+
+    def _touch(self, session: Session, now: float, lease_seconds: float) -> None:
+        """Contact of the fleet goes on, or begins anew after a gap, a restart or a clock set back."""
+        since, last, boot = self._contact(session)
+        unbroken = boot == self._clock.boot and 0 <= now - last <= lease_seconds / 2
+        session.run("write_contact", since if unbroken else now, now, self._clock.boot)
+
+    @staticmethod
+    def _contact(session: Session) -> _Contact:
+        return _Contact(*(session.row("read_contact") or ()))
+
+    def deregister(self, session: Session, worker: WorkerId) -> None:
+        session.run("delete_worker", worker)
+        owned = session.rows("owned_by", worker)
+        session.many("free_ticket", [(run_id, path, session.now, 0) for run_id, path, _ in owned])
+
+    def left(self, worker: str) -> None:
+        """After the worker's row is gone for good."""
+        self._files.forget(worker)
+
+    def reap(self, session: Session, _: object) -> tuple[list[str], Reaped]:
+        """Delete dead workers and free a chunk of their tickets; the ids are for `left`."""
+        now = self._clock.now()
+        contact = self._contact(session)
+        rows = [_Worker(*row) for row in session.rows("all_workers")]
+        dead = [row.id for row in rows if self._is_dead(row, contact, now)]
+        session.many("delete_worker", [(worker,) for worker in dead])
+        lost = session.rows("ownerless", REAP_CHUNK)
+        session.many("free_ticket", [(run_id, path, session.now, 1) for run_id, path in lost])
+        solo_due = session.row("solo_due", session.now) is not None
+        return dead, Reaped(len(dead), len(lost), solo_due)
+
+    def _is_dead(self, worker: _Worker, contact: _Contact, now: float) -> bool:
+        """Its process is gone, or its lease ran out while the fleet was in contact for one lease.
+
+        "Up to now": else the first to reap after an outage would kill everybody. A lease that ends
+        later than a renewal could make it is from before the clock was set back.
+        """
+        if self._files.is_free(worker.id):
+            return True
+        if worker.boot != self._clock.boot:
+            return bool(worker.boot and self._clock.boot)
+        lease = worker.lease_seconds
+        in_contact = (
+            contact.boot == self._clock.boot
+            and now - contact.since >= lease
+            and 0 <= now - contact.last <= lease / 2
+        )
+        return in_contact and not now <= worker.lease_until <= now + lease
+
+    def workers(self, session: Session, wall: float) -> Sequence[WorkerRow]:
+        """With the leases' ends shown on the wall clock."""
+        shift = wall - self._clock.now() if self._clock.boot else 0.0
+        rows = [_Worker(*row) for row in session.rows("all_workers")]
+        return [
+            WorkerRow(
+                id=WorkerId(row.id),
+                name=row.name,
+                queues=tuple(msgspec.json.decode(row.queues, type=list[str])),
+                needs=tuple(msgspec.json.decode(row.needs, type=list[str])),
+                lease_until=row.lease_until + shift,
+            )
+            for row in rows
+        ]

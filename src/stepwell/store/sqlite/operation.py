@@ -1,0 +1,106 @@
+"""Operation: one call on its way to a database thread and back.
+
+Everything that waits is taken at once; its answers go back with one call into each event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from stepwell.store.sqlite.session import Session
+
+L = TypeVar("L")
+T = TypeVar("T")
+
+Work = Callable[[Session, Sequence[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verb(Generic[L, T]):
+    """What a thread can do. `work` takes the arguments of several calls and answers each.
+
+    `apart` is tried instead when a value could not be written, to spare the others of the same call.
+    `alone`: never in one transaction with anything else.
+    """
+
+    name: str
+    work: Callable[[Session, Sequence[L]], Sequence[T]]
+    apart: Callable[[Session, Sequence[L]], Sequence[T]] | None = None
+    alone: bool = False
+
+
+def each(name: str, do: Callable[[Session, L], T], *, alone: bool = False) -> Verb[L, T]:
+    """A verb that does one call after the other."""
+    return Verb(name, lambda session, loads: [do(session, load) for load in loads], alone=alone)
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    verb: Verb[Any, Any]
+    load: Any
+    future: asyncio.Future[Any]
+    answer: Any = None
+    error: BaseException | None = None
+
+
+class Undone(Exception):
+    """Raised by work that is alone: roll back and give this answer, or this error as it is."""
+
+    def __init__(self, answer: Any = None, error: BaseException | None = None) -> None:
+        super().__init__()
+        self.answer = answer
+        self.error = error
+
+
+class Waiting:
+    """The operations that wait for a thread."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Operation | None] = SimpleQueue()
+
+    def ask(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue.put(Operation(verb, load, future))
+        return future
+
+    def stop(self) -> None:
+        """After what was asked before."""
+        self._queue.put(None)
+
+    def take(self) -> tuple[list[Operation], bool]:
+        """All that wait, once there is one; and whether to stop then."""
+        found: list[Operation] = []
+        item = self._queue.get()
+        while item is not None:
+            found.append(item)
+            try:
+                item = self._queue.get_nowait()
+            except Empty:
+                return found, False
+        return found, True
+
+
+def answer(operations: Iterable[Operation]) -> None:
+    """Back to the callers: one call into each loop, however many they are."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Operation]] = {}
+    for operation in operations:
+        by_loop.setdefault(operation.future.get_loop(), []).append(operation)
+    for loop, done in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, done)
+        except RuntimeError:  # that loop is closed: nobody waits any more
+            pass
+
+
+def _resolve(operations: Sequence[Operation]) -> None:
+    for operation in operations:
+        if operation.future.done():  # the caller was cancelled; what it asked for happened all the same
+            continue
+        if operation.error is not None:
+            operation.future.set_exception(operation.error)
+        else:
+            operation.future.set_result(operation.answer)

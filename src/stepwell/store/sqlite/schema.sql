@@ -1,0 +1,203 @@
+-- Stepwell in one SQLite file.
+--
+-- A *run* is one execution of a workflow. Its truth is its *log*: rows of `events` with seq 1, 2, 3 …
+-- that are appended and never changed. Everything else serves to find work and to hand it over.
+--
+--   runs              one row a run: what was asked, what came of it; its status changes at start,
+--                     park and end only (while a worker owns the ticket the run is shown as running)
+--   events            the log. A row gets in only under the lease of its run's ticket
+--   tickets           what workers take: path '' is the run itself (there until it ends), another path
+--                     is a remote step; needs = 'emit' is a broadcast event that must be handed out.
+--                     `lease` (random) is the fence, `head` the last seq, `wakes` counts deliveries,
+--                     `due_at` is when somebody must look (Infinity: only a message can wake it)
+--   inbox             messages for a run that its owner has not taken into the log yet, in order of n
+--   waits             open waits that others must find: broadcast events and decisions
+--   published_events  broadcast events, kept for a while for runs that are about to wait
+--   workers           live processes; a lease runs on the host's boot clock (`boot` says which boot)
+--   contact           one row: since when the fleet has been in touch with this file without a gap
+--   definitions       versions of workflows, for those who start runs without their code
+--
+-- Times are seconds since the epoch. Payloads are JSON in bytes; `run_view` and `event_view` show them
+-- to people. This file is what the migrations lead to; a test compares the two.
+
+CREATE TABLE runs (
+    id TEXT NOT NULL PRIMARY KEY,
+    workspace TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    version TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    status TEXT NOT NULL,
+    input BLOB NOT NULL,
+    output BLOB,
+    error BLOB,
+    key TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    parent TEXT NOT NULL,
+    parent_path TEXT NOT NULL,
+    root TEXT NOT NULL,
+    tags BLOB NOT NULL,
+    "trigger" TEXT NOT NULL,
+    where_at TEXT NOT NULL DEFAULT '',
+    created_at REAL NOT NULL,
+    started_at REAL,
+    ended_at REAL,
+    test INTEGER NOT NULL
+) STRICT;
+
+-- The idempotency key. Starting looks here first.
+CREATE UNIQUE INDEX runs_key ON runs (workspace, key);
+
+CREATE INDEX runs_parent ON runs (parent, id) WHERE parent <> '';
+
+-- With a rowid: new rows go to the end of the table and only the narrow index is touched in the middle,
+-- which halves the pages a commit writes (50 runs: 0.7 ms against 1.0 ms with the rows in the index).
+CREATE TABLE events (
+    run_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    path TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    at REAL NOT NULL,
+    payload BLOB NOT NULL,
+    PRIMARY KEY (run_id, seq)
+) STRICT;
+
+CREATE TABLE tickets (
+    run_id TEXT NOT NULL,
+    path TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    needs TEXT NOT NULL,
+    workspace TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    started INTEGER NOT NULL,
+    ending INTEGER NOT NULL DEFAULT 0,
+    not_before REAL NOT NULL,
+    due_at REAL NOT NULL,
+    owner TEXT,
+    lease TEXT,
+    head INTEGER NOT NULL,
+    base INTEGER NOT NULL DEFAULT 1,
+    at REAL NOT NULL,
+    wakes INTEGER NOT NULL DEFAULT 0,
+    losses INTEGER NOT NULL DEFAULT 0,
+    lost_lease TEXT NOT NULL DEFAULT '',
+    -- started before fresh, then by priority: one ascending number, so that a claim can leap over groups
+    rank INTEGER GENERATED ALWAYS AS ((1 - started) * 1099511627776 - priority) VIRTUAL,
+    PRIMARY KEY (run_id, path)
+) STRICT, WITHOUT ROWID;
+
+-- What a claim walks: only tickets that nobody has, so owned ones cost nothing here.
+CREATE INDEX tickets_open ON tickets (queue, needs, rank, due_at, run_id, path)
+    WHERE lease IS NULL AND losses < 2;
+
+-- Those that lost two owners are taken alone.
+CREATE INDEX tickets_solo ON tickets (queue, needs, rank, due_at, run_id, path)
+    WHERE lease IS NULL AND losses >= 2;
+
+CREATE INDEX tickets_owned ON tickets (owner) WHERE owner IS NOT NULL;
+
+CREATE TABLE inbox (
+    run_id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (run_id, key)
+) STRICT;
+
+CREATE INDEX inbox_order ON inbox (run_id, n);
+
+CREATE TABLE waits (
+    run_id TEXT NOT NULL,
+    path TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    key TEXT NOT NULL,
+    since REAL NOT NULL,
+    PRIMARY KEY (run_id, path)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX waits_event ON waits (name, key, run_id, since, path) WHERE kind = 'event';
+
+CREATE TABLE published_events (
+    id TEXT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL,
+    key TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    at REAL NOT NULL
+) STRICT;
+
+CREATE INDEX published_events_name ON published_events (name, at);
+
+CREATE TABLE workers (
+    id TEXT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL,
+    queues TEXT NOT NULL,
+    needs TEXT NOT NULL,
+    lease_seconds REAL NOT NULL,
+    lease_until REAL NOT NULL,
+    boot TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE contact (
+    id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    since REAL NOT NULL,
+    last REAL NOT NULL,
+    boot TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE definitions (
+    n INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    workspace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    version TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    body BLOB NOT NULL,
+    input_schema BLOB NOT NULL,
+    options BLOB NOT NULL,
+    UNIQUE (workspace, name, version)
+) STRICT;
+
+CREATE VIEW run_view AS
+SELECT
+    runs.id,
+    runs.workspace,
+    runs.workflow,
+    runs.version,
+    runs.kind,
+    CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS status,
+    runs.where_at,
+    CAST(runs.input AS TEXT) AS input,
+    CAST(runs.output AS TEXT) AS output,
+    CAST(runs.error AS TEXT) AS error,
+    runs.key,
+    runs.parent,
+    runs.root,
+    CAST(runs.tags AS TEXT) AS tags,
+    runs."trigger",
+    strftime('%Y-%m-%dT%H:%M:%fZ', runs.created_at, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', runs.started_at, 'unixepoch') AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', runs.ended_at, 'unixepoch') AS ended_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', nullif(tickets.due_at, 9e999), 'unixepoch') AS due_at,
+    tickets.owner AS worker
+FROM runs
+LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = '';
+
+CREATE VIEW event_view AS
+SELECT
+    run_id,
+    seq,
+    kind,
+    path,
+    attempt,
+    strftime('%Y-%m-%dT%H:%M:%fZ', at, 'unixepoch') AS at,
+    CAST(payload AS TEXT) AS payload
+FROM events;

@@ -1,0 +1,61 @@
+"""Starts: run, first event and ticket of new runs, once per key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from stepwell.domain.commit import NewRun, Started
+from stepwell.domain.ids import RunId
+from stepwell.store.sqlite.session import Session, as_list
+
+
+def start(session: Session, calls: Sequence[Sequence[NewRun]]) -> list[list[Started]]:
+    """The answers to several calls, written as one."""
+    runs = list(chain.from_iterable(calls))
+    known = {
+        (workspace, key): (RunId(run_id), digest)
+        for workspace, key, run_id, digest in session.rows(
+            "known_keys", as_list([(run.workspace, run.key) for run in runs])
+        )
+    }
+    created: list[NewRun] = []
+    answers: list[Started] = []
+    for run in runs:
+        found = known.get((run.workspace, run.key))
+        if found is None:
+            known[run.workspace, run.key] = (run.id, run.digest)
+            created.append(run)
+            answers.append(Started(run.id, created=True))
+        else:
+            answers.append(Started(found[0], created=False, conflict=found[1] != run.digest))
+    if created:
+        _insert(session, created)
+    ordered = iter(answers)
+    return [[next(ordered) for _ in call] for call in calls]
+
+
+def _insert(session: Session, runs: Sequence[NewRun]) -> None:
+    now = session.now
+    session.many(
+        "insert_run",
+        (
+            (
+                *(run.id, run.workspace, run.workflow, run.version, run.kind, run.hash, "pending"),
+                *(run.input, run.key, run.digest, run.queue, run.lane, run.priority, run.parent),
+                *(run.parent_path, run.root, run.tags, run.trigger, now, int(run.test)),
+            )
+            for run in runs
+        ),
+    )
+    session.many("insert_event", ((run.id, 1, "accepted", "", 0, now, run.accepted) for run in runs))
+    session.many(
+        "insert_ticket",
+        (
+            (
+                *(run.id, run.queue, run.needs, run.workspace, run.lane, run.priority, 0),
+                *(now + run.delay, now + run.delay, 1, 1, now),
+            )
+            for run in runs
+        ),
+    )

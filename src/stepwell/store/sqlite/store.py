@@ -1,0 +1,244 @@
+"""SqliteStore: the promises of `base`, kept in one file by a writer thread and a reader thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from stepwell.domain.commit import (
+    CancelOutcome,
+    Claim,
+    ClaimRequest,
+    Claims,
+    Commit,
+    Committed,
+    Definition,
+    Delivery,
+    InboxRow,
+    LogRow,
+    Message,
+    NewRun,
+    Outcome,
+    Owned,
+    PublishedEvent,
+    Reaped,
+    RetryOutcome,
+    RunFilter,
+    RunRow,
+    Started,
+    TicketRow,
+    WorkerInfo,
+    WorkerRow,
+)
+from stepwell.domain.ids import RunId, WorkerId
+from stepwell.store.base import REAP_CHUNK
+from stepwell.store.sqlite import claims, commits, deliveries, endings, file, guard, reading, starts
+from stepwell.store.sqlite.connection import Writer, closed
+from stepwell.store.sqlite.fleet import Fleet, LeaseClock
+from stepwell.store.sqlite.operation import Verb, each
+from stepwell.store.sqlite.reader import Reader
+from stepwell.store.sqlite.transact import transact
+from stepwell.store.sqlite.wakeups import Hints
+from stepwell.store.sqlite.worker_files import WorkerFiles
+
+L = TypeVar("L")
+T = TypeVar("T")
+
+START = Verb("start", starts.start)
+COMMIT = Verb("commit", commits.commit, apart=commits.commit_apart)
+TRANSACT = each("transact", transact, alone=True)
+DELIVER = Verb("deliver", deliveries.deliver)
+CANCEL = each("cancel", endings.cancel)
+RETRY = each("retry", endings.retry)
+EMIT = each("emit", deliveries.emit)
+FAN_OUT = each("fan_out", deliveries.fan_out_chunk)
+CLAIM = each("claim", claims.claim)
+FINISH_REMOTE = each("finish_remote", claims.finish_remote)
+DEFINE = each("define", reading.put_definitions)
+
+LOG = each("log", reading.log)
+INBOX = each("inbox", reading.inbox)
+PUBLISHED = each("published", reading.published)
+RUN = each("run", reading.run)
+FIND_RUN = each("find_run", reading.find_run)
+RUNS = each("runs", reading.runs)
+TICKETS = each("tickets", reading.tickets)
+DEFINITION = each("definition", reading.definition)
+DEFINITIONS = each("definitions", reading.definitions)
+
+
+class SqliteStore:
+    turn_first = True
+    polls = False
+    commits_at_once = 1
+
+    def __init__(self, path: str, *, clock: Callable[[], float] | None = None) -> None:
+        """With a `clock`, leases run on it too; else they run on the host's time since boot."""
+        self.path = os.path.abspath(path)
+        self._clock = clock or time.time
+        self._files = WorkerFiles(self.path)
+        self._fleet = Fleet(LeaseClock(clock), self._files)
+        self._hints = Hints(self.path)
+        self._writer: Writer | None = None
+        self._reader: Reader | None = None
+        self._place: tuple[int, int] | None = None
+        self._register = each("register", self._fleet.register)
+        self._heartbeat = each("heartbeat", self._fleet.heartbeat)
+        self._deregister = each("deregister", self._fleet.deregister)
+        self._reap = each("reap", self._fleet.reap)
+        self._workers = each("workers", self._fleet.workers)
+
+    async def open(self) -> None:
+        if self._writer is None:
+            await asyncio.to_thread(self._open)
+
+    def _open(self) -> None:
+        writing = file.open_writer(self.path)
+        try:
+            reading_only = file.open_reader(self.path)
+        except BaseException:
+            writing.close(True)
+            raise
+        self._place = guard.protect(self.path)
+        self._writer = Writer(writing, self.path, self._clock)
+        self._reader = Reader(reading_only, self.path)
+
+    async def close(self) -> None:
+        """What was asked before is done; then the log is folded into the file and everything let go."""
+        writer, reader = self._writer, self._reader
+        if writer is None or reader is None:
+            return
+        self._writer = self._reader = None
+        self._hints.close()
+        reader.waiting.stop()
+        await asyncio.to_thread(reader.join)
+        writer.waiting.stop()
+        await asyncio.to_thread(writer.join)
+        self._files.release_all()
+        if self._place is not None:
+            guard.release(self._place)
+
+    def _write(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
+        if self._writer is None:
+            raise closed(self.path)
+        return self._writer.waiting.ask(verb, load)
+
+    def _read(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
+        if self._reader is None:
+            raise closed(self.path)
+        return self._reader.waiting.ask(verb, load)
+
+    async def now(self) -> float:
+        return self._clock()
+
+    # Runs
+
+    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        return await self._write(START, runs)
+
+    async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
+        return await self._write(COMMIT, batch)
+
+    async def transact(
+        self, body: Callable[[Any], Any], turn: Callable[[Any], Awaitable[Commit] | Commit]
+    ) -> Committed:
+        return await self._write(TRANSACT, (body, turn))
+
+    async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
+        return await self._write(CANCEL, (run_id, reason))
+
+    async def retry(self, run_id: RunId) -> RetryOutcome:
+        return await self._write(RETRY, run_id)
+
+    # Inbox
+
+    async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
+        return await self._write(DELIVER, messages)
+
+    async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
+        return await self._read(INBOX, (run_id, after))
+
+    async def emit(self, event: PublishedEvent) -> bool:
+        return await self._write(EMIT, event)
+
+    async def fan_out(self, claim: Claim) -> None:
+        after: str | None = ""
+        while after is not None:
+            after = await self._write(FAN_OUT, (claim, after))
+
+    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
+        return await self._read(PUBLISHED, (name, key, since))
+
+    # Tickets
+
+    async def register(self, worker: WorkerInfo) -> None:
+        await self._write(self._register, worker)
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        return await self._write(CLAIM, request)
+
+    async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
+        return await self._write(FINISH_REMOTE, (claim, result))
+
+    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
+        owned = await self._write(self._heartbeat, worker)
+        if owned is None:
+            self._fleet.left(worker)
+        return owned
+
+    async def deregister(self, worker: WorkerId) -> None:
+        await self._write(self._deregister, worker)
+        self._fleet.left(worker)
+
+    async def reap(self) -> Reaped:
+        workers, tickets = 0, 0
+        while True:
+            dead, reaped = await self._write(self._reap, None)
+            for worker in dead:
+                self._fleet.left(worker)
+            workers += reaped.workers
+            tickets += reaped.tickets
+            if reaped.tickets < REAP_CHUNK:
+                return Reaped(workers, tickets, reaped.solo_due)
+
+    # Reading
+
+    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
+        return await self._read(LOG, (run_id, after, limit))
+
+    async def read_run(self, run_id: RunId) -> RunRow | None:
+        return await self._read(RUN, run_id)
+
+    async def find_run(self, workspace: str, key: str) -> RunId | None:
+        return await self._read(FIND_RUN, (workspace, key))
+
+    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
+        return await self._read(RUNS, filter)
+
+    async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
+        return await self._read(TICKETS, run_id)
+
+    async def list_workers(self) -> Sequence[WorkerRow]:
+        return await self._read(self._workers, self._clock())
+
+    # Definitions
+
+    async def put_definitions(self, definitions: Sequence[Definition]) -> None:
+        await self._write(DEFINE, definitions)
+
+    async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
+        return await self._read(DEFINITION, (workspace, name, version))
+
+    async def list_definitions(self, workspace: str) -> Sequence[Definition]:
+        return await self._read(DEFINITIONS, workspace)
+
+    # Wakeups
+
+    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._hints.listen(callback)
+
+    def hint(self) -> None:
+        self._hints.hint()

@@ -1,0 +1,105 @@
+"""Bulletin: who in this process wants to know that something changed.
+
+A hint, never data one must not miss: whoever waits also looks again by itself now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stepwell.domain.ids import RunId
+from stepwell.domain.status import Status
+
+
+class Ended(NamedTuple):
+    status: Status
+    output: bytes | None
+    error: bytes | None
+
+
+class Watch:
+    """Somebody's interest in one run: in its end, and, where `following`, in every event."""
+
+    __slots__ = ("__weakref__", "_waiters", "ended", "following", "news")
+
+    def __init__(self) -> None:
+        self.ended: Ended | None = None
+        self.following = 0
+        self.news = 0  # counts what happened; read it before you look, give it to `wait`
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def stir(self) -> None:
+        self.news += 1
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self, seconds: float, seen: int) -> None:
+        """Until there are more news than `seen`, or for so long."""
+        if self.news != seen:
+            return
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiters.append(waiter)
+        timer = loop.call_later(seconds, _let_go, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+
+
+def _let_go(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Bulletin:
+    def __init__(self) -> None:
+        self._watches: weakref.WeakValueDictionary[RunId, Watch] = weakref.WeakValueDictionary()
+        self._workers: list[Callable[[RunId | None], None]] = []
+        self._far: Callable[[], None] = lambda: None
+
+    def watch(self, run_id: RunId) -> Watch:
+        found = self._watches.get(run_id)
+        if found is None:
+            found = self._watches[run_id] = Watch()
+        return found
+
+    def on_work(self, callback: Callable[[RunId | None], None]) -> Callable[[], None]:
+        """Call back when a ticket of this run (None: some run) may be due or have a message."""
+        self._workers.append(callback)
+        return lambda: self._workers.remove(callback)
+
+    def on_far(self, hint: Callable[[], None]) -> None:
+        """How to tell the other processes."""
+        self._far = hint
+
+    def work(self, run_id: RunId | None = None) -> None:
+        """There may be something to do, here or elsewhere."""
+        for callback in self._workers:
+            callback(run_id)
+        self._far()
+
+    def moved(self, run_id: RunId) -> None:
+        """The run's log grew."""
+        watch = self._watches.get(run_id)
+        if watch is not None and watch.following:
+            watch.stir()
+
+    def ended(self, run_id: RunId, ended: Ended) -> None:
+        watch = self._watches.get(run_id)
+        if watch is not None:
+            watch.ended = ended
+            watch.stir()
+        self._far()
+
+    def heard(self) -> None:
+        """Another process hinted: everybody looks again."""
+        for callback in self._workers:
+            callback(None)
+        for watch in list(self._watches.values()):
+            watch.stir()

@@ -1,0 +1,131 @@
+"""SyncClient: the client for code that is not async. One background loop, no twin of every verb.
+
+Works anywhere, also inside a running loop (Jupyter, a web handler): calls cross to the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from stepwell.client import Client, RunEvent, RunHandle
+from stepwell.domain.commit import RunRow
+from stepwell.domain.program import Startable
+from stepwell.domain.status import Status
+from stepwell.domain.why import Reason
+from stepwell.store.open import open_store
+from stepwell.system import SystemIds
+
+I = TypeVar("I")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class SyncRunHandle(Generic[R]):
+    """One run; the verbs of RunHandle without `await`."""
+
+    def __init__(self, call: Callable[[Coroutine[Any, Any, Any]], Any], handle: RunHandle[R]) -> None:
+        self._call = call
+        self._handle = handle
+        self.id = handle.id
+
+    def result(self, timeout: float | None = None) -> R:
+        result: R = self._call(self._handle.result(timeout))
+        return result
+
+    def status(self) -> Status:
+        status: Status = self._call(self._handle.status())
+        return status
+
+    def info(self) -> RunRow:
+        row: RunRow = self._call(self._handle.info())
+        return row
+
+    def why(self) -> Reason:
+        reason: Reason = self._call(self._handle.why())
+        return reason
+
+    def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
+        self._call(self._handle.signal(name, payload, id=id))
+
+    def decide(self, answer: Any, *, path: str = "", by: str = "") -> None:
+        self._call(self._handle.decide(answer, path=path, by=by))
+
+    def cancel(self, reason: str = "") -> bool:
+        return bool(self._call(self._handle.cancel(reason)))
+
+    def retry(self) -> None:
+        self._call(self._handle.retry())
+
+    def events(self, *, after: int = 0) -> list[RunEvent]:
+        async def collect() -> list[RunEvent]:
+            return [event async for event in self._handle.events(after=after)]
+
+        found: list[RunEvent] = self._call(collect())
+        return found
+
+
+class SyncClient:
+    """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`."""
+
+    def __init__(self, database: str = "stepwell.db", *, engine: Client | None = None) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-client", daemon=True)
+        self._thread.start()
+        self._owned = engine is None
+        self._client = engine or Client(open_store(database), SystemIds())
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def __enter__(self) -> Self:
+        self._call(self._open())
+        return self
+
+    async def _open(self) -> None:
+        if self._owned:
+            await self._client.store.open()
+            self._client.bulletin.on_far(self._client.store.hint)
+            self._client.store.listen(self._client.bulletin.heard)
+        else:
+            await self._client.open()  # type: ignore[attr-defined]  # an Engine: it opens itself
+
+    async def _close(self) -> None:
+        await (self._client.store.close() if self._owned else self._client.close())  # type: ignore[attr-defined]  # as above
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._call(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def start(
+        self, workflow: Startable[I, R] | str, input: I | None = None, **options: Any
+    ) -> SyncRunHandle[R]:
+        return self.start_many(workflow, [input], keys=[options.pop("key", "")], **options)[0]  # type: ignore[list-item]  # None is the input of a workflow that takes none
+
+    def start_many(
+        self, workflow: Startable[I, R] | str, inputs: Iterable[I], **options: Any
+    ) -> list[SyncRunHandle[R]]:
+        handles = self._call(self._client.start_many(workflow, inputs, **options))
+        return [SyncRunHandle(self._call, handle) for handle in handles]
+
+    def run(self, workflow: Startable[I, R], input: I, **options: Any) -> R:
+        return self.start(workflow, input, **options).result()
+
+    def handle(self, run_id: str, workflow: Startable[Any, R] | None = None) -> SyncRunHandle[R]:
+        async def make() -> RunHandle[R]:
+            return self._client.handle(run_id, workflow)
+
+        return SyncRunHandle(self._call, self._call(make()))
+
+    def runs(self, **filter: Any) -> list[RunRow]:
+        return list(self._call(self._client.runs(**filter)))
+
+    def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
+        return self._call(self._client.emit(name, payload, key=key, id=id))

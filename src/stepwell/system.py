@@ -1,0 +1,48 @@
+"""The real world: clock and randomness. Everything else gets them passed in."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import Protocol
+
+from stepwell.domain.ids import LeaseId, RunId, WorkerId
+
+
+class Clock(Protocol):
+    """Time of this process. Only memory and SQLite use `time()` for facts: there the host is the database."""
+
+    def time(self) -> float: ...
+    def monotonic(self) -> float: ...
+
+
+class SystemClock:
+    def time(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class SystemIds:
+    """Ids from the operating system's randomness, run ids ordered by time (UUIDv7)."""
+
+    def run_id(self) -> RunId:
+        millis = time.time_ns() // 1_000_000
+        noise = int.from_bytes(os.urandom(10), "big")
+        version_and_variant = (0x7 << 76) | (0x2 << 62)
+        value = (millis << 80) | version_and_variant | (noise >> 68 & 0xFFF) << 64 | noise & ((1 << 62) - 1)
+        return RunId(f"{value:032x}")
+
+    def worker_id(self) -> WorkerId:
+        return WorkerId(os.urandom(8).hex())
+
+    def lease_id(self) -> LeaseId:
+        return LeaseId(os.urandom(16).hex())
+
+    def token(self) -> str:
+        return os.urandom(16).hex()
+
+    def jitter(self) -> float:
+        return random.random()

@@ -1,0 +1,165 @@
+"""Rules of reading: runs and definitions as people see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell.domain.commit import Definition, RunFilter
+from stepwell.domain.ids import RunId
+from stepwell.domain.status import Status
+from stepwell.testing.stores.scene import Scene, checked
+
+
+async def listed(scene: Scene, **filter: Any) -> list[str]:
+    return [row.id for row in await scene.store.list_runs(RunFilter(**filter))]
+
+
+class ListRules:
+    @checked
+    async def test_newest_first_and_page_by_page(self, scene: Scene) -> None:
+        runs = [await scene.start() for _ in range(7)]
+        newest = runs[::-1]
+
+        first = await listed(scene, limit=3)
+        second = await listed(scene, limit=3, before=first[-1])
+        third = await listed(scene, limit=3, before=second[-1])
+
+        assert [*first, *second, *third] == newest
+
+    @checked
+    async def test_each_filter_alone_and_together(self, scene: Scene) -> None:
+        parent = await scene.start()
+        child = await scene.start(parent=parent, workflow="pay")
+        keyed = await scene.start(key="mine", workflow="pay")
+        elsewhere = await scene.start(workspace="other", workflow="pay")
+
+        assert await listed(scene) == [keyed, child, parent]
+        assert await listed(scene, workspace="other") == [elsewhere]
+        assert await listed(scene, workflow="pay") == [keyed, child]
+        assert await listed(scene, key="mine") == [keyed]
+        assert await listed(scene, parent=parent) == [child]
+        assert await listed(scene, workflow="pay", parent=parent, key="mine") == []
+
+    @pytest.mark.req("K7")
+    @checked
+    async def test_filter_by_the_status_that_is_shown(self, scene: Scene) -> None:
+        failed, suspended = await scene.failed(), await scene.suspended()
+        owned = await scene.begun()
+        pending = await scene.start()
+
+        assert await listed(scene, statuses=[Status.RUNNING]) == [owned.run_id]
+        assert await listed(scene, statuses=[Status.PENDING]) == [pending]
+        assert await listed(scene, statuses=[Status.SUSPENDED]) == [suspended]
+        assert await listed(scene, statuses=[Status.FAILED, Status.PENDING]) == [pending, failed]
+        assert await listed(scene, statuses=[Status.COMPLETED]) == []
+
+    @checked
+    async def test_listed_rows_are_the_rows_read(self, scene: Scene) -> None:
+        await scene.failed()
+        await scene.begun(tags=b'{"team":"a"}', test=True)
+
+        rows = await scene.store.list_runs(RunFilter())
+
+        assert list(rows) == [await scene.run(row.id) for row in rows]
+
+    @checked
+    async def test_log_is_read_after_a_seq_and_in_pieces(self, scene: Scene) -> None:
+        claim = await scene.begun()
+        await scene.ok(scene.member(claim, *(scene.done(f"s{n}") for n in range(8))))
+        read = scene.store.read_log
+
+        assert [row.seq for row in await read(claim.run_id, after=8)] == [9, 10]
+        assert [row.seq for row in await read(claim.run_id, after=3, limit=4)] == [4, 5, 6, 7]
+        assert [row.seq for row in await read(claim.run_id, after=10)] == []
+
+    @checked
+    async def test_now_is_the_clock_of_the_store(self, scene: Scene) -> None:
+        scene.clock.advance(12.0)
+
+        assert await scene.store.now() == scene.clock()
+
+    @checked
+    async def test_hints_never_fail(self, scene: Scene) -> None:
+        heard: list[int] = []
+        stop = scene.store.listen(lambda: heard.append(1))
+        scene.store.hint()
+        stop()
+        scene.store.hint()
+
+        assert len(heard) <= 1
+
+
+class DefinitionRules:
+    def definition(self, version: str = "1", name: str = "order", **parts: Any) -> Definition:
+        return Definition(name=name, version=version, kind="function", **parts)
+
+    @pytest.mark.req("K8", "K22")
+    @checked
+    async def test_definitions_are_kept_by_version(self, scene: Scene) -> None:
+        one = self.definition(
+            "1", hash="h", body=b'{"b":1}', input_schema=b'{"type":"object"}', options=b'{"o":1}'
+        )
+        two, other = self.definition("2"), self.definition("1", "pay")
+
+        await scene.store.put_definitions([one, two, other])
+
+        read = scene.store.read_definition
+        assert await read("default", "order", "1") == one
+        assert await read("default", "order", "2") == two
+        assert await read("default", "pay") == other
+        assert await read("default", "order", "3") is None
+        assert await read("other", "order") is None
+        assert list(await scene.store.list_definitions("default")) == [one, two, other]
+        assert list(await scene.store.list_definitions("other")) == []
+
+    @pytest.mark.req("K22")
+    @checked
+    async def test_latest_is_the_last_one_put(self, scene: Scene) -> None:
+        for version in ("9", "10", "2"):
+            await scene.store.put_definitions([self.definition(version)])
+            scene.clock.advance(1.0)
+
+        latest = await scene.store.read_definition("default", "order")
+
+        assert latest == self.definition("2")
+
+    @pytest.mark.req("K22")
+    @checked
+    async def test_latest_of_one_call_is_its_last(self, scene: Scene) -> None:
+        await scene.store.put_definitions([self.definition(version) for version in ("9", "10", "2")])
+
+        assert await scene.store.read_definition("default", "order") == self.definition("2")
+
+    @pytest.mark.req("K22", "R8")
+    @checked
+    async def test_an_old_worker_does_not_make_its_version_the_latest(self, scene: Scene) -> None:
+        await scene.store.put_definitions([self.definition("1")])
+        await scene.store.put_definitions([self.definition("2")])
+
+        await scene.store.put_definitions([self.definition("1")])
+
+        assert await scene.store.read_definition("default", "order") == self.definition("2")
+
+    @checked
+    async def test_a_version_with_other_content_is_replaced(self, scene: Scene) -> None:
+        await scene.store.put_definitions([self.definition("1"), self.definition("2")])
+
+        await scene.store.put_definitions([self.definition("1", hash="new")])
+
+        changed = self.definition("1", hash="new")
+        assert await scene.store.read_definition("default", "order", "1") == changed
+        assert await scene.store.read_definition("default", "order") == changed
+        assert len(await scene.store.list_definitions("default")) == 2
+
+    @checked
+    async def test_definitions_belong_to_their_workspace(self, scene: Scene) -> None:
+        await scene.store.put_definitions([self.definition("1", workspace="other"), self.definition("2")])
+
+        assert await scene.store.read_definition("other", "order") == self.definition("1", workspace="other")
+        assert await scene.store.read_definition("default", "order") == self.definition("2")
+
+    @checked
+    async def test_nothing_is_known_of_an_unknown_run(self, scene: Scene) -> None:
+        assert await scene.store.read_run(RunId("nobody")) is None

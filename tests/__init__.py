@@ -1,0 +1,1 @@
+"""Tests: the name of each is the rule it holds."""

@@ -1,0 +1,1 @@
+"""Checks of the code itself: size, names, walls, things that must never appear."""

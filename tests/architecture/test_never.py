@@ -1,0 +1,155 @@
+"""Things that must never appear: code from data, SQL from strings, traces of one machine.
+
+The words looked for are put together here from halves, so that this file does not find itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import Module, label, module, package_files, project_files, python_files
+
+CODE_FROM_DATA = {
+    "eval": "data must stay data",
+    "exec": "data must stay data",
+    "os.system": "no shell",
+    "os.popen": "no shell",
+    "yaml.load": "use a safe loader",
+    "yaml.unsafe_load": "use a safe loader",
+}
+UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+
+SQL_VERBS = re.compile(
+    r"\s*(SELECT\s|INSERT\s+INTO\s|UPDATE\s+\S+\s+SET\s|DELETE\s+FROM\s|WITH\s+\w+\s+AS|CREATE\s+(TABLE|INDEX)\s"
+    r"|ALTER\s+TABLE\s|DROP\s+TABLE\s|PRAGMA\s)",
+    re.IGNORECASE,
+)
+# (path, function) -> why SQL that is put together from strings is safe there
+BUILT_SQL: dict[tuple[str, str], str] = {}
+
+MACHINE_PATHS = tuple("/" + name for name in ("work/", "root/", "opt/pypi", "opt/wheels"))
+REGISTRY_HOSTS = tuple(name + ".org" for name in ("py" + "pi", "python" + "hosted", "npm" + "js"))
+BANNERS = tuple(
+    re.compile(text, re.IGNORECASE) for text in ("copy" + "right", "licensed " + "under", "spdx-" + "lic")
+)
+BANNER_LINES = 12
+BANNER_FILES = {".py", ".sql", ".ts", ".tsx", ".js", ".css", ".sh"}
+
+
+def imported(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=str(name)):
+            return [name]
+    return []
+
+
+def unsafe(found: Module) -> Iterator[str]:
+    for node in ast.walk(found.tree):
+        for name in imported(node):
+            if name.split(".")[0] in UNSAFE_MODULES:
+                yield f"{found.name}: import {name}: loading it runs code"
+    for call, name in found.calls():
+        if name in CODE_FROM_DATA:
+            yield f"{found.name}:{call.lineno} {name}: {CODE_FROM_DATA[name]}"
+        for keyword in call.keywords:
+            if keyword.arg == "shell" and not (
+                isinstance(keyword.value, ast.Constant) and not keyword.value.value
+            ):
+                yield f"{found.name}:{call.lineno} shell=: pass a list of arguments"
+
+
+def leading_text(node: ast.expr) -> str | None:
+    """The literal beginning of a string that is put together at run time; None for any other expression."""
+    match node:
+        case ast.JoinedStr(values=[ast.Constant(value=str(text)), *rest]) if rest:
+            return text
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mod()):
+            return text_of(left)
+        case ast.Call(func=ast.Attribute(value=value, attr="format" | "join" | "replace")):
+            return text_of(value)
+    return None
+
+
+def text_of(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return leading_text(node)
+
+
+def built_sql(found: Module) -> Iterator[str]:
+    allowed = {name for path, name in BUILT_SQL if path == found.name}
+    excused = {
+        id(inner)
+        for function in found.functions()
+        if function.name in allowed
+        for inner in ast.walk(function)
+    }
+    for node in ast.walk(found.tree):
+        if isinstance(node, ast.expr) and id(node) not in excused:
+            text = leading_text(node)
+            if text is not None and SQL_VERBS.match(text):
+                yield f"{found.name}:{node.lineno} SQL put together from strings: put it in a .sql file"
+
+
+@pytest.mark.parametrize("path", python_files(), ids=label)
+def test_no_code_from_data(path: Path) -> None:
+    problems = list(unsafe(module(path)))
+
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("path", package_files(), ids=label)
+def test_no_sql_from_strings(path: Path) -> None:
+    problems = list(built_sql(module(path)))
+
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'f"SELECT * FROM {table}"',
+        '"DELETE FROM runs WHERE id = %s" % run',
+        '"INSERT INTO " + table',
+        '"UPDATE {} SET a = 1".format(table)',
+    ],
+)
+def test_sql_from_strings_is_recognised(source: str) -> None:
+    found = Module(name="sample.py", text=source, tree=ast.parse(source))
+
+    assert list(built_sql(found))
+
+
+@pytest.mark.parametrize("source", ['"SELECT 1"', 'f"update {name}"', 'f"{number} rows"', '"a" + "b"'])
+def test_plain_sql_and_prose_are_left_alone(source: str) -> None:
+    found = Module(name="sample.py", text=source, tree=ast.parse(source))
+
+    assert not list(built_sql(found))
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    problems: list[str] = []
+    for path in project_files():
+        text = path.read_text(encoding="utf-8", errors="ignore")
+        problems += [f"{label(path)}: {word}" for word in (*MACHINE_PATHS, *REGISTRY_HOSTS) if word in text]
+
+    assert not problems, "\n".join(problems)
+
+
+def test_no_licence_banners() -> None:
+    banners = [
+        f"{label(path)}:{number}"
+        for path in project_files()
+        if path.suffix in BANNER_FILES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()[:BANNER_LINES], start=1)
+        if any(banner.search(line) for banner in BANNERS)
+    ]
+
+    assert not banners, f"the licence is said once, in the project file: {banners}"

@@ -1,0 +1,181 @@
+"""Facts: each one is written and read back the same, under a name that never changes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from stepwell.domain.commit import LogRow
+from stepwell.domain.events import (
+    FACTS,
+    KIND,
+    SETTLING,
+    Accepted,
+    Cancelled,
+    CancelRequested,
+    Carried,
+    ChildEnded,
+    ChildStarted,
+    Claimed,
+    Completed,
+    Continued,
+    Event,
+    Fact,
+    Failed,
+    LeaseLost,
+    Problem,
+    Progress,
+    Published,
+    Received,
+    Retried,
+    StepCompleted,
+    StepFailed,
+    StepScheduled,
+    StepStarted,
+    TimedOut,
+    TimerFired,
+    TimerSet,
+    ValueRecorded,
+    WaitEnded,
+    WaitOpened,
+    read,
+    read_as,
+    written,
+)
+
+PROBLEM = Problem(code="X", message="no\nway", type="ValueError", hint="try", path="a#1", traceback="...")
+VALUE = Raw('{"é":[1,null,"\\u0000"]}'.encode())
+FULL: list[Fact] = [
+    Accepted(
+        workflow="order",
+        version="1",
+        kind="machine",
+        input=VALUE,
+        seed="s",
+        timeout=5.0,
+        parent="p",
+        parent_path="c#1",
+        root="r",
+        depth=2,
+        key="k",
+        queue="gpu",
+    ),
+    Claimed(lease="l", worker="w"),
+    LeaseLost(lease="l"),
+    Retried(path="a#1"),
+    Continued(generation=2, input=VALUE, seed="s", carried=[Carried(name="n", payload=VALUE)], keys=["k"]),
+    CancelRequested(reason="why"),
+    Completed(result=VALUE, unconsumed=["a"]),
+    Failed(error=PROBLEM, unconsumed=["a"]),
+    Cancelled(reason="why", unconsumed=["a"]),
+    TimedOut(error=PROBLEM, unconsumed=["a"]),
+    StepScheduled(step="s", queue="gpu", args=VALUE, timeout=1.5, digest="d"),
+    StepStarted(step="s"),
+    StepCompleted(result=VALUE, digest="d"),
+    StepFailed(error=PROBLEM, retry_in=2.0, digest="d"),
+    ValueRecorded(what="now", value=VALUE),
+    TimerSet(seconds=3.0),
+    TimerFired(),
+    WaitOpened(
+        what="approval",
+        name="n",
+        key="k",
+        timeout=1.0,
+        form=VALUE,
+        title="t",
+        assignees=["me"],
+        since=4.0,
+    ),
+    WaitEnded(outcome="answered", received="k"),
+    Received(key="k", n=3, what="signal", name="n", payload=VALUE, rejected="bad"),
+    ChildStarted(run="r", workflow="w", version="2", detached=True),
+    ChildEnded(status="failed", result=VALUE, error=PROBLEM),
+    Published(topic="t", data=VALUE),
+    Progress(done=1.0, total=2.0, text="half"),
+]
+SMALLEST: list[Fact] = [
+    msgspec.convert(
+        {
+            field.encode_name: getattr(fact, field.name)
+            for field in msgspec.structs.fields(fact)
+            if field.required
+        },
+        type(fact),
+    )
+    for fact in FULL
+]
+
+
+@pytest.mark.req("K1", "K5")
+@pytest.mark.parametrize("fact", [*FULL, *SMALLEST], ids=lambda fact: type(fact).__name__)
+def test_fact_comes_back_the_same(fact: Fact) -> None:
+    event = written(fact, "a#1", 2)
+
+    found = read(LogRow(7, event.kind, event.path, event.attempt, 1.5, event.payload))
+
+    assert _plain(found.fact) == _plain(fact)
+    assert found[:4] == (7, 1.5, "a#1", 2)
+    assert found.kind == KIND[type(fact)]
+
+
+def test_there_is_an_example_of_every_fact() -> None:
+    assert [type(fact) for fact in FULL] == list(FACTS)
+
+
+@pytest.mark.req("K1")
+def test_names_on_disk_stay() -> None:
+    assert sorted(KIND.values()) == [
+        "accepted",
+        "cancel_requested",
+        "cancelled",
+        "child_ended",
+        "child_started",
+        "claimed",
+        "completed",
+        "continued",
+        "failed",
+        "lease_lost",
+        "progress",
+        "published",
+        "received",
+        "retried",
+        "step_completed",
+        "step_failed",
+        "step_scheduled",
+        "step_started",
+        "timed_out",
+        "timer_fired",
+        "timer_set",
+        "value_recorded",
+        "wait_ended",
+        "wait_opened",
+    ]
+
+
+@pytest.mark.req("R8")
+def test_fields_of_a_newer_version_are_ignored() -> None:
+    row = LogRow(1, "claimed", "", 0, 0.0, b'{"lease":"l","worker":"w","mood":"good"}')
+
+    assert read_as(Claimed, row) == Claimed(lease="l", worker="w")
+
+
+@pytest.mark.req("K33")
+def test_being_claimed_or_starting_a_step_settles_nothing() -> None:
+    assert not SETTLING & {"claimed", "lease_lost", "step_started", "step_scheduled", "received", "retried"}
+    assert {"step_completed", "step_failed", "completed", "failed"} <= SETTLING
+
+
+def test_the_wrong_fact_is_our_mistake() -> None:
+    event = written(TimerFired())
+
+    with pytest.raises(AssertionError, match="timer_fired"):
+        read_as(Claimed, LogRow(1, *event[:3], 0.0, event[3]))
+
+
+def test_event_knows_its_kind() -> None:
+    assert Event(1, 0.0, "", 0, TimerFired()).kind == "timer_fired"
+
+
+def _plain(fact: Fact) -> object:
+    return msgspec.json.decode(msgspec.json.encode(fact)), type(fact)

@@ -1,0 +1,156 @@
+"""One example of every transaction: arranged, ready to be called, and again with the same key."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Raw
+
+from stepwell.domain.commit import (
+    ClaimRequest,
+    Commit,
+    Definition,
+    NewTicket,
+    NewWait,
+    PublishedEvent,
+    WorkerInfo,
+)
+from stepwell.domain.events import StepScheduled, written
+from stepwell.domain.ids import LeaseId, WorkerId
+from stepwell.domain.messages import Ending, step_ended
+from stepwell.testing.store_suite import Scene
+from stepwell.testing.stores.scene import LEASE_SECONDS, NEEDS, QUEUE
+from stepwell.testing.stores.transacting import transact
+
+Call = Callable[[], Awaitable[Any]]
+EVENT = PublishedEvent("e1", "paid", "", b"1", 0.0)
+
+
+async def start(scene: Scene) -> Call:
+    runs = [scene.new_run(), scene.new_run()]
+    return lambda: scene.store.start(runs)
+
+
+async def claim(scene: Scene) -> Call:
+    await scene.start()
+    await scene.start()
+    request = ClaimRequest(
+        worker=await scene.worker(),
+        queues=[QUEUE],
+        needs=[NEEDS],
+        limit=5,
+        leases=[LeaseId(f"lease{number}") for number in range(5)],
+    )
+    return lambda: scene.store.claim(request)
+
+
+async def commit(scene: Scene) -> Call:
+    """One member that keeps to itself, one that reaches out, one that ends."""
+    target = await scene.suspended()
+    plain, reaching, ending = await scene.begun(), await scene.begun(), await scene.begun()
+    batch = [
+        scene.member(plain, scene.done("a")),
+        scene.member(
+            reaching,
+            scene.done("a"),
+            deliveries=[scene.signal(target)],
+            starts=[scene.new_run()],
+            then=scene.park(reaching),
+        ),
+        scene.member(ending, scene.completed(), then=scene.finish(ending)),
+    ]
+    return lambda: scene.store.commit(batch)
+
+
+async def transacting(scene: Scene) -> Call:
+    owned = await scene.begun()
+    written_once: Commit = scene.member(owned, scene.done("tx"))
+    return lambda: transact(scene, lambda _: None, lambda _: written_once)
+
+
+async def deliver(scene: Scene) -> Call:
+    messages = [scene.signal(await scene.suspended()), scene.signal(await scene.suspended())]
+    return lambda: scene.store.deliver(messages)
+
+
+async def cancel(scene: Scene) -> Call:
+    parent = await scene.suspended()
+    run_id = await scene.start(parent=parent, parent_path="c")
+    return lambda: scene.store.cancel(run_id, "why")
+
+
+async def retry(scene: Scene) -> Call:
+    run_id = await scene.failed()
+    return lambda: scene.store.retry(run_id)
+
+
+async def emit(scene: Scene) -> Call:
+    return lambda: scene.store.emit(EVENT)
+
+
+async def fan_out(scene: Scene) -> Call:
+    waiting = await scene.begun()
+    waits = [NewWait(path="w", kind="event", name="paid")]
+    parked = scene.member(waiting, scene.begins("w"), waits_opened=waits, then=scene.park(waiting))
+    await scene.ok(parked)
+    await scene.store.emit(EVENT)
+    [event] = await scene.claim_events("w1")
+    return lambda: scene.store.fan_out(event)
+
+
+async def register(scene: Scene) -> Call:
+    worker = WorkerInfo(id=WorkerId("w7"), lease_seconds=LEASE_SECONDS)
+    return lambda: scene.store.register(worker)
+
+
+async def finish_remote(scene: Scene) -> Call:
+    owner = await scene.begun()
+    scheduled = written(StepScheduled(step="x", queue="gpu"), "x", 1)
+    ticket = NewTicket(path="x", queue="gpu", needs="step:x", seq=3)
+    await scene.ok(scene.member(owner, scheduled, tickets_opened=[ticket], then=scene.park(owner)))
+    [remote] = await scene.claim_as("w1", queues=["gpu"], needs=["step:x"])
+    result = step_ended(owner.run_id, "x", 1, Ending(status="completed", result=Raw(b"1")))
+    return lambda: scene.store.finish_remote(remote, result)
+
+
+async def heartbeat(scene: Scene) -> Call:
+    await scene.begun()
+    scene.clock.advance(5.0)
+    return lambda: scene.store.heartbeat(WorkerId("w1"))
+
+
+async def deregister(scene: Scene) -> Call:
+    await scene.begun()
+    return lambda: scene.store.deregister(WorkerId("w1"))
+
+
+async def reap(scene: Scene) -> Call:
+    await scene.begun()
+    await scene.worker("w2")
+    await scene.beat("w2", 2 * LEASE_SECONDS)
+    return scene.store.reap
+
+
+async def define(scene: Scene) -> Call:
+    definitions = [Definition(name="order", version=version, kind="function") for version in ("1", "2")]
+    return lambda: scene.store.put_definitions(definitions)
+
+
+TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
+    "start": start,
+    "claim": claim,
+    "commit": commit,
+    "transact": transacting,
+    "deliver": deliver,
+    "cancel": cancel,
+    "retry": retry,
+    "emit": emit,
+    "fan_out": fan_out,
+    "register": register,
+    "finish_remote": finish_remote,
+    "heartbeat": heartbeat,
+    "deregister": deregister,
+    "reap": reap,
+    "define": define,
+}

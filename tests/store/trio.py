@@ -1,0 +1,89 @@
+"""Trio: memory, SQLite and PostgreSQL side by side, emptied for each example, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import asyncpg
+from stepwell.store.postgres.store import PostgresStore
+from stepwell.store.sqlite.store import SqliteStore
+
+from stepwell.store.base import Store
+from stepwell.store.memory import MemoryStore
+from stepwell.testing.clock import FakeClock
+
+T = TypeVar("T")
+
+# DELETE and not TRUNCATE: with a handful of rows it is twenty times faster.
+EMPTIED = """
+DO $$
+DECLARE name text;
+BEGIN
+    FOR name IN
+        SELECT tablename FROM pg_tables
+        WHERE schemaname = 'stepwell' AND tablename NOT IN ('migrations', 'contact')
+    LOOP
+        EXECUTE format('DELETE FROM stepwell.%I', name);
+    END LOOP;
+    UPDATE stepwell.contact SET since = 0, last = 0;
+END $$
+"""
+
+
+async def empty(url: str) -> None:
+    """Takes all rows out of a database that has Stepwell's tables, or none at all yet."""
+    connection = await asyncpg.connect(url)
+    try:
+        if await connection.fetchval("SELECT to_regclass('stepwell.contact') IS NOT NULL"):
+            await connection.execute(EMPTIED)
+    finally:
+        await connection.close()
+
+
+class Trio:
+    """PostgreSQL stays open between examples: its pool belongs to the loop, not to the data."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._folder = folder
+        self._url = url
+        self._runner = asyncio.Runner()
+        self._files = 0
+        self._clock = FakeClock()
+        self._postgres = PostgresStore(url, clock=self._time)
+        self._sqlite: SqliteStore | None = None
+
+    def __enter__(self) -> Self:
+        self.run(self._postgres.open())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.run(self._postgres.close())
+        self._runner.close()
+
+    def run(self, verb: Awaitable[T]) -> T:
+        async def awaited() -> T:
+            return await verb
+
+        return self._runner.run(awaited())
+
+    def _time(self) -> float:
+        return self._clock.time()
+
+    def open(self, clock: FakeClock) -> list[Store]:
+        self._files += 1
+        self._clock = clock
+        self._sqlite = SqliteStore(self._folder / f"{self._files}.db", clock=clock)
+        self.run(self._sqlite.open())
+        self.run(empty(self._url))
+        return [MemoryStore(clock), self._sqlite, self._postgres]
+
+    def close(self) -> None:
+        if self._sqlite is not None:
+            self.run(self._sqlite.close())
+            self._sqlite = None

@@ -1,0 +1,15 @@
+"""The requirement ids that this milestone promises, in the order they are printed."""
+
+from __future__ import annotations
+
+
+def numbered(letter: str, *numbers: int) -> tuple[str, ...]:
+    return tuple(f"{letter}{number}" for number in numbers)
+
+
+IDS: tuple[str, ...] = (
+    *numbered("K", *range(1, 19), 21, 22, 28, *range(31, 35)),  # kernel
+    *numbered("F", *range(1, 13)),  # workflows in code
+    *numbered("R", *range(1, 5)),  # reliability
+    *numbered("W", *range(1, 9)),  # performance
+)
