@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator
 
 import pytest
 
+from tests.stage import disk, memory, postgres, postgres_stage_url, rehearsal, run_coroutine_test, sqlite, stage
 from tools.postgres.cluster import Cluster
 from tools.postgres.databases import Databases
+
+__all__ = ["disk", "memory", "postgres", "postgres_stage_url", "rehearsal", "sqlite", "stage"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test may be a coroutine: it gets a loop of its own and a time limit."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    run_coroutine_test(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in names})
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,6 @@ from bench.measure import Task, quantiles_ms, rates, task
 
 POOL_MIN, POOL_MAX = 8, 20
 DURABILITY = "sync"
-SETTINGS = {"langgraph": version("langgraph"), "durability": DURABILITY, "pool": POOL_MAX}
 
 finished: list[float] = []
 
@@ -80,6 +79,11 @@ async def saving(asked: Task) -> AsyncIterator[Any]:
         yield saver
 
 
+def settings(asked: Task) -> dict[str, object]:
+    store = {"pool": POOL_MAX} if asked.store == "postgres" else {"journal": "wal"}
+    return {"langgraph": version("langgraph"), "durability": DURABILITY, **store}
+
+
 async def run(graph: Any, name: str, *, turns_max: int = 25) -> None:
     config = {"configurable": {"thread_id": name}, "recursion_limit": turns_max}
     await graph.ainvoke(FIRST, config, durability=DURABILITY)
@@ -98,7 +102,7 @@ async def throughput(asked: Task, saver: Any) -> None:
     began = time.perf_counter()
     await asyncio.gather(*(one(f"run {number}") for number in range(sizes.runs)))
     seconds = time.perf_counter() - began
-    asked.report({"steps_per_second": sizes.runs * sizes.steps / seconds}, settings=SETTINGS)
+    asked.report({"steps_per_second": sizes.runs * sizes.steps / seconds}, settings=settings(asked))
 
 
 async def latency(asked: Task, saver: Any) -> None:
@@ -108,13 +112,13 @@ async def latency(asked: Task, saver: Any) -> None:
         began = time.perf_counter()
         await run(graph, f"run {number}")
         taken.append(time.perf_counter() - began)
-    asked.report(quantiles_ms(taken[asked.sizes.warm_up :]), mode="direct", settings=SETTINGS)
+    asked.report(quantiles_ms(taken[asked.sizes.warm_up :]), mode="direct", settings=settings(asked))
 
 
 async def long(asked: Task, saver: Any) -> None:
     turns = asked.sizes.long_steps
     await run(loop(turns, saver), "long", turns_max=turns + 10)
-    asked.report(rates(finished, asked.sizes), settings=SETTINGS)
+    asked.report(rates(finished, asked.sizes), settings=settings(asked))
 
 
 async def main() -> None:

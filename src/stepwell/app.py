@@ -20,7 +20,9 @@ from stepwell.engine.worker import Worker, WorkerOptions
 from stepwell.errors import InvalidDefinition
 from stepwell.settings import Settings
 from stepwell.store.base import Store
+from stepwell.store.encoded import encoded
 from stepwell.store.open import open_store
+from stepwell.store.payloads import PayloadCodec
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock, SystemClock, SystemIds
 
@@ -45,11 +47,14 @@ class Engine(Client):
         settings: Settings | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        codec: PayloadCodec | None = None,
         replay_always: bool = False,
     ) -> None:
         self.settings = settings or Settings.from_env()
         self._clock = clock or SystemClock()
         store = open_store(database) if isinstance(database, str) else database
+        if codec is not None:
+            store = encoded(store, codec)
         super().__init__(
             store, ids or SystemIds(), Bulletin(), payload_bytes_max=self.settings.payload_bytes_max
         )

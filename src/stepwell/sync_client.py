@@ -104,10 +104,9 @@ class SyncClient:
         self._thread.join()
         self._loop.close()
 
-    def start(
-        self, workflow: Startable[I, R] | str, input: I | None = None, **options: Any
-    ) -> SyncRunHandle[R]:
-        return self.start_many(workflow, [input], keys=[options.pop("key", "")], **options)[0]  # type: ignore[list-item]  # None is the input of a workflow that takes none
+    def start(self, workflow: Startable[I, R] | str, input: Any = None, **options: Any) -> SyncRunHandle[R]:
+        inputs: list[Any] = [input]
+        return self.start_many(workflow, inputs, keys=[options.pop("key", "")], **options)[0]
 
     def start_many(
         self, workflow: Startable[I, R] | str, inputs: Iterable[I], **options: Any

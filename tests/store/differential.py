@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -52,12 +52,11 @@ class Differential(RuleBasedStateMachine):
     # Asking all of them
 
     def ask(self, verb: str, ask: Ask, *touched: str) -> Any:
-        answers = [self.trio.run(ask(store)) for store in self.stores]
+        answers = self.trio.run(in_turn([ask(store) for store in self.stores]))
         self._same(answers, verb)
         if verb in REPEATABLE:
             self.asked.append((verb, ask))
-        for run_id in dict.fromkeys(touched):
-            self._compare(RunId(run_id))
+        self._compare([RunId(run_id) for run_id in dict.fromkeys(touched)])
         return answers[0]
 
     def _same(self, found: list[Any], what: str) -> None:
@@ -66,10 +65,12 @@ class Differential(RuleBasedStateMachine):
             assert other == found[0], f"{what} on {type(store).__name__}"
         self.equal = True
 
-    def _compare(self, run_id: RunId) -> None:
-        found = [self.trio.run(readable(store, run_id)) for store in self.stores]
-        self._same(found, run_id)
-        self._check(found[0])
+    def _compare(self, runs: list[RunId]) -> None:
+        found = self.trio.run(in_turn([readable(store, run) for run in runs for store in self.stores]))
+        for at, run_id in enumerate(runs):
+            here = found[at * len(self.stores) : (at + 1) * len(self.stores)]
+            self._same(here, run_id)
+            self._check(here[0])
 
     def _check(self, state: dict[str, Any]) -> None:
         log, tickets, inbox = state["log"], {row.path: row for row in state["tickets"]}, state["inbox"]
@@ -86,8 +87,7 @@ class Differential(RuleBasedStateMachine):
 
     def _compare_all(self) -> None:
         self._same([self.trio.run(overview(store)) for store in self.stores], "overview")
-        for run_id in self.plan.runs:
-            self._compare(run_id)
+        self._compare(self.plan.runs)
 
     def saw(self, *what: str) -> None:
         self.seen.update(what)
@@ -321,6 +321,10 @@ class Differential(RuleBasedStateMachine):
             self.clock.set_back(-seconds)
         else:
             self.clock.advance(seconds)
+
+
+async def in_turn(verbs: Sequence[Awaitable[Any]]) -> list[Any]:
+    return [await verb for verb in verbs]
 
 
 async def listing(answer: Awaitable[Any]) -> list[Any]:

@@ -110,7 +110,7 @@ class RunHandle(Generic[R]):
 
     async def state(self) -> RunState:
         """The run as its log tells it."""
-        return fold([ev.read(row) for row in await self._log()])
+        return fold([ev.read(row) async for row in self.log()])
 
     async def waits(self) -> list[OpenWait]:
         """What the run waits for right now."""
@@ -124,15 +124,15 @@ class RunHandle(Generic[R]):
         ticket = tickets[0] if tickets else None
         return explain(run, ticket, await self.state(), await store.list_workers(), await store.now())
 
-    async def _log(self) -> list[LogRow]:
-        rows: list[LogRow] = []
-        while page := await self._client.store.read_log(self.id, after=len(rows), limit=_PAGE):
-            rows.extend(page)
-            if len(page) < _PAGE:
-                break
-        if not rows:
+    async def log(self) -> AsyncIterator[LogRow]:
+        """The log as it is kept."""
+        after = 0
+        while page := await self._client.store.read_log(self.id, after=after, limit=_PAGE):
+            for row in page:
+                yield row
+            after = page[-1].seq
+        if after == 0:
             raise RunNotFound(f"there is no run {self.id}")
-        return rows
 
     async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
         """The log from `after` on; with `follow` also what is still to come, until the run ends."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepwell.domain import events as ev
-from stepwell.domain.commit import NEVER, Claim, Commit, Committed, Finish, Outcome, Park
+from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
 from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
@@ -24,18 +24,21 @@ from stepwell.engine import ending as endings
 from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.context import RunContext
 from stepwell.engine.draft import Draft
+from stepwell.engine.inbox_reader import InboxReader
 from stepwell.engine.journal import Answer, Journal, absorb, read_journal
+from stepwell.engine.log_writer import LogWriter
 from stepwell.engine.services import Services
 from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.sync_body import SyncBody
+from stepwell.engine.timers import Timers
 from stepwell.engine.turns import Scope, TurnLoop
 from stepwell.engine.waits import Waits
-from stepwell.store.base import INBOX_READ_MAX
 from stepwell.errors import CodeChanged, LeaseLost, RunCancelling, Suspended, Unwind
 
 _log = logging.getLogger("stepwell.engine")
 
 _ANSWERS = (ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested)
+_WAITS = (TimerCall, WaitCall, ResultCall)
 
 
 class Activation:
@@ -45,9 +48,6 @@ class Activation:
         self.run_id: RunId = claim.run_id
         self.program = program
         self.journal: Journal = read_journal(claim.log)
-        self.head = claim.head
-        # A full inbox was read in part: then only what was read counts as seen.
-        self.seen = claim.inbox[-1].n if len(claim.inbox) >= INBOX_READ_MAX else claim.wakes
         self.last_at = self.journal.last_at
         self.closed: type[Unwind] | None = None  # why no ctx call is answered any more
         self.live = False  # the log was replayed to its end
@@ -55,19 +55,16 @@ class Activation:
         self.cancelling = False
         self.thread: SyncBody | None = None
         self.busy = 0  # things under way outside the workflow's code: looks into the store
-        self._now = (now, services.clock.monotonic())
-        self._draft = Draft()
-        self._in_flight: Draft | None = None
+        self.writer = LogWriter(
+            claim.run_id, claim.lease, claim.head, committer=services.committer, written=self._written
+        )
         self._advancing = False
         self._again = False
         self._ending: endings.Ending | None = None
-        self._barrier = 0  # seq of the last fact that was drafted
-        self._due_timer: asyncio.TimerHandle | None = None
         self._timeout_timer: asyncio.TimerHandle | None = None
-        self._reading_inbox = False
-        self._turn_free = asyncio.Event()
-        self._holds_turn = False
-        self.dues: dict[str, float] = {}  # path -> when it must be looked at, by the store's clock
+        self._took_claim = False
+        self.inbox = InboxReader(services, claim, self._took)
+        self.timers = Timers(services, now, self._fire)
         self.steps = StepCalls(self)
         self.waits = Waits(self)
         self.began = services.clock.monotonic()
@@ -80,9 +77,8 @@ class Activation:
     def begin(self) -> None:
         """Replay what is recorded, then go on from there."""
         if self.claim.lost_lease:
-            self._draft.events.append(ev.written(ev.LeaseLost(lease=self.claim.lost_lease)))
-        claimed = ev.Claimed(lease=self.claim.lease, worker=self.services.worker)
-        self._draft.events.append(ev.written(claimed))
+            self.writer.open_with(ev.LeaseLost(lease=self.claim.lost_lease))
+        self.writer.open_with(ev.Claimed(lease=self.claim.lease, worker=self.services.worker))
         self._watch_timeout()
         if endings.is_poison(self.claim.losses):
             self._ending = endings.poisoned(self.journal)
@@ -111,15 +107,10 @@ class Activation:
             body = self.program.run(self.ctx, data)
         self.main = self.turns.create_main(body)
 
-    def now(self) -> float:
-        """The store's time, never ahead of it: its last answer plus what our clock has counted since."""
-        then, mark = self._now
-        return then + self.services.clock.monotonic() - mark
-
     @property
-    def future_seq(self) -> int:
-        """The seq that the last drafted event will have."""
-        return self.head + (len(self._in_flight.events) if self._in_flight else 0) + len(self._draft.events)
+    def problem(self) -> ev.Problem | None:
+        """Why the run is about to fail, if it is."""
+        return self._ending.problem if self._ending is not None else None
 
     def check_open(self) -> None:
         if self.closed is not None:
@@ -140,7 +131,7 @@ class Activation:
         if arrived is not None:
             self._release(arrived)
         elif path not in self.recorded:
-            call.after = self._barrier
+            call.after = self.writer.barrier
             self._commands.append(call)
         return call.future
 
@@ -175,10 +166,16 @@ class Activation:
             if self.answers:
                 self._release(self.answers.popleft())
             elif not self.live:
-                self.live = True
-                self.waits.resume()
+                self._go_live()
             elif not self._start_commands():
                 return
+
+    def _go_live(self) -> None:
+        """The replay is over: now the messages that came with the claim."""
+        self.live = True
+        if not self._took_claim:
+            self._took_claim = True
+            self.waits.take(self.claim.inbox)
 
     def _release(self, answer: Answer) -> None:
         if isinstance(answer.fact, ev.CancelRequested):
@@ -216,9 +213,9 @@ class Activation:
             call = self._commands.popleft()
             if call.withdrawn or call.future.done():
                 continue
-            if isinstance(call, TimerCall | WaitCall | ResultCall):
+            if isinstance(call, _WAITS):
                 self.waits.open(call)
-            elif self.draining or call.after > self.head:
+            elif self.draining or call.after > self.writer.head:
                 held.append(call)
                 continue
             elif isinstance(call, StepCall):
@@ -232,8 +229,8 @@ class Activation:
         """Workflow code does not want this answer any more."""
         call.withdrawn = True
         self.calls.pop(call.path, None)
-        self.dues.pop(call.path, None)
-        self._draft.dues.pop(call.path, None)
+        self.timers.dues.pop(call.path, None)
+        self.writer.draft.dues.pop(call.path, None)
         if self.closed is None:
             if isinstance(call, StepCall):
                 self.steps.withdraw(call)
@@ -246,31 +243,26 @@ class Activation:
 
     # Writing
 
-    @property
-    def draft(self) -> Draft:
-        return self._draft
-
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
         """Draft a fact; workflow code that waits for it goes on at once."""
-        self._draft.add(ev.written(fact, path, attempt))
-        self._barrier = self.future_seq
+        seq = self.writer.add(fact, path, attempt)
         if isinstance(fact, _ANSWERS) or _final(fact):
             if isinstance(fact, ev.ChildEnded):
                 path += "!"
-            self.answers.append(Answer(self._barrier, 0.0, path, fact))
+            self.answers.append(Answer(seq, path, fact))
 
     def flush(self) -> None:
         self._settle()
 
     def _settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
-        if self.closed is not None or self._in_flight is not None:
+        if self.closed is not None or self.writer.busy:
             return
+        draft = self.writer.draft
         then: Park | Finish | None = None
         if self._ending is not None:
             if self._ending.continues is not None:
-                self._draft.base = self.head + len(self._draft.events) + 1
-                self._draft.add(ev.written(self._ending.continues))
+                draft.base = self.writer.add(self._ending.continues, "", 0)
             else:
                 then = self._finish()
         elif self._idle():
@@ -279,28 +271,21 @@ class Activation:
                 self._settle()
                 return
             then = self._park()
-            if then is None and not self._draft.needed:
+            if then is None and not draft.needed:
                 return
-        elif not self._draft.needed:
+        elif not draft.needed:
             return
-        self._send(then)
+        self.writer.send(then)
 
-    def _send(self, then: Park | Finish | None) -> None:
-        draft, self._draft = self._draft, Draft()
-        self._in_flight = draft
-        commit = draft.commit(self.run_id, self.claim.lease, self.head, then)
-        self.services.committer.submit(commit, self._committed)
-
-    def _committed(self, result: Committed, then: Park | Finish | None) -> None:
-        draft, self._in_flight = self._in_flight, None
-        self._turn_free.set()
-        if self.closed is not None or draft is None:
+    def _written(self, draft: Draft, result: Committed, then: Park | Finish | None) -> None:
+        """The committer's answer. Not ok: nothing of the draft was written."""
+        if self.closed is not None:
             return
         if result.outcome is Outcome.OK:
-            self.head += len(draft.events)
+            self.writer.head += len(draft.events)
             self.last_at = result.at
             for path, seconds in draft.dues.items():
-                self.dues[path] = result.at + seconds
+                self.timers.dues[path] = result.at + seconds
             for action in draft.then_do:
                 action(result.at)
             if then is not None:
@@ -308,29 +293,22 @@ class Activation:
             else:
                 self._go_on(result)
         elif result.outcome is Outcome.WOKEN:
-            self._take_back(draft)
-            self.look_into_inbox(result.wakes)
+            self.writer.take_back(draft, without=self._ending.event if self._ending else None)
+            self.inbox.look(result.wakes)
+            if not self.inbox.reading:  # the messages were read while the commit was on its way
+                self.advance()
         elif result.outcome is Outcome.REFUSED:
+            self.writer.drop(draft)
             self._ending = endings.refused()
             self._settle()
         else:
             self.lose()
 
-    def _take_back(self, draft: Draft) -> None:
-        """A refused park or finish wrote nothing: its draft comes first in the next commit."""
-        if self._ending is not None and self._ending.event is not None:
-            draft.events.remove(self._ending.event)
-            draft.deliveries.clear()
-            self._ending.event = None
-        draft.absorb(self._draft)
-        self._draft = draft
-
     def _go_on(self, result: Committed) -> None:
         if self._ending is not None and self._ending.continues is not None:
             self._begin_generation()
             return
-        if result.wakes > self.seen:
-            self.look_into_inbox(result.wakes)
+        self.inbox.look(result.wakes)
         self.services.bulletin.moved(self.run_id)
         if self.services.replay_always and not self.steps.executing and self.thread is None:
             self.draining = True  # give it back at once: the next claim replays the log
@@ -340,47 +318,12 @@ class Activation:
         """The lease is given back: leave the code."""
         self.close(Suspended)
         if isinstance(then, Park):
-            due = min(then.due_at - self.now(), then.due_in)
+            due = min(then.due_at - self.timers.now(), then.due_in)
             if due != NEVER:
                 self.services.note_due(max(0.0, due))
             self.services.bulletin.moved(self.run_id)
         else:
             endings.announce(self, then)
-
-    # The turn of a transactional step: its commit goes with the user's statements
-
-    async def turn_free(self) -> None:
-        """Until nothing is in flight and nothing drafted waits to be written first."""
-        while self._in_flight is not None or self._draft.needed:
-            if self._in_flight is None:
-                self._send(None)
-            self._turn_free.clear()
-            await self._turn_free.wait()
-            self.check_open()
-
-    def hold_turn(self) -> None:
-        self._in_flight, self._draft = self._draft, Draft()
-        self._holds_turn = True
-
-    def transaction(self, fact: ev.Fact, path: str, attempt: int) -> Commit:
-        assert self._in_flight is not None
-        self._in_flight.add(ev.written(fact, path, attempt))
-        self._in_flight.then_do.append(lambda at: self.answers.append(Answer(self.head, at, path, fact)))
-        return self._in_flight.commit(self.run_id, self.claim.lease, self.head, None)
-
-    def transacted(self, result: Committed) -> None:
-        self._holds_turn = False
-        self._committed(result, None)
-
-    def give_turn_back(self) -> None:
-        """The transaction was rolled back: nothing of it was written."""
-        draft = self._in_flight
-        if self._holds_turn and draft is not None:
-            self._holds_turn = False
-            self._in_flight = None
-            claimed = [e for e in draft.events if e.kind in ("claimed", "lease_lost")]
-            self._draft.events[:0] = claimed
-            self._turn_free.set()
 
     # Idle, park, finish
 
@@ -388,55 +331,45 @@ class Activation:
         """Every task waits for something that only time or a message can bring."""
         if self.thread is not None and self.thread.running:
             return False
-        if self.steps.executing or self.busy or self._reading_inbox or not self.live or self.answers:
+        if self.steps.executing or self.busy or self.inbox.reading or not self.live or self.answers:
             return False
         return self.draining or not self._commands
 
     def _park(self) -> Park | None:
         """How to park; None: the wait is so short that the lease is kept."""
-        due_in = min(self._draft.dues.values(), default=NEVER)
-        due_at = min(self.dues.values(), default=NEVER)
-        soonest = min(due_in, due_at - self.now())
+        draft = self.writer.draft
+        due_in = min(draft.dues.values(), default=NEVER)
+        due_at = self.timers.soonest
+        soonest = min(due_in, due_at - self.timers.now())
         if self.draining:
             due_in = 0.0
-            if not self._draft.needed:
-                self._draft.events.clear()  # never began: leave no trace of having had it
+            if not draft.needed:
+                draft.events.clear()  # never began: leave no trace of having had it
         elif soonest < self.services.keep_lease_seconds:
-            self._wake_in(soonest)
+            if not draft.dues:  # else it is looked at again when it is in the log
+                self.timers.wake_in(soonest)
             return None
         retrying = all(isinstance(c, StepCall) and c.retrying for c in self.calls.values())
         return Park(
-            seen=self.seen,
+            seen=self.inbox.seen,
             status=Status.RUNNING if retrying or self.draining else Status.SUSPENDED,
             due_at=due_at,
             due_in=due_in,
             where_at=", ".join(c.text for c in list(self.calls.values())[:3]),
-            started_at=self.journal.started_at or self._now[0],
+            started_at=self.journal.started_at or self.timers.claimed_at,
         )
 
-    def _wake_in(self, seconds: float) -> None:
-        if self._draft.dues or seconds == NEVER:
-            return  # not in the log yet: it is looked at again when it is
-        if self._due_timer is not None:
-            self._due_timer.cancel()
-        self._due_timer = self.services.loop.call_later(max(0.0, seconds), self._fire)
-
     def _fire(self) -> None:
-        self._due_timer = None
-        if self.closed is None:
-            self.fire_due()
-            self.advance()
-
-    def fire_due(self) -> None:
-        """Everything whose time has come, by the store's clock."""
-        now = self.now()
-        for path in [path for path, due in self.dues.items() if due <= now]:
-            del self.dues[path]
+        """A wait for which the lease was kept is over."""
+        if self.closed is not None:
+            return
+        for path in self.timers.take_due():
             call = self.calls.get(path)
             if isinstance(call, StepCall):
                 self.steps.due(call)
             elif call is not None:
                 self.waits.due(call)
+        self.advance()
 
     def _finish(self) -> Finish:
         assert self._ending is not None
@@ -455,35 +388,15 @@ class Activation:
             self.steps.stop_all()
             self._settle()
 
-    # Messages
-
     def woken(self, wakes: int) -> None:
         """Somebody says that messages came; look if they are news."""
-        if wakes > self.seen and self.closed is None:
-            self.look_into_inbox(wakes)
+        if self.closed is None:
+            self.inbox.look(wakes)
 
-    def look_into_inbox(self, wakes: int) -> None:
-        if not self._reading_inbox:
-            self._reading_inbox = True
-            self.services.runner.spawn(self._read_inbox(wakes))
-
-    async def _read_inbox(self, wakes: int) -> None:
-        try:
-            rows = await self.services.store.read_inbox(self.run_id, after=self.waits.last_n)
-        except Exception:
-            _log.warning("inbox of run %s could not be read; trying again", self.run_id, exc_info=True)
-            await asyncio.sleep(0.2)
-            rows = []
-            wakes = self.seen
-        self._reading_inbox = False
-        if self.closed is not None:
-            return
-        if len(rows) >= INBOX_READ_MAX:
-            self.seen = rows[-1].n  # there may be more: the next commit shows it
-        else:
-            self.seen = max([self.seen, wakes, *(row.n for row in rows)])
-        self.waits.take(rows)
-        self.advance()
+    def _took(self, rows: Sequence[InboxRow]) -> None:
+        if self.closed is None:
+            self.waits.take(rows)
+            self.advance()
 
     # Leaving
 
@@ -502,13 +415,12 @@ class Activation:
         if self.closed is not None:
             return
         self.closed = why
-        for timer in (self._due_timer, self._timeout_timer):
-            if timer is not None:
-                timer.cancel()
+        self.timers.stop()
+        if self._timeout_timer is not None:
+            self._timeout_timer.cancel()
         self.steps.stop_all()
-        if not self.program.sync:
-            self.unwind(why)
-        elif self.thread is not None:
+        self.unwind(why)
+        if self.thread is not None:
             self.thread.stop()
         if self.on_end is not None:
             self.on_end(self)
@@ -528,21 +440,22 @@ class Activation:
 
     def _begin_generation(self) -> None:
         """continue_as_new is on disk: begin again with an empty history."""
-        assert self._ending is not None and self._ending.continues is not None
+        assert self._ending is not None
+        assert self._ending.continues is not None
         fact = self._ending.continues
         self._ending = None
         previous, self.closed = self.closed, Suspended
         self.steps.stop_all()
         self.unwind(Suspended)
         self.closed = previous
-        self._restart_from(ev.Event(self.head, self.now(), "", 0, fact))
+        self._restart_from(ev.Event(self.writer.head, self.timers.now(), "", 0, fact))
 
     def _restart_from(self, event: ev.Event) -> None:
         absorb(self.journal, event)
-        self.dues.clear()
+        self.timers.dues.clear()
         self.live = False
         self._open_program()
-        self.waits = Waits.carried(self)
+        self.waits = Waits(self)  # signals that were not taken come along in the journal
         self._start_main()
         self.advance()
 

@@ -37,6 +37,7 @@ class StepCall(Call):
         spec: StepSpec,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        *,
         queue: str,
         digest: str,
     ) -> None:

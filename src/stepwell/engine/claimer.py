@@ -48,6 +48,7 @@ class Claimer:
         self.stopped = False
         self.solo_wanted = False  # a run that lost two owners waits to be taken alone
         self.solo_active = False
+        self._unanswered: ClaimRequest | None = None
 
     def wake(self) -> None:
         """There may be something due."""
@@ -91,21 +92,16 @@ class Claimer:
     async def _claim(self) -> bool:
         """One look; True: look again at once."""
         active = self._active()
-        solo = self.solo_wanted
-        if solo and active:
+        if self.solo_wanted and active:
             self._next_look = self._clock.monotonic() + self._poll_seconds
             return False  # let the others finish first
-        limit = 1 if solo else min(self._slots - active, _CLAIM_MAX)
-        request = ClaimRequest(
-            worker=self._worker(),
-            queues=self._queues,
-            needs=self._needs,
-            limit=limit,
-            leases=[self._ids.lease_id() for _ in range(limit)],
-            solo=solo,
-        )
+        request = self._request(active)
+        # An answer that is lost may have been a success: the same leases are asked for again, and
+        # the store gives what it gave before. Otherwise nobody would drive those runs.
+        self._unanswered = request
         found = await self._store.claim(request)
-        if solo:
+        self._unanswered = None
+        if request.solo:
             self.solo_wanted = False
             self.solo_active = bool(found.claims)
         now = self._clock.monotonic()
@@ -117,4 +113,18 @@ class Claimer:
         if next_in <= 0 and not found.claims:
             self._next_look = now + 0.005
             return False
-        return len(found.claims) >= limit or next_in <= 0
+        return len(found.claims) >= request.limit or next_in <= 0
+
+    def _request(self, active: int) -> ClaimRequest:
+        worker = self._worker()
+        if self._unanswered is not None and self._unanswered.worker == worker:
+            return self._unanswered
+        limit = 1 if self.solo_wanted else min(self._slots - active, _CLAIM_MAX)
+        return ClaimRequest(
+            worker=worker,
+            queues=self._queues,
+            needs=self._needs,
+            limit=limit,
+            leases=[self._ids.lease_id() for _ in range(limit)],
+            solo=self.solo_wanted,
+        )

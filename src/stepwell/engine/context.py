@@ -90,7 +90,7 @@ class RunContext:
         if queue and spec.transactional:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
         mark = _fingerprint(args, kwargs) if concurrent else ""
-        return StepCall(path, self._turns.create_future(), spec, args, kwargs, queue, mark)
+        return StepCall(path, self._turns.create_future(), spec, args, kwargs, queue=queue, digest=mark)
 
     async def _answer(self, call: Call) -> Any:
         future = self._activation.ask(call)
@@ -215,7 +215,7 @@ class RunContext:
         path = self._turns.scope().name("now")
         known = self._activation.journal.values.get(path)
         if known is None:
-            known = self._record_value(path, "now", self._activation.now())
+            known = self._record_value(path, "now", self._activation.timers.now())
         return datetime.fromtimestamp(msgspec.json.decode(known, type=float), tz=UTC)
 
     def random(self) -> float:

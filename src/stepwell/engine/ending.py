@@ -202,13 +202,13 @@ def _same_arguments(call: Call, digest: str) -> None:
     if isinstance(call, StepCall) and digest and call.digest and digest != call.digest:
         raise CodeChanged(
             f"{call.path} was recorded with other arguments than the code gives now",
-            hint="concurrent branches must be created in the same order; or guard the change with ctx.patched",
+            hint="create concurrent branches in the same order, or guard the change with ctx.patched",
         )
 
 
 def finish(activation: Activation, ending: Ending) -> Finish:
     """Draft the last event and what goes with it: news for the parent, the end of open children."""
-    draft = activation.draft
+    draft = activation.writer.draft
     unconsumed = [*activation.waits.untaken_keys()]
     fact: ev.Fact
     match ending.status:
@@ -227,7 +227,7 @@ def finish(activation: Activation, ending: Ending) -> Finish:
     accepted = activation.journal.accepted
     if accepted.parent:
         message = Message(status=ending.status, result=Raw(ending.result or b"null"), error=ending.problem)
-        seq = activation.head + len(draft.events)
+        seq = activation.writer.head + len(draft.events)
         draft.deliveries.append(child_ended(RunId(accepted.parent), accepted.parent_path, seq, message))
     if ending.status is not Status.COMPLETED:
         draft.deliveries.extend(
@@ -235,12 +235,12 @@ def finish(activation: Activation, ending: Ending) -> Finish:
             for child in activation.waits.open_children()
         )
     return Finish(
-        seen=activation.seen,
+        seen=activation.inbox.seen,
         status=ending.status,
         output=ending.result,
         error=msgspec.json.encode(ending.problem) if ending.problem else None,
         where_at=ending.problem.path if ending.problem else "",
-        started_at=activation.journal.started_at or activation.now(),
+        started_at=activation.journal.started_at or activation.timers.now(),
     )
 
 

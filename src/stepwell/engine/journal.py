@@ -22,7 +22,6 @@ class Answer(NamedTuple):
     """A recorded fact that lets workflow code go on."""
 
     seq: int
-    at: float
     path: str
     fact: ev.Fact
     optional: bool = False  # recorded after a failure that was retried: may not be asked for again
@@ -129,11 +128,13 @@ def absorb(journal: Journal, event: Event) -> None:
             journal.keys.add(fact.key)
             if fact.rejected:
                 journal.messages.pop(fact.key, None)
+                if fact.what == "decide":
+                    journal.keys.discard(fact.key)  # a fitting decision may follow
             else:
                 journal.messages[fact.key] = Message(fact.key, fact.what, fact.name, fact.payload)
         case ev.ChildStarted():
             journal.children[path] = fact
-            journal.answers.append(Answer(event.seq, event.at, path, fact))
+            journal.answers.append(Answer(event.seq, path, fact))
         case ev.ValueRecorded():
             journal.values[path] = fact.value
         case ev.Published() | ev.Progress():
@@ -174,7 +175,7 @@ def _answered(journal: Journal, event: Event) -> None:
     if isinstance(fact, ev.ChildEnded):
         journal.children.pop(path, None)
         path = result_path(path)
-    journal.answers.append(Answer(event.seq, event.at, path, fact))
+    journal.answers.append(Answer(event.seq, path, fact))
 
 
 def result_path(path: str) -> str:
@@ -199,7 +200,7 @@ def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
     if message is not None:
         journal.taken[fact.received] = message
     if fact.outcome != "withdrawn":
-        journal.answers.append(Answer(event.seq, event.at, event.path, fact))
+        journal.answers.append(Answer(event.seq, event.path, fact))
 
 
 def _retried(journal: Journal, seq: int) -> None:

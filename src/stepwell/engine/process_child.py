@@ -114,7 +114,8 @@ def _module(name: str) -> Any:
     if known is not None:
         return known
     spec = importlib.util.spec_from_file_location("__stepwell_main__", name.removeprefix("file:"))
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["__stepwell_main__"] = module
     spec.loader.exec_module(module)

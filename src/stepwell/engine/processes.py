@@ -54,7 +54,8 @@ class _Child:
         return self._process.returncode is None
 
     async def ask(self, request: Request) -> Reply:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         data = msgspec.json.encode(request)
         try:
             self._process.stdin.write(len(data).to_bytes(8, "big") + data)

@@ -21,6 +21,7 @@ from stepwell.domain.program import StepContext
 from stepwell.domain.steps import encode_arguments
 from stepwell.engine.calls import StepCall
 from stepwell.engine.execution import Execution
+from stepwell.engine.journal import Answer
 from stepwell.errors import StepTimedOut, StepwellError
 
 if TYPE_CHECKING:
@@ -44,11 +45,11 @@ class StepCalls:
             call.attempt, call.failures = record.attempt, record.failures
             if record.retry_at is not None:
                 call.retrying = True
-                self._activation.dues[call.path] = record.retry_at
+                self._activation.timers.dues[call.path] = record.retry_at
                 return
             if record.scheduled_at is not None:
                 if record.timeout is not None:
-                    self._activation.dues[call.path] = record.scheduled_at + record.timeout
+                    self._activation.timers.dues[call.path] = record.scheduled_at + record.timeout
                 return
         self._next_attempt(call)
 
@@ -65,7 +66,7 @@ class StepCalls:
     def _announce(self, call: StepCall) -> None:
         """A worker was lost in this run: from now on the log says what is begun before it begins."""
         self._activation.record(ev.StepStarted(step=call.spec.name), call.path, call.attempt)
-        self._activation.draft.then_do.append(lambda at: self._begin_announced(call))
+        self._activation.writer.draft.then_do.append(lambda at: self._begin_announced(call))
 
     def _begin_announced(self, call: StepCall) -> None:
         if not call.withdrawn and self._activation.closed is None:
@@ -81,7 +82,8 @@ class StepCalls:
         context = StepContext(
             run_id=activation.run_id, path=call.path, attempt=call.attempt, lease=activation.claim.lease
         )
-        execution = Execution(activation.services, call.spec, call.args, call.kwargs, context)
+        spec = activation.services.stand_in(call.spec)
+        execution = Execution(activation.services, spec, call.args, call.kwargs, context)
         self.executing[call.path] = execution
         if call.spec.transactional:
             activation.services.runner.spawn(self._transact(call, execution))
@@ -119,7 +121,7 @@ class StepCalls:
         self._activation.record(fact, call.path, call.attempt)
         if retry_in is not None:
             call.retrying = True
-            self._activation.draft.dues[call.path] = retry_in
+            self._activation.writer.draft.dues[call.path] = retry_in
 
     def due(self, call: StepCall) -> None:
         """The time of its next attempt has come, or that of a remote step has run out."""
@@ -128,7 +130,7 @@ class StepCalls:
             return
         limit = call.spec.timeout or 0.0
         error = StepTimedOut(f"{call.path} on queue {call.queue!r} was not done within {limit:g} s")
-        self._activation.draft.tickets_closed.append(call.path)
+        self._activation.writer.draft.tickets_closed.append(call.path)
         chance = self._activation.services.ids.jitter()
         self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
 
@@ -149,14 +151,17 @@ class StepCalls:
             step=spec.name, queue=call.queue, args=Raw(args), timeout=spec.timeout, digest=call.digest
         )
         activation.record(fact, call.path, call.attempt)
-        activation.draft.tickets_opened.append(
+        activation.writer.draft.tickets_opened.append(
             NewTicket(
-                path=call.path, queue=call.queue, needs=needs_step(spec.name), seq=activation.future_seq
+                path=call.path,
+                queue=call.queue,
+                needs=needs_step(spec.name),
+                seq=activation.writer.future_seq,
             )
         )
         if spec.timeout is not None:
-            activation.draft.dues[call.path] = spec.timeout
-        activation.draft.then_do.append(lambda at: activation.services.bulletin.work())
+            activation.writer.draft.dues[call.path] = spec.timeout
+        activation.writer.draft.then_do.append(lambda at: activation.services.bulletin.work())
 
     def remote_ended(self, path: str, payload: bytes) -> None:
         """A remote worker's result came through the inbox; an old attempt's is no news."""
@@ -164,8 +169,8 @@ class StepCalls:
         ending = msgspec.json.decode(payload, type=Ending)
         if not isinstance(call, StepCall) or call.retrying or ending.attempt != call.attempt:
             return
-        self._activation.dues.pop(path, None)
-        self._activation.draft.dues.pop(path, None)
+        self._activation.timers.dues.pop(path, None)
+        self._activation.writer.draft.dues.pop(path, None)
         if ending.error is None:
             fact = ev.StepCompleted(result=ending.result, digest=call.digest)
             self._activation.record(fact, path, call.attempt)
@@ -180,13 +185,13 @@ class StepCalls:
         error: BaseException | None = None
         try:
             if store.turn_first:
-                await self._activation.turn_free()
-                self._activation.hold_turn()
+                await self._activation.writer.turn_free()
+                self._activation.writer.hold_turn()
             committed = await store.transact(execution.body, lambda result: self._turn(call, result))
-            self._activation.transacted(committed)
+            self._activation.writer.transacted(committed)
         except Exception as failure:
             error = failure
-            self._activation.give_turn_back()
+            self._activation.writer.give_turn_back()
         self.executing.pop(call.path, None)
         if self._activation.closed is not None:
             return
@@ -199,13 +204,22 @@ class StepCalls:
         data = self._encoded(call, result)
         fact = ev.StepCompleted(result=Raw(data), digest=call.digest)
         if self._activation.services.store.turn_first:
-            return self._activation.transaction(fact, call.path, call.attempt)
-        return self._take_turn(fact, call)
+            return self._transaction(call, fact)
+        return self._take_turn(call, fact)
 
-    async def _take_turn(self, fact: ev.Fact, call: StepCall) -> Commit:
-        await self._activation.turn_free()
-        self._activation.hold_turn()
-        return self._activation.transaction(fact, call.path, call.attempt)
+    async def _take_turn(self, call: StepCall, fact: ev.StepCompleted) -> Commit:
+        await self._activation.writer.turn_free()
+        self._activation.check_open()
+        self._activation.writer.hold_turn()
+        return self._transaction(call, fact)
+
+    def _transaction(self, call: StepCall, fact: ev.StepCompleted) -> Commit:
+        writer, answers = self._activation.writer, self._activation.answers
+
+        def answer(at: float) -> None:
+            answers.append(Answer(writer.head, call.path, fact))
+
+        return writer.transaction(fact, call.path, call.attempt, answer)
 
     # Stopping
 
@@ -214,8 +228,8 @@ class StepCalls:
         if execution is not None:
             execution.stop()
         if call.queue:
-            self._activation.draft.tickets_closed.append(call.path)
-            self._activation.draft.needed = True
+            self._activation.writer.draft.tickets_closed.append(call.path)
+            self._activation.writer.draft.needed = True
 
     def stop_all(self) -> None:
         for execution in self.executing.values():

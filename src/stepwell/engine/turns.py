@@ -106,7 +106,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
         return self.create_task(coro, scope=self.root)
 
     def call_soon(
-        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
@@ -137,6 +137,24 @@ _THREAD = "a thread (asyncio.to_thread, run_in_executor)"
 _NO_THREAD = "ctx.step(fn, ...): it runs a plain function in a thread"
 _NO_FOREIGN = "a step: await ctx.step(fn, ...)"
 
+_FOREIGN = (
+    "create_connection",
+    "create_server",
+    "create_unix_connection",
+    "create_datagram_endpoint",
+    "sock_recv",
+    "sock_sendall",
+    "sock_connect",
+    "sock_accept",
+    "getaddrinfo",
+    "subprocess_exec",
+    "subprocess_shell",
+    "add_reader",
+    "add_writer",
+    "connect_read_pipe",
+    "connect_write_pipe",
+)
+
 # What workflow code cannot have, and what it can have instead.
 _REFUSED = {
     "time": (_CLOCK, _NO_CLOCK),
@@ -144,14 +162,7 @@ _REFUSED = {
     "call_at": (_CLOCK, _NO_CLOCK),
     "run_in_executor": (_THREAD, _NO_THREAD),
     "call_soon_threadsafe": (_THREAD, _NO_THREAD),
-    **{
-        name: (f"asyncio's {name}", _NO_FOREIGN)
-        for name in (
-            "create_connection create_server create_unix_connection create_datagram_endpoint sock_recv "
-            "sock_sendall sock_connect sock_accept getaddrinfo subprocess_exec subprocess_shell "
-            "add_reader add_writer connect_read_pipe connect_write_pipe"
-        ).split()
-    },
+    **{name: (f"asyncio's {name}", _NO_FOREIGN) for name in _FOREIGN},
 }
 
 

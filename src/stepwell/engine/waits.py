@@ -30,25 +30,12 @@ class Waits:
         journal = activation.journal
         self.keys = journal.keys  # of messages that were taken: a repeat has no effect
         self.cancel_reason = ""
-        self.last_n = 0  # messages up to this one were read
         self._open: dict[str, WaitCall] = {}
         self._signals: dict[str, deque[Message]] = {}
         self._children: dict[str, ev.ChildStarted] = dict(journal.children)
         for message in journal.messages.values():
             if message.what == "signal":
                 self._signals.setdefault(message.name, deque()).append(message)
-
-    @classmethod
-    def carried(cls, activation: Activation) -> Waits:
-        """After continue_as_new: signals that were not taken come along."""
-        before = activation.waits
-        waits = cls(activation)
-        waits.last_n = before.last_n
-        return waits
-
-    def resume(self) -> None:
-        """The replay is over: take the messages that came with the claim, fire what is due."""
-        self.take(self._activation.claim.inbox if self.last_n == 0 else ())
 
     # Opening
 
@@ -65,11 +52,11 @@ class Waits:
         due = activation.journal.timers.get(call.path)
         if due is None:
             activation.record(ev.TimerSet(seconds=call.seconds), call.path)
-            activation.draft.dues[call.path] = call.seconds
-        elif due <= activation.now():
+            activation.writer.draft.dues[call.path] = call.seconds
+        elif due <= activation.timers.now():
             activation.record(ev.TimerFired(), call.path)
         else:
-            activation.dues[call.path] = due
+            activation.timers.dues[call.path] = due
 
     def _open_wait(self, call: WaitCall) -> None:
         activation = self._activation
@@ -78,15 +65,15 @@ class Waits:
         if opened is not None:
             call.since = opened.fact.since
             if opened.fact.timeout is not None:
-                activation.dues[call.path] = opened.at + opened.fact.timeout
+                activation.timers.dues[call.path] = opened.at + opened.fact.timeout
         if call.what == "signal" and self._answer_from_queue(call):
             return
         if opened is None:
             self._register(call)
         elif call.what == "event":
             self._look_for_event(call)
-        due = activation.dues.get(call.path)
-        if due is not None and due <= activation.now():
+        due = activation.timers.dues.get(call.path)
+        if due is not None and due <= activation.timers.now():
             self.due(call)
 
     def _register(self, call: WaitCall) -> None:
@@ -103,7 +90,7 @@ class Waits:
             since=call.since,
         )
         activation.record(fact, call.path)
-        draft = activation.draft
+        draft = activation.writer.draft
         if call.timeout is not None:
             draft.dues[call.path] = call.timeout
         if call.what == "approval":
@@ -145,8 +132,8 @@ class Waits:
         activation = self._activation
         new = call.new
         fact = ev.ChildStarted(run=new.id, workflow=new.workflow, version=new.version, detached=call.detached)
-        activation.draft.starts.append(new)
-        activation.draft.then_do.append(lambda at: activation.services.bulletin.work(new.id))
+        activation.writer.draft.starts.append(new)
+        activation.writer.draft.then_do.append(lambda at: activation.services.bulletin.work(new.id))
         if not call.detached:
             self._children[call.path] = fact
         activation.record(fact, call.path)
@@ -162,20 +149,19 @@ class Waits:
 
     def _end(self, call: WaitCall, fact: ev.WaitEnded) -> None:
         self._open.pop(call.path, None)
-        self._activation.dues.pop(call.path, None)
-        self._activation.draft.dues.pop(call.path, None)
+        self._activation.timers.dues.pop(call.path, None)
+        self._activation.writer.draft.dues.pop(call.path, None)
         self._activation.record(fact, call.path)
         if call.what != "signal":
-            self._activation.draft.waits_closed.append(call.path)
+            self._activation.writer.draft.waits_closed.append(call.path)
 
     # Messages
 
     def take(self, rows: Sequence[InboxRow]) -> None:
         """Move messages from the inbox into the log, in their order."""
         for row in rows:
-            self.last_n = max(self.last_n, row.n)
-            self._activation.draft.consumed.append(row.key)
-            self._activation.draft.needed = True
+            self._activation.writer.draft.consumed.append(row.key)
+            self._activation.writer.draft.needed = True
             if row.key not in self.keys:
                 self._take_one(row)
 
@@ -252,7 +238,7 @@ class Waits:
         if call is None:
             self._received(row, ev.NULL, rejected="no wait is open for it any more")
             return
-        self._activation.draft.consumed.append(row.key)
+        self._activation.writer.draft.consumed.append(row.key)
         self._answer(call, self._received(row, Raw(row.payload)))
 
     def _take_child(self, row: InboxRow) -> None:
@@ -271,15 +257,15 @@ class Waits:
             activation.journal.waits.pop(call.path, None)
             activation.record(ev.WaitEnded(outcome="withdrawn"), call.path)
             if call.what != "signal":
-                activation.draft.waits_closed.append(call.path)
+                activation.writer.draft.waits_closed.append(call.path)
         elif isinstance(call, ResultCall):
             child = self._children.get(call.path.rstrip("!"))
             if child is not None and not child.detached:
                 request = cancel_request(
                     RunId(child.run), f"run {activation.run_id} does not wait for it any more"
                 )
-                activation.draft.deliveries.append(request)
-                activation.draft.needed = True
+                activation.writer.draft.deliveries.append(request)
+                activation.writer.draft.needed = True
 
     def unmatched(self) -> Iterator[Message]:
         """Signals in the log that no wait has taken."""

@@ -70,7 +70,7 @@ class Worker:
         self._ids = ids
         self._programs = programs
         self._steps = steps
-        self._needs = [*programs, *(needs_step(name) for name in steps), NEEDS_EMIT]
+        self.needs = [*programs, *(needs_step(name) for name in steps), NEEDS_EMIT]
         self._info = self._new_info()
         self._committer = Committer(store)
         self._runner = StepRunner(
@@ -89,7 +89,7 @@ class Worker:
             clock,
             ids,
             queues=options.queues,
-            needs=self._needs,
+            needs=self.needs,
             poll_seconds=options.poll_seconds,
             slots=options.slots,
             active=lambda: len(self.active),
@@ -100,6 +100,7 @@ class Worker:
         self._services: Services | None = None
         self._idle = asyncio.Event()
         self._look_soon = False
+        self.stand_ins: dict[str, StepSpec] = {}
 
     @property
     def id(self) -> WorkerId:
@@ -110,13 +111,17 @@ class Worker:
         """Nothing runs here and nothing waits to be written; only time can bring work."""
         return not self.active and self._committer.idle
 
+    def wake(self) -> None:
+        """Look for due tickets now."""
+        self._claimer.wake()
+
     def _new_info(self) -> WorkerInfo:
         return WorkerInfo(
             id=self._ids.worker_id(),
             lease_seconds=self.options.lease_seconds,
             name=self.options.name,
             queues=tuple(self.options.queues),
-            needs=tuple(self._needs),
+            needs=tuple(self.needs),
         )
 
     # Life
@@ -159,6 +164,7 @@ class Worker:
             child_depth_max=options.child_depth_max,
             replay_always=options.replay_always,
             lease_valid=self._keeper.valid,
+            stand_in=lambda spec: self.stand_ins.get(spec.name, spec),
             note_due=self._claimer.note_due,
         )
 

@@ -1,1 +1,33 @@
-"""For tests of workflows and of stores: a clock that stands still, and a suite every store must pass."""
+"""For tests of workflows: an engine in memory with virtual time, fakes, and crashes at every commit.
+
+    async with VirtualEngine(fulfil) as engine:
+        engine.fake(charge, fails=[ConnectionError()], returns={"id": "r1"})
+        run = await engine.start(fulfil, order)
+        await engine.advance("2d")              # milliseconds
+        await run.signal("approve", {"by": "ana"})
+        assert await engine.outcome(run) == "r1"
+
+`stores` holds the conformance suite that every store must pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepwell.testing.clock import FakeClock
+    from stepwell.testing.crashes import crash_everywhere
+    from stepwell.testing.engine import VirtualEngine
+
+__all__ = ["FakeClock", "VirtualEngine", "crash_everywhere"]
+
+_WHERE = {"FakeClock": "clock", "VirtualEngine": "engine", "crash_everywhere": "crashes"}
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when used: the pytest plugin of every project that has Stepwell imports this package."""
+    if name in _WHERE:
+        from importlib import import_module
+
+        return getattr(import_module(f"stepwell.testing.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'stepwell.testing' has no attribute {name!r}")

@@ -1,9 +1,27 @@
-"""pytest plugin: knows the mark that Stepwell's own suites carry, so that strict projects can run them."""
+"""pytest plugin: the fixture `stepwell_engine`, and the mark that Stepwell's own suites carry."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import pytest
+
+if TYPE_CHECKING:
+    from stepwell.testing.engine import VirtualEngine
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "req(*ids): the requirements of Stepwell that this test holds")
+
+
+@pytest.fixture
+def stepwell_engine() -> Callable[..., VirtualEngine]:
+    """Makes engines in memory with virtual time: `async with stepwell_engine(fulfil) as engine: ...`."""
+
+    def make(*workflows: Any, **options: Any) -> VirtualEngine:
+        from stepwell.testing.engine import VirtualEngine
+
+        return VirtualEngine(*workflows, **options)
+
+    return make

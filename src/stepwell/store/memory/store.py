@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from stepwell.domain.commit import Definition, LogRow, RunFilter, RunRow, TicketRow, WorkerRow
+from stepwell.domain.commit import NEVER, Definition, LogRow, RunFilter, RunRow, TicketRow, WorkerRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.store.memory.inbox import MemoryInbox
@@ -50,6 +50,11 @@ class MemoryReading(Tables):
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
         found = sorted(key for key in self._tickets if key[0] == run_id)
         return [_ticket_row(self._tickets[key]) for key in found]
+
+    def next_due(self, needs: Sequence[str]) -> float:
+        """When the next ticket that needs one of these is due; for tests, which move the clock."""
+        open_tickets = (t for t in self._tickets.values() if t.lease is None and t.needs in needs)
+        return min((ticket.due_at for ticket in open_tickets), default=NEVER)
 
     async def list_workers(self) -> Sequence[WorkerRow]:
         return [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
@@ -66,22 +66,17 @@ USER_SETTINGS = _KEEPALIVE | {
 POLL_SETTINGS = {"application_name": "stepwell"}
 
 
-def options(address: Address, settings: dict[str, str]) -> dict[str, Any]:
-    """How to connect: for `asyncpg.connect` and `asyncpg.create_pool`."""
-    return {
-        "dsn": address.dsn,
-        "timeout": CONNECT_SECONDS,
-        "command_timeout": ANSWER_SECONDS,
-        "statement_cache_size": 0 if address.poll_only else 200,
-        "max_cached_statement_lifetime": 0,
-        "max_cacheable_statement_size": 0,
-        "server_settings": POLL_SETTINGS if address.poll_only else settings,
-    }
-
-
 async def connect(address: Address, settings: dict[str, str]) -> Connection:
     try:
-        return await asyncpg.connect(**options(address, settings))
+        return await asyncpg.connect(
+            address.dsn,
+            timeout=CONNECT_SECONDS,
+            command_timeout=None if settings is USER_SETTINGS else ANSWER_SECONDS,
+            statement_cache_size=0 if address.poll_only else 200,
+            max_cached_statement_lifetime=0,
+            max_cacheable_statement_size=0,
+            server_settings=POLL_SETTINGS if address.poll_only else settings,
+        )
     except Exception as error:
         raise translated(error, address.shown) from error
 
@@ -96,17 +91,18 @@ def pauses() -> Iterator[float]:
 class Lane:
     """One connection, made when it is first needed."""
 
-    __slots__ = ("_address", "_connection", "_planned_at", "_uses")
+    __slots__ = ("_address", "_connection", "_planned_at", "_settings", "_uses")
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, settings: dict[str, str]) -> None:
         self._address = address
+        self._settings = settings
         self._connection: Connection = None
         self._planned_at = 0.0
         self._uses = 0
 
     async def connection(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._address, LANE_SETTINGS)
+            self._connection = await connect(self._address, self._settings)
             self._planned_at = asyncio.get_running_loop().time()
             self._uses = 0
         await self._plan_anew()
@@ -126,6 +122,14 @@ class Lane:
             self._planned_at, self._uses = now, 0
             await self._connection.execute("DISCARD PLANS")
 
+    async def clean(self) -> None:
+        """After somebody else used it: no transaction, no setting, no cursor stays."""
+        try:
+            if self._connection is not None and not self._connection.is_closed():
+                await self._connection.reset(timeout=ANSWER_SECONDS)
+        except Exception:
+            self.drop()
+
     def drop(self) -> None:
         if self._connection is not None:
             self._connection.terminate()
@@ -143,10 +147,10 @@ class Lane:
 class Lanes:
     """A few connections for one kind of work."""
 
-    def __init__(self, address: Address, count: int) -> None:
+    def __init__(self, address: Address, count: int, settings: dict[str, str] = LANE_SETTINGS) -> None:
         self._address = address
         self._count = count
-        self._idle = [Lane(address) for _ in range(count)]
+        self._idle = [Lane(address, settings) for _ in range(count)]
         self._turns = asyncio.Semaphore(count)
         self._under_way: set[asyncio.Task[Any]] = set()
 
@@ -215,7 +219,17 @@ class Lanes:
                 await asyncio.sleep(seconds)
 
     @asynccontextmanager
-    async def _lane(self) -> Any:
+    async def _lane(self) -> AsyncIterator[Lane]:
+        lane = await self.take()
+        try:
+            yield lane
+        except asyncio.CancelledError:
+            lane.drop()  # the loop is being closed: what was sent is unknown
+            raise
+        finally:
+            self.give_back(lane)
+
+    async def take(self) -> Lane:
         try:
             async with asyncio.timeout(LANE_SECONDS):
                 await self._turns.acquire()
@@ -223,15 +237,11 @@ class Lanes:
             raise StoreUnavailable(
                 f"all {self._count} connections for this are busy", database=self._address.shown
             ) from error
-        lane = self._idle.pop()
-        try:
-            yield lane
-        except asyncio.CancelledError:
-            lane.drop()  # the loop is being closed: what was sent is unknown
-            raise
-        finally:
-            self._idle.append(lane)
-            self._turns.release()
+        return self._idle.pop()
+
+    def give_back(self, lane: Lane) -> None:
+        self._idle.append(lane)
+        self._turns.release()
 
     async def close(self) -> None:
         if self._under_way:

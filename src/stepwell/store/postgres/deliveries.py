@@ -87,40 +87,39 @@ class PostgresDeliveries(Session):
             return PublishedEvent(claim.run_id, *row) if row else None
 
         event = await self._side_lanes.run(read)
-        after: str | None = "" if event is not None else None
+        after: str | None = ""
         while event is not None and after is not None:
-            after = await self._fan_out_chunk(event, after)
+            after = await self._fan_out_chunk(claim, event, after)
 
-        async def drop(connection: Connection) -> None:
-            await connection.execute(self._sql["drop_fan_out"], claim.run_id, claim.lease)
+    async def _fan_out_chunk(self, claim: Claim, event: PublishedEvent, after: str) -> str | None:
+        """Tell the next runs, in their order; returns the last of them, or None and drops the ticket."""
 
-        if event is not None:
-            await self._write("fan_out", self._side_lanes, drop, single=True)
-
-    async def _fan_out_chunk(self, event: PublishedEvent, after: str) -> str | None:
-        """Tell the next runs, in their order; returns the last of them, None at the end."""
-
-        async def find(connection: Connection) -> list[tuple[str, str | None]]:
+        async def find(connection: Connection) -> list[tuple[str, str | None, int]]:
             rows = await connection.fetch(
                 self._sql["find_waiting"], event.name, event.key, event.at, after, FAN_OUT_CHUNK
             )
-            return [(row[0], row[1]) for row in rows]
+            return [tuple(row) for row in rows]
 
         waiting = await self._side_lanes.run(find)
         messages = [
             Message(
                 run_id=RunId(run_id), key=event_key(event.id), kind="event", name=path, payload=event.payload
             )
-            for run_id, path in waiting
+            for run_id, path, _ in waiting
             if path is not None
         ]
+        is_last = not waiting or waiting[0][2] < FAN_OUT_CHUNK
 
         async def tell(connection: Connection) -> None:
-            await self._deliver_each(connection, messages)
+            if is_last:
+                targets = [claim.run_id, *(message.run_id for message in messages)]
+                await connection.fetch(self._sql["lock_tickets"], targets, [""] * len(targets))
+                await connection.execute(self._sql["drop_fan_out"], claim.run_id, claim.lease)
+            if messages:
+                await self._deliver_each(connection, messages)
 
-        if messages:
-            await self._write("fan_out", self._side_lanes, tell, single=True)
-        return waiting[-1][0] if waiting else None
+        await self._write("fan_out", self._side_lanes, tell)
+        return None if is_last else waiting[-1][0]
 
     async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
         async def work(connection: Connection) -> list[PublishedEvent]:

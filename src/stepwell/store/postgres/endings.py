@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import asyncpg
-
 from stepwell.domain.commit import (
     ENDING_PRIORITY,
     CancelOutcome,
@@ -23,15 +21,9 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.judge import recognised
 from stepwell.domain.messages import Ending, cancel_request, child_ended
 from stepwell.domain.status import Status
-from stepwell.errors import AskedWrongly, InvalidInput, StoreUnavailable
+from stepwell.errors import AskedWrongly, InvalidInput, StepwellError, StoreUnavailable
 from stepwell.store.postgres.commits import LAST_PATH, PostgresCommits
-from stepwell.store.postgres.connection import (
-    ANSWER_SECONDS,
-    LANE_SECONDS,
-    USER_SETTINGS,
-    Connection,
-    options,
-)
+from stepwell.store.postgres.connection import ANSWER_SECONDS, USER_SETTINGS, Connection, Lane, Lanes
 from stepwell.store.postgres.faults import Fault, Refused, fault, translated
 from stepwell.store.postgres.session import pass_by
 
@@ -41,7 +33,8 @@ STEPS_AT_ONCE = 4  # connections for transactional steps
 class PostgresEndings(PostgresCommits):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
-        self._user_pool: Any = None  # asyncpg.Pool, made for the first transactional step
+        self._user_lanes = Lanes(self._address, STEPS_AT_ONCE, USER_SETTINGS)
+        self._finishing: set[asyncio.Task[Committed]] = set()
 
     async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
         async def work(connection: Connection) -> CancelOutcome:
@@ -94,42 +87,65 @@ class PostgresEndings(PostgresCommits):
         self, body: Callable[[Any], Any], turn: Callable[[Any], Awaitable[Commit] | Commit]
     ) -> Committed:
         """The body gets the plain asyncpg connection, inside a transaction that it must not end."""
-        pool = await self._pool()
         pass_by("transact", "before")
-        connection = await self._acquired(pool)
-        handed_on = False
+        lane = await self._user_lanes.take()
         try:
-            transaction = connection.transaction()
-            await self._in_our_words(transaction.start())
+            connection, transaction = await self._begun(lane)
             try:
-                result = body(connection)
-                if inspect.isawaitable(result):
-                    result = await result
-                made = turn(result)
-                commit = await made if inspect.isawaitable(made) else made
-                if not connection.is_in_transaction():
-                    raise AskedWrongly(
-                        "a transactional step ended its transaction",
-                        hint="leave COMMIT and ROLLBACK to Stepwell; connection.transaction() is fine",
-                    )
+                commit = await self._asked(body, turn, connection)
             except BaseException:
-                await self._rolled_back(transaction, connection)
+                await self._rolled_back(lane, transaction)
                 raise
-            # From here on a cancelled caller changes nothing: nobody could tell whether COMMIT happened.
-            finishing = asyncio.create_task(self._finish_transact(connection, transaction, commit))
-            handed_on = True
-            finishing.add_done_callback(lambda task: task.cancelled() or task.exception())
-            return await asyncio.shield(finishing)
-        finally:
-            if not handed_on:
-                await self._released(pool, connection)
+        except BaseException:
+            await self._given_back(lane)
+            raise
+        # From here on a cancelled caller changes nothing: nobody could tell whether COMMIT happened.
+        finishing = asyncio.create_task(self._finish_transact(lane, connection, transaction, commit))
+        self._finishing.add(finishing)
+        finishing.add_done_callback(self._finished)
+        return await asyncio.shield(finishing)
 
-    async def _finish_transact(self, connection: Connection, transaction: Any, commit: Commit) -> Committed:
+    def _finished(self, task: asyncio.Task[Committed]) -> None:
+        self._finishing.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: its caller may have gone
+
+    async def _begun(self, lane: Lane) -> tuple[Connection, Any]:
+        try:
+            connection = await lane.connection()
+            transaction = connection.transaction()
+            await transaction.start()
+        except Exception as error:
+            lane.drop()
+            raise translated(error, self._address.shown) from error
+        return connection, transaction
+
+    async def _asked(
+        self,
+        body: Callable[[Any], Any],
+        turn: Callable[[Any], Awaitable[Commit] | Commit],
+        connection: Connection,
+    ) -> Commit:
+        result = body(connection)
+        if inspect.isawaitable(result):
+            result = await result
+        made = turn(result)
+        commit = await made if inspect.isawaitable(made) else made
+        if not connection.is_in_transaction():
+            raise AskedWrongly(
+                "a transactional step ended its transaction",
+                hint="leave COMMIT and ROLLBACK to Stepwell; connection.transaction() is fine",
+            )
+        return commit
+
+    async def _finish_transact(
+        self, lane: Lane, connection: Connection, transaction: Any, commit: Commit
+    ) -> Committed:
         """Fence and events last, so that the ticket is not locked while the body runs."""
         try:
             committed = await self._write_fenced(connection, commit)
             if committed.outcome is not Outcome.OK:
-                await self._rolled_back(transaction, connection)
+                await self._rolled_back(lane, transaction)
                 if committed.outcome is Outcome.LOST and commit.events:
                     return await self._written_before(self._side_lanes, commit, committed)
                 return committed
@@ -137,26 +153,33 @@ class PostgresEndings(PostgresCommits):
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await transaction.commit()
             except Exception as error:
-                connection.terminate()
+                lane.drop()
                 if fault(error) is not Fault.BROKEN:
                     raise
                 return await self._after_lost_commit(commit)
+        except StepwellError:
+            await self._rolled_back(lane, transaction)
+            raise
         except Exception as error:
-            await self._rolled_back(transaction, connection)
+            await self._rolled_back(lane, transaction)
             if fault(error) is Fault.REFUSED:
                 return Committed(Outcome.REFUSED, 0, 0.0)
             raise self._sooner_or_later(error) from error
         finally:
-            await self._released(await self._pool(), connection)
+            await self._given_back(lane)
         pass_by("transact", "after", "ambiguous")
         return committed
 
-    async def _rolled_back(self, transaction: Any, connection: Connection) -> None:
+    async def _rolled_back(self, lane: Lane, transaction: Any) -> None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await transaction.rollback()
         except Exception:
-            connection.terminate()  # the server rolls back when the connection ends
+            lane.drop()  # the server rolls back when the connection ends
+
+    async def _given_back(self, lane: Lane) -> None:
+        await lane.clean()
+        self._user_lanes.give_back(lane)
 
     async def _write_fenced(self, connection: Connection, commit: Commit) -> Committed:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -186,30 +209,3 @@ class PostgresEndings(PostgresCommits):
         if fault(error) in {Fault.AGAIN, Fault.BROKEN}:
             return StoreUnavailable(f"the step's transaction was rolled back: {error}")
         return translated(error, self._address.shown)
-
-    async def _in_our_words(self, what: Awaitable[Any]) -> Any:
-        try:
-            return await what
-        except Exception as error:
-            raise translated(error, self._address.shown) from error
-
-    async def _pool(self) -> Any:
-        if self._user_pool is None:
-            made = asyncpg.create_pool(
-                min_size=0,
-                max_size=STEPS_AT_ONCE,
-                max_inactive_connection_lifetime=60.0,
-                **options(self._address, USER_SETTINGS) | {"command_timeout": None},
-            )
-            self._user_pool = made
-            await self._in_our_words(made)
-        return self._user_pool
-
-    async def _acquired(self, pool: Any) -> Connection:
-        return await self._in_our_words(pool.acquire(timeout=LANE_SECONDS))
-
-    async def _released(self, pool: Any, connection: Connection) -> None:
-        try:
-            await pool.release(connection, timeout=5.0)
-        except Exception:
-            connection.terminate()

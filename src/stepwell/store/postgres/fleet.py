@@ -43,22 +43,22 @@ class PostgresFleet(Session):
         await self._write("deregister", self._side_lanes, work)
 
     async def reap(self) -> Reaped:
-        """Each statement is a transaction of its own: a later one must see what claims did meanwhile."""
-        buried = await self._write("reap", self._side_lanes, self._bury, single=True)
-        owners = await self._side_lanes.run(self._dead_owners)
-        tickets = 0
-        while owners:
+        """Bury the dead and free their tickets: later statements see what claims did before the burial.
+
+        A claim of a worker that is being buried waits for this transaction and then takes nothing.
+        """
+
+        async def first(connection: Connection) -> tuple[int, list[str], int]:
+            buried = len(await connection.fetch(self._sql["bury_workers"], self._now()))
+            owners = [row[0] for row in await connection.fetch(self._sql["find_dead_owners"])]
+            return buried, owners, await self._free(connection, owners) if owners else 0
+
+        buried, owners, freed = await self._write("reap", self._side_lanes, first)
+        tickets = freed
+        while freed == REAP_CHUNK:  # what is row-locked at this instant is left to the next sweep
             freed = await self._write("reap", self._side_lanes, lambda c: self._free(c, owners), single=True)
             tickets += freed
-            if freed == 0:  # the rest is locked at this instant and left to the next sweep
-                break
         return Reaped(buried, tickets, await self._side_lanes.run(self._is_solo_due))
-
-    async def _bury(self, connection: Connection) -> int:
-        return len(await connection.fetch(self._sql["bury_workers"], self._now()))
-
-    async def _dead_owners(self, connection: Connection) -> list[str]:
-        return [row[0] for row in await connection.fetch(self._sql["find_dead_owners"])]
 
     async def _free(self, connection: Connection, owners: Sequence[str]) -> int:
         return int(await connection.fetchval(self._sql["free_lost"], self._now(), owners, REAP_CHUNK))

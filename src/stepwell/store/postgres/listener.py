@@ -69,6 +69,7 @@ class Listener:
             connection: Connection = None
             try:
                 connection = await connect(self._address, LANE_SETTINGS)
+                connection.add_termination_listener(self._broken)
                 await connection.add_listener(self._channel, self._heard)
                 pause = pauses()
                 self._tell()  # hints may have been missed while we were away
@@ -98,6 +99,9 @@ class Listener:
     def _heard(self, connection: Connection, process: int, channel: str, payload: str) -> None:
         if process != connection.get_server_pid():  # our own hints come back to us
             self._tell()
+
+    def _broken(self, connection: Connection) -> None:
+        self._wanted.set()  # wakes _serve, whose hint then fails and goes out by the next connection
 
     def _tell(self) -> None:
         for callback in list(self._callbacks):

@@ -47,7 +47,7 @@ woken AS (
     SET wakes = t.wakes + 1,
         due_at = least(t.due_at, greatest(clock.now, t.not_before))
     FROM clock, put
-    WHERE t.run_id = put.run_id
+    WHERE t.run_id = ANY (ARRAY[put.run_id])
         AND t.path = ''
 )
 SELECT
@@ -125,7 +125,7 @@ woken AS (
     SET wakes = t.wakes + g.more,
         due_at = least(t.due_at, greatest(clock.now, t.not_before))
     FROM clock, (SELECT run_id, count(*) AS more FROM placed GROUP BY run_id) AS g
-    WHERE t.run_id = g.run_id
+    WHERE t.run_id = ANY (ARRAY[g.run_id])
         AND t.path = ''
 )
 SELECT delivery
@@ -207,7 +207,8 @@ WHERE p.id = $1
 
 -- name: find_waiting
 -- The next runs, by id, with a wait for this event, and the earliest such wait of each. Both reads are
--- cut at the same number of rows, so what lies beyond the last run of the cut is left for the next chunk.
+-- cut at the same number of rows, so what lies beyond the last run of the cut is left for the next chunk;
+-- fewer rows than that are the last.
 WITH chunk AS MATERIALIZED (
     SELECT u.run_id
     FROM (
@@ -237,7 +238,7 @@ WITH chunk AS MATERIALIZED (
     ORDER BY u.run_id
     LIMIT $5
 )
-SELECT c.run_id, e.path
+SELECT c.run_id, e.path, (SELECT count(*) FROM chunk) AS waits
 FROM (SELECT DISTINCT run_id FROM chunk) AS c
 LEFT JOIN LATERAL (
     SELECT w.path

@@ -4,7 +4,9 @@
 -- $1 is always the time: NULL for the database's clock, a number in tests.
 -- Rows of a batch come as arrays, one for each column. Nothing here joins two lists of the same batch:
 -- the plans are generic and do not know how long the arrays are. Instead a verdict is looked up by its
--- place in an array, and rows of tables by LATERAL, which can only become a look into an index.
+-- place in an array, and rows of tables by LATERAL, which can only become a look into an index. An UPDATE
+-- or DELETE cannot be LATERAL: there `= ANY (ARRAY[x])` is an equality that no join by sorting could use,
+-- so the planner has no reason to read the table's whole index, however small it was when it planned.
 
 -- name: commit_batch
 -- Every member is judged on its locked ticket (the rule of domain/judge.py), and whatever follows is done
@@ -70,7 +72,7 @@ moved AS (
         lease = CASE v.then_ WHEN 0 THEN t.lease END,
         due_at = CASE v.then_ WHEN 0 THEN t.due_at ELSE least(v.due_at, v.now + v.due_in) END
     FROM v
-    WHERE t.run_id = v.run_id
+    WHERE t.run_id = ANY (ARRAY[v.run_id])
         AND t.path = ''
         AND v.verdict = 0
         AND v.then_ < 2
@@ -78,21 +80,21 @@ moved AS (
 ended AS (
     DELETE FROM stepwell.tickets AS t
     USING v
-    WHERE t.run_id = v.run_id
+    WHERE t.run_id = ANY (ARRAY[v.run_id])
         AND v.verdict = 0
         AND v.then_ = 2
 ),
 emptied AS (
     DELETE FROM stepwell.inbox AS b
     USING v
-    WHERE b.run_id = v.run_id
+    WHERE b.run_id = ANY (ARRAY[v.run_id])
         AND v.verdict = 0
         AND v.then_ = 2
 ),
 forgotten AS (
     DELETE FROM stepwell.waits AS w
     USING v
-    WHERE w.run_id = v.run_id
+    WHERE w.run_id = ANY (ARRAY[v.run_id])
         AND v.verdict = 0
         AND v.then_ = 2
 ),
@@ -109,7 +111,7 @@ shown AS (
         $19::int[], $20::text[], $21::text[], $22::text[], $23::float8[], $24::bytea[], $25::bytea[], $26::bool[]
     ) AS s (i, run_id, status, where_at, started_at, output, error, ends)
     WHERE verdicts.ok[s.i]
-        AND r.id = s.run_id
+        AND r.id = ANY (ARRAY[s.run_id])
         AND (
             s.ends
             OR r.status <> s.status
@@ -121,15 +123,15 @@ consumed AS (
     DELETE FROM stepwell.inbox AS b
     USING verdicts, unnest($27::int[], $28::text[], $29::text[]) AS c (i, run_id, key)
     WHERE verdicts.ok[c.i]
-        AND b.run_id = c.run_id
-        AND b.key = c.key
+        AND b.run_id = ANY (ARRAY[c.run_id])
+        AND b.key = ANY (ARRAY[c.key])
 ),
 closed AS (
     DELETE FROM stepwell.waits AS w
     USING verdicts, unnest($30::int[], $31::text[], $32::text[]) AS c (i, run_id, path)
     WHERE verdicts.ok[c.i]
-        AND w.run_id = c.run_id
-        AND w.path = c.path
+        AND w.run_id = ANY (ARRAY[c.run_id])
+        AND w.path = ANY (ARRAY[c.path])
 ),
 opened AS (
     INSERT INTO stepwell.waits (run_id, path, kind, name, key, since)
@@ -196,7 +198,7 @@ moved AS (
         losses = CASE WHEN v.settled THEN 0 ELSE t.losses END,
         base = coalesce(v.base, t.base)
     FROM v
-    WHERE t.run_id = v.run_id
+    WHERE t.run_id = ANY (ARRAY[v.run_id])
         AND t.path = ''
         AND v.verdict = 0
 )
@@ -245,8 +247,8 @@ CROSS JOIN LATERAL (
 -- name: close_remote
 DELETE FROM stepwell.tickets AS t
 USING unnest($1::text[], $2::text[]) AS c (run_id, path)
-WHERE t.run_id = c.run_id
-    AND t.path = c.path;
+WHERE t.run_id = ANY (ARRAY[c.run_id])
+    AND t.path = ANY (ARRAY[c.path]);
 
 -- name: open_remote
 -- A path that is opened again begins anew.

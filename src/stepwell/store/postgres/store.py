@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from stepwell.store.postgres.claims import PostgresClaims
+from stepwell.store.postgres.connection import ANSWER_SECONDS
 from stepwell.store.postgres.endings import PostgresEndings
 from stepwell.store.postgres.fleet import PostgresFleet
 from stepwell.store.postgres.listener import Listener
@@ -33,11 +35,10 @@ class PostgresStore(PostgresEndings, PostgresClaims, PostgresFleet, PostgresRead
         await self._starting.close()
         await self._delivering.close()
         await self._listener.close()
-        for lanes in self._all_lanes:
+        if self._finishing:
+            await asyncio.wait(self._finishing, timeout=ANSWER_SECONDS)
+        for lanes in (*self._all_lanes, self._user_lanes):
             await lanes.close()
-        if self._user_pool is not None:
-            self._user_pool.terminate()
-            self._user_pool = None
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         return self._listener.listen(callback)

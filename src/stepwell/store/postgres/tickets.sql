@@ -171,8 +171,8 @@ taken AS (
         lease = ($5::text[])[n.place],
         started = true
     FROM numbered AS n
-    WHERE t.run_id = n.run_id
-        AND t.path = n.path
+    WHERE t.run_id = ANY (ARRAY[n.run_id])
+        AND t.path = ANY (ARRAY[n.path])
     RETURNING n.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease
 )
 SELECT
@@ -235,8 +235,8 @@ SET owner = NULL,
     lost_lease = coalesce(nullif(t.lost_lease, ''), t.lease, ''),
     due_at = least(t.due_at, coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8))
 FROM f
-WHERE t.run_id = f.run_id
-    AND t.path = f.path
+WHERE t.run_id = ANY (ARRAY[f.run_id])
+    AND t.path = ANY (ARRAY[f.path])
     AND t.owner = $2;
 
 -- name: bury_workers
@@ -302,8 +302,8 @@ freed AS (
         losses = t.losses + 1,
         due_at = least(t.due_at, coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8))
     FROM f
-    WHERE t.run_id = f.run_id
-        AND t.path = f.path
+    WHERE t.run_id = ANY (ARRAY[f.run_id])
+        AND t.path = ANY (ARRAY[f.path])
     RETURNING t.run_id
 )
 SELECT count(*) AS freed

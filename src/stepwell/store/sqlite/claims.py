@@ -40,6 +40,10 @@ def claim(session: Session, request: ClaimRequest) -> Claims:
     now = session.now
     if session.row("worker_exists", request.worker) is None:
         return Claims((), now, None)
+    before = session.rows("taken_before", request.worker, as_list(list(request.leases)))
+    if before:  # asked again, because the answer was lost
+        again = [_Found(*row[:-1]) for row in before]
+        return Claims(_with_logs(session, again, [LeaseId(row[-1]) for row in before]), now, 0.0)
     found, next_due = _look(session, request)
     leases = request.leases[: len(found)]
     session.many(

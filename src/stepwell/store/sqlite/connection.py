@@ -106,6 +106,8 @@ class Writer:
 
     def _begin(self) -> None:
         """Take the write lock. Who must wait says so, and a busy writer lets it in."""
+        if self._session.connection.in_transaction:  # a rollback failed, too: the disk was in trouble
+            self._session.run("rollback")
         try:
             self._session.run("begin")
         except apsw.BusyError:

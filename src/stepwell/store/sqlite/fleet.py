@@ -15,6 +15,8 @@ from stepwell.store.base import REAP_CHUNK
 from stepwell.store.sqlite.session import Session, as_list
 from stepwell.store.sqlite.worker_files import WorkerFiles
 
+SLACK_SECONDS = 1.0  # less is not a clock that was set back, only two callers that overtook each other
+
 
 class LeaseClock:
     """What leases run on: the host's time since boot, which nobody can set; in tests the given clock.
@@ -80,7 +82,7 @@ class Fleet:
     def _touch(self, session: Session, now: float, lease_seconds: float) -> None:
         """Contact of the fleet goes on, or begins anew after a gap, a restart or a clock set back."""
         since, last, boot = self._contact(session)
-        unbroken = boot == self._clock.boot and 0 <= now - last <= lease_seconds / 2
+        unbroken = boot == self._clock.boot and -SLACK_SECONDS <= now - last <= lease_seconds / 2
         session.run("write_contact", since if unbroken else now, now, self._clock.boot)
 
     @staticmethod
@@ -122,9 +124,9 @@ class Fleet:
         in_contact = (
             contact.boot == self._clock.boot
             and now - contact.since >= lease
-            and 0 <= now - contact.last <= lease / 2
+            and -SLACK_SECONDS <= now - contact.last <= lease / 2
         )
-        return in_contact and not now <= worker.lease_until <= now + lease
+        return in_contact and not now <= worker.lease_until <= now + lease + SLACK_SECONDS
 
     def workers(self, session: Session, wall: float) -> Sequence[WorkerRow]:
         """With the leases' ends shown on the wall clock."""

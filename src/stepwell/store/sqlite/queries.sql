@@ -342,6 +342,12 @@ FROM tickets
 WHERE lease IS NULL AND losses >= 2 AND due_at <= ?1
 LIMIT 1;
 
+-- name: taken_before
+-- What these leases took when they were asked for the first time and the answer got lost.
+SELECT due_at, run_id, tickets.path, needs, head, wakes, losses, lost_lease, base, lease
+FROM json_each(?2) AS wanted
+CROSS JOIN tickets ON tickets.owner = ?1 AND tickets.lease = wanted.value;
+
 -- name: take_ticket
 UPDATE tickets
 SET owner = ?3, lease = ?4, started = 1

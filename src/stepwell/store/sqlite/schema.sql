@@ -99,7 +99,7 @@ CREATE INDEX tickets_open ON tickets (queue, needs, rank, due_at, run_id, path)
 CREATE INDEX tickets_solo ON tickets (queue, needs, rank, due_at, run_id, path)
     WHERE lease IS NULL AND losses >= 2;
 
-CREATE INDEX tickets_owned ON tickets (owner) WHERE owner IS NOT NULL;
+CREATE INDEX tickets_owned ON tickets (owner, lease) WHERE owner IS NOT NULL;
 
 CREATE TABLE inbox (
     run_id TEXT NOT NULL,

@@ -75,9 +75,9 @@ class SqliteStore:
     polls = False
     commits_at_once = 1
 
-    def __init__(self, path: str, *, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] | None = None) -> None:
         """With a `clock`, leases run on it too; else they run on the host's time since boot."""
-        self.path = os.path.abspath(path)
+        self.path = os.path.abspath(os.fspath(path))
         self._clock = clock or time.time
         self._files = WorkerFiles(self.path)
         self._fleet = Fleet(LeaseClock(clock), self._files)

@@ -105,6 +105,8 @@ def transact(session: Session, asked: tuple[Callable[[Any], Any], Turn]) -> Comm
             result = body(connection)
         commit = turn(result)
         assert isinstance(commit, Commit), "on SQLite a turn is a plain function"
+    except StopIteration as error:  # no future can carry it
+        raise Undone(error=RuntimeError("the transactional step raised StopIteration")) from error
     except BaseException as error:
         broken = isinstance(error, apsw.Error) and not isinstance(error, apsw.ConstraintError | apsw.SQLError)
         raise Undone(error=translated(error, "") if broken else error) from error

@@ -100,13 +100,14 @@ class Hints:
             self._seen, self._sure_at = changed, time.monotonic() + GRAIN_SECONDS
 
     def _tell(self, name: str) -> None:
-        if self._sender is None:
-            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-            self._sender.setblocking(False)
         try:
-            self._sender.sendto(b"!", self._address(name))
-        except ConnectionRefusedError:  # its process died
-            (self._folder / name).unlink(missing_ok=True)
+            if self._sender is None:
+                self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+                self._sender.setblocking(False)
+            try:
+                self._sender.sendto(b"!", self._address(name))
+            except ConnectionRefusedError:  # its process died
+                (self._folder / name).unlink(missing_ok=True)
         except OSError:  # full, or gone just now
             pass
 

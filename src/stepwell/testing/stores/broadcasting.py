@@ -75,6 +75,7 @@ class EmitRules:
         for run_id in (other_key, other_name, decision):
             assert await scene.inbox_keys(run_id) == []
         assert await scene.claimed_ids("w1") == [any_key, same_key]
+        assert list(await scene.store.read_tickets(RunId("e1"))) == []
 
     @pytest.mark.req("K17")
     @checked

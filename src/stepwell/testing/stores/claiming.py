@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from stepwell.domain.ids import WorkerId
-from stepwell.testing.stores.scene import NEEDS, Scene, checked
+from stepwell.domain.commit import ClaimRequest
+from stepwell.domain.ids import LeaseId, WorkerId
+from stepwell.testing.stores.scene import NEEDS, QUEUE, Scene, checked
 
 
 class ClaimRules:
@@ -163,6 +164,29 @@ class ClaimRules:
         claims = await scene.claims(await scene.worker(), solo=True)
 
         assert (list(claims.claims), claims.next_in) == ([], None)
+
+    @pytest.mark.req("R2", "R6")
+    @checked
+    async def test_asked_again_with_the_same_leases_it_takes_nothing_more(self, scene: Scene) -> None:
+        """An answer that was lost must not leave tickets with an owner that does not know of them."""
+        runs = [await scene.start() for _ in range(5)]
+        leases = [LeaseId(f"again{number}") for number in range(3)]
+        request = ClaimRequest(
+            worker=await scene.worker(), queues=(QUEUE,), needs=(NEEDS,), limit=3, leases=leases
+        )
+        first = await scene.store.claim(request)
+        await scene.deliver(scene.signal(runs[0]))
+        before = await scene.everything()
+
+        second = await scene.store.claim(request)
+
+        assert [(claim.run_id, claim.lease) for claim in first.claims] == list(
+            zip(runs, leases, strict=False)
+        )
+        assert [(c.run_id, c.lease) for c in second.claims] == [(c.run_id, c.lease) for c in first.claims]
+        assert [(claim.wakes, len(claim.inbox)) for claim in second.claims] == [(1, 1), (0, 0), (0, 0)]
+        assert await scene.everything() == before
+        assert await scene.claimed_ids("w1") == runs[3:]
 
     @checked
     async def test_messages_during_the_claim_are_never_missed(self, scene: Scene) -> None:

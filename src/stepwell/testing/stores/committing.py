@@ -193,11 +193,11 @@ class CommitRules:
     async def test_lost_lease_is_told_until_it_is_in_the_log(self, scene: Scene) -> None:
         first = await scene.owned()
         told = []
-        for owner, witness in (("w1", "w2"), ("w2", "w3")):
+        for owner, heir in (("w1", "w2"), ("w2", "w3")):
             await scene.store.deregister(await scene.worker(owner))
-            [claim] = await scene.claim_as(await scene.worker(witness))
+            [claim] = await scene.claim_as(await scene.worker(heir))
+            await scene.ok(scene.member(claim))  # without events: still not in the log
             told.append(claim.lost_lease)
-        await scene.ok(scene.member(claim))
         await scene.ok(scene.member(claim, scene.claimed(claim)))
         await scene.ok(scene.member(claim, head=2, then=scene.park(claim, due_in=0.0)))
         [again] = await scene.claim_as("w3")

@@ -12,6 +12,7 @@ from msgspec import Raw
 from stepwell.domain.commit import Delivery, InboxRow, Message, NewWait, Outcome
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import Decision, decide_key
+from stepwell.domain.status import Status
 from stepwell.store.base import INBOX_MAX, INBOX_READ_MAX
 from stepwell.testing.stores.scene import Scene, checked
 
@@ -244,6 +245,18 @@ class DecideRules:
             ]
 
         assert sorted(click.result() for click in clicks) == [Delivery.DECIDED] * 7 + [Delivery.DELIVERED]
+
+    @pytest.mark.req("K15", "K11")
+    @checked
+    async def test_waits_from_before_a_retry_are_closed(self, scene: Scene) -> None:
+        claim = await scene.begun()
+        waits = [NewWait(path="ask#1", kind="decision", name="ask")]
+        await scene.ok(scene.member(claim, scene.begins("ask"), waits_opened=waits))
+        failing = scene.finish(claim, Status.FAILED)
+        await scene.ok(scene.member(claim, scene.done("a"), head=3, then=failing))
+        await scene.store.retry(claim.run_id)
+
+        assert await scene.deliver(self.decision(claim.run_id, "t1")) is Delivery.DECIDED
 
     @checked
     async def test_wait_of_a_refused_commit_is_not_open(self, scene: Scene) -> None:

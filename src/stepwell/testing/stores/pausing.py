@@ -95,11 +95,16 @@ class ParkRules:
     @checked
     async def test_the_first_start_time_stays(self, scene: Scene) -> None:
         claim = await scene.begun()
-        await scene.ok(scene.member(claim, then=scene.park(claim, due_in=0.0, started_at=10.0)))
-        [claim] = await scene.claim_as("w1")
+        shown = []
+        for started_at in (0.0, 10.0, 20.0, 0.0):
+            then = scene.park(claim, due_in=0.0, started_at=started_at)
+            await scene.ok(scene.member(claim, then=then))
+            shown.append((await scene.run(claim.run_id)).started_at)
+            [claim] = await scene.claim_as("w1")
 
-        await scene.ok(scene.member(claim, then=scene.finish(claim, started_at=20.0)))
+        await scene.ok(scene.member(claim, then=scene.finish(claim, started_at=30.0)))
 
+        assert shown == [None, 10.0, 10.0, 10.0]
         assert (await scene.run(claim.run_id)).started_at == 10.0
 
 

@@ -1,0 +1,38 @@
+"""The command line. Data goes to stdout, talk to stderr; the exit code tells the outcome."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from stepwell.errors import StepwellError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`stepwell VERB ...`; 0: fine, 1: the answer is no, 2: asked wrongly."""
+    parser = argparse.ArgumentParser(prog="stepwell", description="Durable workflows in Python.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    worker = verbs.add_parser("worker", help="run the workflows of a file or module until SIGTERM")
+    worker.add_argument("source", help="flows.py or package.module")
+    worker.add_argument("--database", default="stepwell.db", help="a SQLite file or postgresql://...")
+    worker.add_argument("--queue", action="append", default=[], help="serve this queue (repeatable)")
+    check = verbs.add_parser("check", help="replay the live runs of a database on this code")
+    check.add_argument("source", help="flows.py or package.module")
+    check.add_argument("--against", required=True, metavar="DATABASE")
+    given = parser.parse_args(arguments)
+    try:
+        if given.verb == "worker":
+            from stepwell.cli.worker import work
+
+            return asyncio.run(work(given.source, given.database, given.queue or ["default"]))
+        from stepwell.cli.check import check_against
+
+        return asyncio.run(check_against(given.source, given.against))
+    except StepwellError as error:
+        print(f"stepwell: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Source: the workflows and steps of a file or module that a person names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from stepwell.authoring.functions.step import Step
+from stepwell.authoring.functions.workflow import Workflow
+from stepwell.errors import InvalidDefinition
+
+
+class Found(NamedTuple):
+    workflows: list[Workflow[Any, Any]]
+    steps: list[Step[..., Any, Any]]
+
+
+def collect(source: str) -> Found:
+    """Everything that was decorated at the top level of the source."""
+    module = _load(source)
+    values = list({id(value): value for value in vars(module).values()}.values())
+    found = Found([v for v in values if isinstance(v, Workflow)], [v for v in values if isinstance(v, Step)])
+    if not found.workflows and not found.steps:
+        raise InvalidDefinition(f"{source} has no workflows", hint="decorate a function with @workflow")
+    return found
+
+
+def _load(source: str) -> ModuleType:
+    if not source.endswith(".py"):
+        sys.path.insert(0, "")
+        try:
+            return importlib.import_module(source)
+        except ModuleNotFoundError as error:
+            raise InvalidDefinition(
+                f"cannot import {source}: {error}", hint="name a module or a .py file"
+            ) from None
+    path = Path(source)
+    if not path.is_file():
+        raise InvalidDefinition(f"there is no file {source}")
+    sys.path.insert(0, str(path.parent.resolve()))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module

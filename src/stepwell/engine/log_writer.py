@@ -1,0 +1,108 @@
+"""LogWriter: how one run's log grows. A draft collects, one commit is in flight, the head moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from stepwell.domain import events as ev
+from stepwell.domain.commit import Commit, Committed, Finish, NewEvent, Park
+from stepwell.domain.ids import LeaseId, RunId
+from stepwell.engine.committer import Committer
+from stepwell.engine.draft import Draft
+
+_OPENING = (ev.KIND[ev.LeaseLost], ev.KIND[ev.Claimed])
+Written = Callable[[Draft, Committed, Park | Finish | None], None]
+
+
+class LogWriter:
+    def __init__(
+        self, run_id: RunId, lease: LeaseId, head: int, *, committer: Committer, written: Written
+    ) -> None:
+        self._run_id = run_id
+        self._lease = lease
+        self._committer = committer
+        self._written = written
+        self._in_flight: Draft | None = None
+        self._holds_turn = False
+        self._turn_free = asyncio.Event()
+        self.head = head  # the log ends here
+        self.barrier = 0  # seq of the last fact that was drafted
+        self.draft = Draft()
+
+    @property
+    def busy(self) -> bool:
+        """A commit is in flight: what comes now goes with the next."""
+        return self._in_flight is not None
+
+    @property
+    def future_seq(self) -> int:
+        """The seq that the last drafted event will have."""
+        return self.head + (len(self._in_flight.events) if self._in_flight else 0) + len(self.draft.events)
+
+    def open_with(self, fact: ev.Fact) -> None:
+        """A fact that goes first in the next commit, but is no reason for one."""
+        self.draft.events.append(ev.written(fact))
+
+    def add(self, fact: ev.Fact, path: str, attempt: int) -> int:
+        """Draft a fact; returns the seq that it will have."""
+        self.draft.add(ev.written(fact, path, attempt))
+        self.barrier = self.future_seq
+        return self.barrier
+
+    def send(self, then: Park | Finish | None) -> None:
+        draft, self.draft = self.draft, Draft()
+        self._in_flight = draft
+        self._committer.submit(draft.commit(self._run_id, self._lease, self.head, then), self._answered)
+
+    def _answered(self, result: Committed, then: Park | Finish | None) -> None:
+        draft, self._in_flight = self._in_flight, None
+        self._turn_free.set()
+        if draft is not None:
+            self._written(draft, result, then)
+
+    def take_back(self, draft: Draft, without: NewEvent | None) -> None:
+        """A refused park or finish wrote nothing: its draft comes first in the next commit."""
+        if without is not None:
+            draft.events.remove(without)
+            draft.deliveries.clear()
+        draft.absorb(self.draft)
+        self.draft = draft
+
+    def drop(self, draft: Draft) -> None:
+        """The database cannot hold this draft: only who claimed the run remains to be written."""
+        self.draft.events[:0] = [e for e in draft.events if e.kind in _OPENING]
+
+    # The turn of a transactional step: its commit goes with the user's statements
+
+    async def turn_free(self) -> None:
+        """Until nothing is in flight and nothing drafted waits to be written first."""
+        while self._in_flight is not None or self.draft.needed:
+            if self._in_flight is None:
+                self.send(None)
+            self._turn_free.clear()
+            await self._turn_free.wait()
+
+    def hold_turn(self) -> None:
+        self._in_flight, self.draft = self.draft, Draft()
+        self._holds_turn = True
+
+    def transaction(self, fact: ev.Fact, path: str, attempt: int, then_do: Callable[[float], None]) -> Commit:
+        """The commit of a transactional step, while the turn is held."""
+        assert self._in_flight is not None
+        self._in_flight.add(ev.written(fact, path, attempt))
+        self._in_flight.then_do.append(then_do)
+        return self._in_flight.commit(self._run_id, self._lease, self.head, None)
+
+    def transacted(self, result: Committed) -> None:
+        self._holds_turn = False
+        self._answered(result, None)
+
+    def give_turn_back(self) -> None:
+        """The transaction was rolled back: nothing of it was written."""
+        draft = self._in_flight
+        if self._holds_turn and draft is not None:
+            self._holds_turn = False
+            self._in_flight = None
+            self.drop(draft)
+            self._turn_free.set()

@@ -1,0 +1,54 @@
+"""Timers: when the paths of one activation must be looked at, by the store's clock.
+
+Our own clock only measures how long ago the store told its time, so that no timer is early however
+wrong this machine's clock is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from stepwell.domain.commit import NEVER
+from stepwell.engine.services import Services
+
+
+class Timers:
+    def __init__(self, services: Services, now: float, fired: Callable[[], None]) -> None:
+        self._services = services
+        self._told = now
+        self._told_mark = services.clock.monotonic()
+        self._fired = fired
+        self._handle: asyncio.TimerHandle | None = None
+        self.claimed_at = now
+        self.dues: dict[str, float] = {}
+
+    def now(self) -> float:
+        """The store's time, never ahead of it: what it told us plus what we have counted since."""
+        return self._told + self._services.clock.monotonic() - self._told_mark
+
+    @property
+    def soonest(self) -> float:
+        return min(self.dues.values(), default=NEVER)
+
+    def take_due(self) -> list[str]:
+        """The paths whose time has come; they are due once."""
+        now = self.now()
+        paths = [path for path, due in self.dues.items() if due <= now]
+        for path in paths:
+            del self.dues[path]
+        return paths
+
+    def wake_in(self, seconds: float) -> None:
+        """The lease is kept for so short a wait: come back by ourselves."""
+        self.stop()
+        self._handle = self._services.loop.call_later(max(0.0, seconds), self._fire)
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._fired()
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

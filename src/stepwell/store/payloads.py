@@ -1,0 +1,98 @@
+"""Payload codecs: what happens to values between the engine and the disk.
+
+A codec turns JSON bytes into other bytes and back. Each marks what it wrote with a first byte that
+no JSON begins with, so values written before a codec was switched on stay readable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Mapping
+from typing import Protocol
+
+from stepwell.errors import SettingsInvalid, StoreUnusable
+
+_COMPRESSED = b"\x01"
+_ENCRYPTED = b"\x02"
+_COMPRESS_FROM = 512  # bytes; below that it costs more than it saves
+_NONCE = 12
+
+
+class PayloadCodec(Protocol):
+    def encode(self, data: bytes) -> bytes: ...
+
+    def decode(self, data: bytes) -> bytes:
+        """The JSON again; data that this codec did not write comes back as it is."""
+        ...
+
+
+class Compression:
+    """zlib for values from half a kilobyte on."""
+
+    def encode(self, data: bytes) -> bytes:
+        return data if len(data) < _COMPRESS_FROM else _COMPRESSED + zlib.compress(data, 1)
+
+    def decode(self, data: bytes) -> bytes:
+        return zlib.decompress(data[1:]) if data[:1] == _COMPRESSED else data
+
+
+class Encryption:
+    """AES-256-GCM at rest. `keys` are 32 bytes each, by name; new values use `current`.
+
+    To rotate, add a key and make it current; keep the old one as long as runs written with it are
+    kept. The nonce is derived from key and value, so writing the same value again gives the same
+    bytes: a commit that is sent twice is recognised. Equal values under one key look equal.
+    """
+
+    def __init__(self, keys: Mapping[str, bytes], *, current: str) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        if current not in keys:
+            raise SettingsInvalid(f"there is no key {current!r}", hint=f"keys are {', '.join(sorted(keys))}")
+        for name, key in keys.items():
+            if len(key) != 32 or not 0 < len(name.encode()) < 256:
+                raise SettingsInvalid(f"key {name!r} must be 32 bytes under a short name")
+        self._keys = dict(keys)
+        self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
+        self._current = current
+
+    def encode(self, data: bytes) -> bytes:
+        name = self._current
+        nonce = hashlib.blake2b(
+            data, key=self._keys[name], digest_size=_NONCE, person=b"stepwell nonce"
+        ).digest()
+        label = name.encode()
+        return (
+            _ENCRYPTED + bytes([len(label)]) + label + nonce + self._ciphers[name].encrypt(nonce, data, label)
+        )
+
+    def decode(self, data: bytes) -> bytes:
+        if data[:1] != _ENCRYPTED:
+            return data
+        size = data[1]
+        label, nonce, text = data[2 : 2 + size], data[2 + size :][:_NONCE], data[2 + size + _NONCE :]
+        cipher = self._ciphers.get(label.decode())
+        if cipher is None:
+            raise StoreUnusable(
+                f"a value was encrypted with key {label.decode()!r}, which this process does not have",
+                hint="add that key to Encryption(keys=...)",
+            )
+        return cipher.decrypt(nonce, text, label)
+
+
+class Chain:
+    """Several codecs, the first one nearest to the engine: Chain(Compression(), Encryption(...))."""
+
+    def __init__(self, *codecs: PayloadCodec) -> None:
+        self._codecs = codecs
+
+    def encode(self, data: bytes) -> bytes:
+        for codec in self._codecs:
+            data = codec.encode(data)
+        return data
+
+    def decode(self, data: bytes) -> bytes:
+        for codec in reversed(self._codecs):
+            data = codec.decode(data)
+        return data

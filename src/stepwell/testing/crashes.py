@@ -1,0 +1,94 @@
+"""Crashes: run a workflow again and again, with a crash at every commit it makes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from stepwell.client import RunHandle
+from stepwell.domain.commit import Commit, Committed
+from stepwell.domain.program import Program
+from stepwell.store.memory import MemoryStore
+from stepwell.testing.clock import FakeClock
+from stepwell.testing.engine import VirtualEngine
+
+Story = Callable[[VirtualEngine, RunHandle[Any]], Awaitable[None]]
+
+
+class CrashingStore(MemoryStore):
+    """Counts commits; from the chosen one on, the process that calls it is dead to the store."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self.commits = 0
+        self.crash_at = 0
+        self.written = False  # whether the commit at which it crashes still reaches the disk
+        self.crashed = False
+
+    async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
+        self.commits += 1
+        if self.crashed or self.commits == self.crash_at:
+            dying = not self.crashed
+            self.crashed = True
+            if dying and self.written:
+                await super().commit(batch)
+            await asyncio.Event().wait()  # the dead hear no answer
+        return await super().commit(batch)
+
+
+async def crash_everywhere(
+    workflow: Program, input: Any = None, *, story: Story | None = None, steps: Sequence[Any] = ()
+) -> int:
+    """Check that the workflow comes to the same result wherever its worker crashes.
+
+    It runs once undisturbed, then once for each commit with a crash just before and just after that
+    commit. `story` plays the outside world (signals, decisions) and may be called again after a
+    crash. Returns how many crashes were survived; raises AssertionError with the place otherwise.
+    """
+    expected, commits = await _play(workflow, input, story, steps, crash_at=0, written=False)
+    for crash_at in range(1, commits + 1):
+        for written in (False, True):
+            result, _ = await _play(workflow, input, story, steps, crash_at=crash_at, written=written)
+            where = f"{'after' if written else 'before'} commit {crash_at}"
+            assert result == expected, f"with a crash {where}: {result!r}, undisturbed: {expected!r}"
+    return commits * 2
+
+
+async def _play(
+    workflow: Program, input: Any, story: Story | None, steps: Sequence[Any], *, crash_at: int, written: bool
+) -> tuple[Any, int]:
+    clock = FakeClock()
+    store = CrashingStore(clock.time)
+    store.crash_at, store.written = crash_at, written
+    startable: Any = workflow  # every program of ours can be started
+    first = VirtualEngine(workflow, steps=steps, store=store, clock=clock)
+    first.dead = lambda: store.crashed
+    await first.open()
+    run: RunHandle[Any] = await first.start(startable, input)
+    try:
+        if not await _lived(first, run, story, store):
+            await first.crash()
+            store.crashed, store.crash_at = False, 0
+            first = VirtualEngine(workflow, steps=steps, store=store, clock=clock)
+            await first.open()
+            run = first.handle(run.id, startable)
+            if story is not None:
+                await story(first, run)
+        return await first.outcome(run), store.commits
+    finally:
+        await first.close()
+
+
+async def _lived(
+    engine: VirtualEngine, run: RunHandle[Any], story: Story | None, store: CrashingStore
+) -> bool:
+    """Play until the end or the crash."""
+    await engine.settle()
+    if story is not None and not store.crashed:
+        await story(engine, run)
+        await engine.settle()
+    while not store.crashed and not (await run.status()).terminal:
+        if not await engine.skip():
+            break
+    return not store.crashed

@@ -1,0 +1,151 @@
+"""VirtualEngine: an engine in memory whose time is yours. A three-day sleep takes milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from stepwell.app import Engine
+from stepwell.client import RunHandle
+from stepwell.domain.commit import NEVER
+from stepwell.domain.duration import Duration, seconds
+from stepwell.domain.program import Program
+from stepwell.domain.steps import StepSpec, describe, spec_of
+from stepwell.settings import Settings
+from stepwell.store.memory import MemoryStore
+from stepwell.testing.clock import FakeClock
+
+R = TypeVar("R")
+
+# Leases never run out and every wait parks: only the test moves time.
+_SETTINGS = Settings(lease_seconds=1e9, heartbeat_seconds=3600, sweep_seconds=3600, keep_lease_seconds=1e-6)
+_QUIET_PASSES = 3
+
+
+class VirtualEngine(Engine):
+    """`async with VirtualEngine(fulfil) as engine:` — memory store, virtual time.
+
+    `advance("3d")` moves time, `settle()` waits until nothing moves, `outcome(run)` skips time until
+    the run has ended. `fake(charge, returns=...)` puts another function in a step's place.
+    """
+
+    def __init__(
+        self,
+        *workflows: Program,
+        steps: Iterable[Callable[..., Any]] = (),
+        queues: Iterable[str] = ("default",),
+        store: MemoryStore | None = None,
+        clock: FakeClock | None = None,
+        replay_always: bool = False,
+    ) -> None:
+        self.clock = clock or FakeClock()
+        self.memory = store or MemoryStore(self.clock.time)
+        self._fakes: dict[str, StepSpec] = {}
+        self.dead: Callable[[], bool] = lambda: False
+        super().__init__(
+            self.memory,
+            workflows=workflows,
+            steps=steps,
+            queues=queues,
+            settings=_SETTINGS,
+            clock=self.clock,
+            replay_always=replay_always,
+        )
+
+    async def open(self) -> None:
+        await super().open()
+        if self.worker is not None:
+            self.worker.stand_ins = self._fakes
+
+    # Time
+
+    async def settle(self) -> None:
+        """Until nothing runs and nothing is due: every run waits or has ended (or this engine is dead)."""
+        quiet = 0
+        while quiet < _QUIET_PASSES and not self.dead():
+            await asyncio.sleep(0)
+            busy = self.worker is not None and not self.worker.quiet
+            if busy:
+                # Steps may really work (threads, sockets): give them the time they need.
+                await asyncio.sleep(0.0005)
+            elif self._next_due() <= self.clock.time() and self.worker is not None:
+                self.worker.wake()
+                await asyncio.sleep(0.0005)
+                busy = True
+            quiet = 0 if busy else quiet + 1
+
+    def _next_due(self) -> float:
+        return self.memory.next_due(self.worker.needs if self.worker is not None else ())
+
+    async def advance(self, duration: Duration) -> None:
+        """Move time; everything that becomes due on the way happens in order, never late."""
+        until = self.clock.time() + seconds(duration)
+        await self.settle()
+        while (due := self._next_due()) <= until:
+            self.clock.advance(max(0.0, due - self.clock.time()))
+            await self.settle()
+        self.clock.advance(until - self.clock.time())
+        await self.settle()
+
+    async def skip(self) -> bool:
+        """To the next moment at which something is due; False: nothing ever will be."""
+        due = self._next_due()
+        if due != NEVER:
+            self.clock.advance(max(0.0, due - self.clock.time()))
+            await self.settle()
+        return due != NEVER
+
+    async def outcome(self, run: RunHandle[R]) -> R:
+        """The run's result; time skips ahead over everything that it waits for."""
+        await self.settle()
+        while not (await run.status()).terminal:
+            if not await self.skip():
+                reason = await run.why()
+                raise AssertionError(f"run {run.id} cannot end by itself: it {reason.text}")
+        return await run.result()
+
+    async def crash(self) -> None:
+        """Die as a process does: nothing is cleaned up; the store finds out and frees what it had."""
+        assert self.worker is not None
+        assert self._task is not None
+        for work in list(self.worker.active.values()):
+            work.on_end = None
+            work.lose()
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        await self.memory.deregister(self.worker.id)
+
+    # Steps
+
+    def fake(
+        self,
+        step: Callable[..., Any],
+        *,
+        returns: Any = None,
+        fails: Iterable[BaseException | type[BaseException]] = (),
+        calls: Callable[..., Any] | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """Put something else in a step's place; the list that comes back collects the calls.
+
+        `fails` are raised by the first executions, one each; then `calls` is called, or `returns` returned.
+        """
+        original = spec_of(step)
+        errors = list(fails)
+        seen: list[tuple[Any, ...]] = []
+
+        def stand_in(*args: Any, **kwargs: Any) -> Any:
+            seen.append(args)
+            if errors:
+                raise errors.pop(0)
+            return calls(*args, **kwargs) if calls is not None else returns
+
+        self._fakes[original.name] = replace(
+            describe(stand_in),
+            name=original.name,
+            retry=original.retry,
+            timeout=original.timeout,
+            returns=original.returns,
+        )
+        return seen

@@ -1,0 +1,139 @@
+"""Evidence: what a fault test saw from outside, as plain values for the checker.
+
+Histories come from `run.events()` or a store's log, executions from a ledger that the steps wrote
+to, the rest from the clients. Times are seconds of the database's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from stepwell.domain.commit import LogRow
+
+
+class Entry(NamedTuple):
+    """One event of a run's public history."""
+
+    seq: int
+    at: float
+    kind: str
+    path: str
+    attempt: int
+    data: dict[str, Any]
+
+
+class Told(Protocol):
+    """An event as `run.events()` gives it."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def data(self) -> dict[str, Any]: ...
+
+
+def entry_of_row(row: LogRow) -> Entry:
+    return Entry(row.seq, row.at, row.kind, row.path, row.attempt, msgspec.json.decode(row.payload))
+
+
+def entry_of_event(event: Told) -> Entry:
+    return Entry(event.seq, event.at.timestamp(), event.kind, event.path, event.attempt, event.data)
+
+
+@dataclass(slots=True)
+class History:
+    """A run: its events, and what the run's row says of it."""
+
+    run: str
+    entries: Sequence[Entry]
+    status: str = ""  # '' where only the events are known
+    output: Any = None
+
+    @property
+    def accepted(self) -> dict[str, Any]:
+        return self.entries[0].data if self.entries else {}
+
+
+@dataclass(slots=True)
+class Execution:
+    """One line of the ledger: a step's function was called. `ended` is None if it never came back."""
+
+    run: str
+    path: str
+    attempt: int
+    lease: str
+    began: float
+    ended: float | None = None
+    worker: str = ""  # '' where the ledger does not know
+    basis: str = ""  # the recorded result that led to this call
+
+
+class Fault(NamedTuple):
+    """Something that was done to the system. `costly`: it may make a worker lose its lease."""
+
+    kind: str
+    begin: float
+    end: float
+    worker: str = ""  # '' hit everybody
+    costly: bool = False
+
+
+class Sent(NamedTuple):
+    """A signal that was acknowledged, in the order of sending per run and name."""
+
+    run: str
+    key: str
+    name: str
+
+
+class Emitted(NamedTuple):
+    id: str
+    name: str
+    key: str
+    at: float
+
+
+@dataclass(slots=True)
+class Wanted:
+    """How a run must end: one of these statuses and, if completed, an output that fits."""
+
+    statuses: tuple[str, ...] = ("completed",)
+    fits: Callable[[Any], bool] = lambda output: True
+    steps: tuple[str, ...] = ()  # names of steps that must have completed once the run had begun
+
+
+@dataclass(slots=True)
+class Evidence:
+    histories: Sequence[History]
+    executions: Sequence[Execution] = ()
+    faults: Sequence[Fault] = ()
+    accepted: Iterable[str] = ()  # runs whose start was acknowledged
+    wanted: dict[str, Wanted] = field(default_factory=dict)
+    signals: Sequence[Sent] = ()
+    emitted: Sequence[Emitted] = ()
+    seen: dict[str, list[str]] = field(default_factory=dict)  # run -> statuses as they were read
+    leftovers: Sequence[str] = ()  # tickets, messages and waits that outlived their runs
+    refused: Sequence[str] = ()  # operations that failed although everything was well again
+    lease_seconds: float = 15.0
+    clock_slack: float = 1e-6  # how far the ledger's clock may be from the database's
+
+
+class Violation(NamedTuple):
+    rule: str
+    run: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.run[-8:] or '-'}: {self.text}"

@@ -1,0 +1,104 @@
+"""Shapes: which input a run of each workflow gets, and which end is right for it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from stepwell.authoring.functions.workflow import Workflow
+from stepwell.testing.evidence import Wanted
+from stepwell.testing.simulation import workflows as w
+
+
+class Shape(NamedTuple):
+    workflow: Workflow[Any, Any]
+    input: Callable[[random.Random], dict[str, Any]]
+    wanted: Callable[[dict[str, Any]], Wanted]
+    script: str = "wait"  # what its client does
+
+
+def _is(result: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Wanted]:
+    return lambda plan: Wanted(fits=lambda output: output == result(plan))
+
+
+def _chain(rng: random.Random) -> dict[str, Any]:
+    return {"n": rng.randint(1, 5), "fails": rng.choice((0, 0, 1, 3))}
+
+
+def _branches(rng: random.Random) -> dict[str, Any]:
+    return {"n": rng.randint(2, 4), "seconds": rng.choice((0.01, 0.7, 4.0))}
+
+
+def _sleeper(rng: random.Random) -> dict[str, Any]:
+    return {"sleeps": [rng.choice((0.0, 0.05, 0.9, 3.0, 9.0)) for _ in range(rng.randint(1, 3))]}
+
+
+def _count(rng: random.Random) -> dict[str, Any]:
+    return {"n": rng.randint(1, 4)}
+
+
+def _raced(output: Any) -> bool:
+    return len(output) == 2 and output[0] in ("left", "right", "timer") and output[1] == "after"
+
+
+def _impatient(output: Any) -> bool:
+    return str(output) in ("0+other", "too late+other")
+
+
+SHAPES: tuple[Shape, ...] = (
+    Shape(w.chain, _chain, _is(lambda p: [f"c{i}" for i in range(p["n"])])),
+    Shape(w.branches, _branches, _is(lambda p: [[f"b{i}a", f"b{i}b"] for i in range(p["n"])])),
+    Shape(
+        w.mapped,
+        lambda rng: {"n": rng.randint(1, 9), "limit": rng.randint(1, 4)},
+        _is(lambda p: [f"item{i}" for i in range(p["n"])]),
+    ),
+    Shape(w.sleeper, _sleeper, _is(lambda p: ["rested"])),
+    Shape(w.signalled, _count, _is(lambda p: list(range(p["n"]))), "signals"),
+    Shape(
+        w.impatient,
+        lambda rng: {"timeout": rng.choice((0.3, 2.0, 8.0))},
+        lambda p: Wanted(fits=_impatient),
+        "both",
+    ),
+    Shape(
+        w.raced,
+        lambda rng: {"seconds": rng.choice((0.01, 0.1, 3.0))},
+        lambda p: Wanted(fits=_raced),
+    ),
+    Shape(
+        w.informed,
+        lambda rng: {"key": f"k{rng.getrandbits(40):x}"},
+        lambda p: Wanted(fits=lambda output: str(output).startswith("news")),
+        "events",
+    ),
+    Shape(w.approved, lambda rng: {"n": rng.randint(1, 2)}, _is(lambda p: list(range(p["n"]))), "approvals"),
+    Shape(
+        w.generations,
+        lambda rng: {"n": rng.randint(2, 4), "got": []},
+        _is(lambda p: list(range(p["n"]))),
+        "signals",
+    ),
+    Shape(
+        w.remote,
+        lambda rng: {"fails": rng.choice((0, 0, 1))},
+        _is(lambda p: ["near", "far", "further", "last"]),
+    ),
+    Shape(
+        w.parent,
+        lambda rng: {},
+        _is(lambda p: [["item0", "item1", "item2"], ["c0"], ["c0", "c1"], "own"]),
+    ),
+    Shape(w.forgiving, lambda rng: {}, _is(lambda p: ["Broken", "child failed", "forgiven"])),
+    Shape(
+        w.retried, lambda rng: {"fails": rng.choice((2, 3, 4))}, _is(lambda p: ["kept", "mended"]), "retry"
+    ),
+    Shape(
+        w.cancelled,
+        lambda rng: {"seconds": rng.choice((0.1, 3.0, 900.0))},
+        lambda p: Wanted(("cancelled",), steps=("cleanup",)),
+        "cancel",
+    ),
+    Shape(w.abandoned, lambda rng: {}, lambda p: Wanted(("cancelled",)), "cancel"),
+)

@@ -1,0 +1,1 @@
+"""Clients and handles, as callers see them."""

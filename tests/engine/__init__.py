@@ -1,0 +1,1 @@
+"""The engine, as a demanding user sees it."""

@@ -1,0 +1,285 @@
+"""Checks: what must be true afterwards, read from the public history and the ledger only.
+
+Numbers are those of the invariants I1-I18: every accepted run exists and ends (I1), every step has
+one outcome (I2), effects repeat only where a fault explains it (I3), nothing runs unclaimed (I4), the
+log has no gap and time does not go back (I6), a lost lease writes nothing (I7), timers never fire early
+(I8), nothing follows the end (I11), messages count once (I12), the log alone tells the state (I16),
+and nothing is left over (I18).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stepwell import RunEvent
+from tests.faults.fleet import Fault
+from tests.faults.workload import EFFECTS, REMOTE
+
+ENDINGS = {"completed", "failed", "cancelled", "timed_out"}
+STEP_NAME = re.compile(r"([a-z_]+)(#\d+)?(\[\d+\])?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the ledger."""
+
+    n: int
+    key: str
+    run: str
+    path: str
+    attempt: int
+    lease: str
+    pid: int
+    phase: str
+    mode: str
+    applied: bool
+    at: int
+
+
+@dataclass(slots=True)
+class Story:
+    """One run as the outside sees it at the end."""
+
+    id: str
+    shape: str
+    status: str
+    result: Any
+    expected: Any
+    events: list[RunEvent]
+    folded: str
+    tickets: int
+    signals: list[str] = field(default_factory=list)  # keys of messages that were accepted
+
+
+@dataclass(slots=True)
+class Evidence:
+    stories: list[Story]
+    entries: list[Entry]
+    faults: list[Fault]
+    identities: dict[str, int]
+    wall_ns: int = 0  # wall clock minus monotonic clock
+
+
+@dataclass(slots=True)
+class Findings:
+    violations: list[str] = field(default_factory=list)
+    operations: int = 0
+    effects: int = 0
+    repeats_explained: int = 0
+    repeats_unexplained: int = 0
+    condemned: int = 0  # set aside after three lost owners
+    take_overs: list[float] = field(default_factory=list)  # seconds from the kill to the next owner
+    lateness: list[float] = field(default_factory=list)  # seconds between due and fired
+
+
+def read_ledger(file: Path) -> list[Entry]:
+    lines = file.read_bytes().splitlines() if file.exists() else []
+    return [Entry(**json.loads(line)) for line in lines]
+
+
+def check(evidence: Evidence) -> Findings:
+    found = Findings()
+    by_run: dict[str, list[Entry]] = defaultdict(list)
+    for entry in evidence.entries:
+        if entry.phase == "start":
+            by_run[entry.run].append(entry)
+    for story in evidence.stories:
+        starts = by_run.pop(story.id, [])
+        found.operations += len(story.events)
+        found.effects += len(starts)
+        problems = [
+            *_ended_as_expected(story),
+            *_one_outcome_a_step(story),
+            *_log_without_gap(story),
+            *_lost_lease_is_silent(story),
+            *_claimed_before_effect(story, starts, evidence),
+            *_effect_behind_result(story, starts),
+            *_timers(story, found),
+            *_nothing_after_the_end(story),
+            *_messages_once(story),
+            *_repeats(story, starts, evidence, found),
+        ]
+        if story.folded != story.status:
+            problems.append(f"I16 the log says {story.folded}, the run is {story.status}")
+        if story.tickets:
+            problems.append(f"I18 {story.tickets} tickets are left")
+        found.take_overs.extend(_take_overs(story, evidence))
+        found.condemned += _is_condemned(story)
+        found.violations.extend(f"{story.shape} {story.id}: {problem}" for problem in problems)
+    found.violations.extend(f"I4 effects of a run nobody knows: {run}" for run in by_run)
+    return found
+
+
+def _is_condemned(story: Story) -> bool:
+    last = story.events[-1]
+    return last.kind == "failed" and last.data["error"]["code"] == "WORKER_CRASHED"
+
+
+def _ended_as_expected(story: Story) -> Iterator[str]:
+    wanted = "cancelled" if story.expected is None else "completed"
+    if story.status not in ENDINGS:
+        yield f"I1 it is {story.status} and has not ended"
+    elif story.status != wanted:
+        yield f"I1 it ended as {story.status}: {story.events[-1].data}"
+    elif story.result != story.expected:
+        yield f"I1 it came to {story.result}, not {story.expected}"
+
+
+def _one_outcome_a_step(story: Story) -> Iterator[str]:
+    final: dict[str, int] = defaultdict(int)
+    attempts: dict[str, int] = defaultdict(int)
+    for event in story.events:
+        if event.kind not in ("step_completed", "step_failed"):
+            continue
+        if event.kind == "step_completed" or event.data.get("retry_in") is None:
+            final[event.path] += 1
+        if event.attempt <= attempts[event.path]:
+            yield f"I2 attempt {event.attempt} of {event.path} comes after {attempts[event.path]}"
+        attempts[event.path] = event.attempt
+    yield from (f"I2 {path} has {count} outcomes" for path, count in final.items() if count != 1)
+    if story.status == "completed":
+        yield from (f"I2 {path} has no outcome" for path in attempts if path not in final)
+    for kind in ("timer_fired", "wait_ended", "child_started", "child_ended", "timer_set", "wait_opened"):
+        paths = [event.path for event in story.events if event.kind == kind]
+        yield from (f"I2 {kind} of {path} twice" for path in {p for p in paths if paths.count(p) > 1})
+
+
+def _log_without_gap(story: Story) -> Iterator[str]:
+    if [event.seq for event in story.events] != list(range(1, len(story.events) + 1)):
+        yield f"I6 the log is {[event.seq for event in story.events]}"
+    yield from (
+        f"I6 time goes back at {after.seq}"
+        for before, after in zip(story.events, story.events[1:], strict=False)
+        if after.at < before.at
+    )
+
+
+def leases(events: Sequence[RunEvent]) -> Iterator[tuple[RunEvent, str]]:
+    """Each event with the lease it was written under."""
+    lease = ""
+    for event in events:
+        if event.kind == "claimed":
+            lease = event.data["lease"]
+        yield event, lease
+
+
+def _lost_lease_is_silent(story: Story) -> Iterator[str]:
+    lost: set[str] = set()
+    claimed: set[str] = set()
+    for event in story.events:
+        if event.kind == "lease_lost":
+            lost.add(event.data["lease"])
+        elif event.kind == "claimed":
+            lease = event.data["lease"]
+            if lease in lost or lease in claimed:
+                yield f"I7 lease {lease} comes again at {event.seq}"
+            claimed.add(lease)
+
+
+def _claimed_before_effect(story: Story, starts: list[Entry], evidence: Evidence) -> Iterator[str]:
+    owners = {e.data["lease"]: e.data["worker"] for e in story.events if e.kind == "claimed"}
+    for entry in starts:
+        if _step(entry.path) in REMOTE:
+            continue
+        owner = owners.get(entry.lease)
+        if owner is None:
+            # The first step begins beside the commit that holds Claimed: a fault may come between.
+            if not _struck(evidence.faults, entry.pid, entry.at, None):
+                yield f"I4 {entry.path} ran under {entry.lease}, which is not in the log"
+        elif evidence.identities.get(owner, entry.pid) != entry.pid:
+            yield f"I4 {entry.path} ran in {entry.pid} under a lease of another process"
+
+
+def _effect_behind_result(story: Story, starts: list[Entry]) -> Iterator[str]:
+    told = {(entry.path, entry.attempt, entry.lease) for entry in starts}
+    far = {(entry.path, entry.attempt) for entry in starts}
+    for event, lease in leases(story.events):
+        name = _step(event.path)
+        if event.kind == "step_completed" and name in EFFECTS:
+            known = (
+                (event.path, event.attempt) in far
+                if name in REMOTE
+                else (event.path, event.attempt, lease) in told
+            )
+            if not known:
+                yield f"I7 {event.path} is recorded under lease {lease}, which never ran it"
+
+
+def _timers(story: Story, found: Findings) -> Iterator[str]:
+    due: dict[str, float] = {}
+    for event in story.events:
+        if event.kind == "timer_set":
+            due[event.path] = event.at.timestamp() + event.data["seconds"]
+        elif event.kind == "timer_fired":
+            late = event.at.timestamp() - due[event.path]
+            found.lateness.append(late)
+            if late < -0.001:
+                yield f"I8 timer {event.path} fired {-late:.3f} s early"
+
+
+def _nothing_after_the_end(story: Story) -> Iterator[str]:
+    kinds = [event.kind for event in story.events]
+    if kinds[0] != "accepted" or kinds.count("accepted") != 1:
+        yield f"I11 the log begins with {kinds[0]}"
+    for place, kind in enumerate(kinds[:-1]):
+        if kind in ENDINGS and kinds[place + 1] != "retried":
+            yield f"I11 {kinds[place + 1]} after {kind}"
+
+
+def _messages_once(story: Story) -> Iterator[str]:
+    received = [event.data["key"] for event in story.events if event.kind == "received"]
+    unconsumed = story.events[-1].data.get("unconsumed", [])
+    for key in {key for key in received if received.count(key) > 1}:
+        yield f"I12 message {key} was received {received.count(key)} times"
+    for key in story.signals:
+        if received.count(key) + unconsumed.count(key) != 1:
+            yield f"I12 message {key} was accepted and is nowhere"
+
+
+def _repeats(story: Story, starts: list[Entry], evidence: Evidence, found: Findings) -> Iterator[str]:
+    failed = {(e.path, e.attempt) for e in story.events if e.kind == "step_failed"}
+    by_path: dict[str, list[Entry]] = defaultdict(list)
+    for entry in starts:
+        by_path[entry.path].append(entry)
+    for path, entries in by_path.items():
+        if sum(entry.applied for entry in entries) != 1 and entries[0].mode == "idempotent":
+            yield f"I3 {path} was applied {sum(entry.applied for entry in entries)} times"
+        for before, after in zip(entries, entries[1:], strict=False):
+            if (path, before.attempt) in failed and after.attempt > before.attempt:
+                continue  # a recorded failure and its next attempt
+            if _struck(evidence.faults, before.pid, before.at, after.at):
+                found.repeats_explained += 1
+            else:
+                found.repeats_unexplained += 1
+                yield f"I3 {path} ran again at {after.at} without a fault since {before.at}"
+
+
+def _struck(faults: list[Fault], pid: int, since: int, until: int | None) -> bool:
+    return any(
+        fault.pid in (pid, 0) and fault.until >= since and (until is None or fault.at <= until)
+        for fault in faults
+    )
+
+
+def _take_overs(story: Story, evidence: Evidence) -> Iterator[float]:
+    """From the death of an owner to the first event of the next one."""
+    killed = {fault.pid: fault.at + evidence.wall_ns for fault in evidence.faults if fault.kind == "kill"}
+    owners: dict[str, str] = {}
+    for event in story.events:
+        if event.kind == "claimed":
+            owners[event.data["lease"]] = event.data["worker"]
+        elif event.kind == "lease_lost":
+            pid = evidence.identities.get(owners.get(event.data["lease"], ""), 0)
+            if pid in killed:
+                yield event.at.timestamp() - killed[pid] / 1e9
+
+
+def _step(path: str) -> str:
+    named = STEP_NAME.search(path)
+    return named.group(1) if named else ""

@@ -1,0 +1,137 @@
+"""Client: starts runs of every shape, talks to them as people would, and collects their stories."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from stepwell import Engine, RunHandle, Settings
+from stepwell.errors import StoreError
+from tests.faults.checks import Evidence, Story, read_ledger
+from tests.faults.fleet import Fleet, LedgerProcess
+from tests.faults.workload import SHAPES, WORKFLOWS, Shape
+
+T = TypeVar("T")
+LOOK_SECONDS = 0.2
+
+
+class Outside:
+    """The people and services that use the engine; they outlive every worker."""
+
+    def __init__(self, engine: Engine, *, spread_seconds: float, seed: int = 1) -> None:
+        self._engine = engine
+        self._spread = spread_seconds
+        self._random = random.Random(seed)
+        self.signals: dict[str, list[str]] = {}
+        self.started: list[tuple[Shape, int, RunHandle[Any]]] = []
+
+    async def play(self, count: int) -> None:
+        """Start `count` runs, shapes in turn, and stay until all have ended."""
+        async with asyncio.TaskGroup() as group:
+            for n in range(count):
+                pause = self._random.random() * self._spread
+                group.create_task(self._one(n, SHAPES[n % len(SHAPES)], pause))
+
+    async def _one(self, n: int, shape: Shape, pause: float) -> None:
+        await asyncio.sleep(pause)
+        handle = await patiently(lambda: self._engine.start(shape.workflow, n, key=f"{shape.name}-{n}"))
+        self.started.append((shape, n, handle))
+        match shape.name:
+            case "talk":
+                await self._signal(handle, "early", 10)
+                await self._until_waiting(handle, "late")
+                await self._signal(handle, "late", 20)
+                await self._signal(handle, "late", 20)  # the same again: counts once
+            case "news":
+                await self._until_waiting(handle, "weather")
+                await patiently(
+                    lambda: self._engine.emit("weather", 5, key=handle.id, id=f"weather-{handle.id}")
+                )
+            case "stopped":
+                await asyncio.sleep(self._random.random())
+                await patiently(handle.cancel)
+        await _ended(handle)
+
+    async def _signal(self, handle: RunHandle[Any], name: str, value: int) -> None:
+        key = f"{name}-{handle.id}"
+        try:
+            await patiently(lambda: handle.signal(name, value, id=key))
+        finally:
+            keys = self.signals.setdefault(handle.id, [])
+            if f"signal/{key}" not in keys:
+                keys.append(f"signal/{key}")
+
+    async def _until_waiting(self, handle: RunHandle[Any], name: str) -> None:
+        while not any(wait.name == name for wait in await patiently(handle.waits)):
+            if (await patiently(handle.info)).status.terminal:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def stories(self) -> list[Story]:
+        """Every run that was started, and the children they had."""
+        found = [
+            await self._story(handle.id, shape.name, shape.expected(n)) for shape, n, handle in self.started
+        ]
+        expected = {shape.name: shape.expected for shape in SHAPES}
+        for parent in [story for story in found if story.shape == "family"]:
+            for event in parent.events:
+                if event.kind == "child_started":
+                    name = event.data["workflow"]
+                    child = self._engine.handle(event.data["run"])
+                    n = [e async for e in child.events()][0].data["input"]
+                    found.append(await self._story(child.id, name, expected[name](n)))
+        return found
+
+    async def _story(self, run_id: str, shape: str, expected: Any) -> Story:
+        handle = self._engine.handle(run_id)
+        info = await handle.info()
+        events = [event async for event in handle.events()]
+        return Story(
+            id=run_id,
+            shape=shape,
+            status=info.status,
+            result=events[-1].data.get("result"),
+            expected=expected,
+            events=events,
+            folded=(await handle.state()).status,
+            tickets=len(await self._engine.store.read_tickets(handle.id)),
+            signals=self.signals.get(run_id, []),
+        )
+
+
+async def _ended(handle: RunHandle[Any]) -> None:
+    while not (await patiently(handle.info)).status.terminal:
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def patiently(ask: Callable[[], Awaitable[T]], seconds: float = 60.0) -> T:
+    """People try again when the database is away."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await ask()
+        except StoreError:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Engine]:
+    engine = Engine(url, workflows=WORKFLOWS, worker=False, settings=Settings(poll_seconds=1.0))
+    async with engine:
+        yield engine
+
+
+async def gathered(outside: Outside, fleet: Fleet, ledger: LedgerProcess) -> Evidence:
+    return Evidence(
+        stories=await outside.stories(),
+        entries=read_ledger(ledger.file),
+        faults=fleet.faults,
+        identities=fleet.identities(),
+        wall_ns=time.time_ns() - time.monotonic_ns(),
+    )

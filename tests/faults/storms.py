@@ -1,0 +1,126 @@
+"""Storms: the scenarios under load, each returning what the checks found. Used by tests and by `make faults`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tests.faults.checks import Evidence, Findings, check
+from tests.faults.client import Outside, gathered, opened, patiently
+from tests.faults.fleet import Fleet
+from tests.faults.stage import Stage
+from tests.faults.workload import SHAPES
+from tools.postgres.cluster import Cluster
+
+STORM_RUNS = 221  # 17 of each of the 13 shapes
+STORM_SECONDS_MAX = 90.0
+CALM_RUNS = 2 * len(SHAPES)
+RESTART_SECONDS = 0.3
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a storm left behind."""
+
+    findings: Findings
+    evidence: Evidence
+    seconds: float
+
+    def count(self, kind: str) -> int:
+        return sum(fault.kind == kind for fault in self.evidence.faults)
+
+
+async def _storm(
+    stage: Stage, fleet: Fleet, runs: int, spread: float, strike: Callable[[], Awaitable[None]]
+) -> Outcome:
+    """Runs of every shape while `strike` does its worst, then some more in the calm behind it (I17)."""
+    began = time.monotonic()
+    async with opened(stage.url) as engine:
+        outside = Outside(engine, spread_seconds=spread)
+        striking = asyncio.ensure_future(strike())
+        try:
+            async with asyncio.timeout(STORM_SECONDS_MAX):
+                await outside.play(runs)
+        except TimeoutError:
+            pass  # the checks name the runs that did not end
+        finally:
+            striking.cancel()
+            await asyncio.wait({striking})
+        if not striking.cancelled():
+            striking.result()
+        evidence = await gathered(outside, fleet, stage.ledger)
+    return Outcome(check(evidence), evidence, time.monotonic() - began)
+
+
+async def kill_storm(stage: Stage, fleet: Fleet, *, runs: int = STORM_RUNS, seed: int = 1) -> Outcome:
+    """kill -9 of one of two workers every 0.5 to 3 s until all runs have ended."""
+    chance = random.Random(seed)
+
+    async def strike() -> None:
+        while True:
+            await asyncio.sleep(0.5 + 2.5 * chance.random())
+            fleet.kill(chance.choice(fleet.workers))
+            await asyncio.sleep(RESTART_SECONDS)
+            fleet.start()
+
+    for _ in range(2):
+        fleet.start()
+    return await _storm(stage, fleet, runs, 14.0, strike)
+
+
+async def database_storm(stage: Stage, fleet: Fleet, cluster: Cluster, *, kills: int, runs: int) -> Outcome:
+    """kill -9 of all of PostgreSQL, several times, while the workers live on."""
+
+    async def strike() -> None:
+        for _ in range(kills):
+            await asyncio.sleep(2.0)
+            since = time.monotonic_ns()
+            await asyncio.to_thread(cluster.kill)
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(cluster.start)
+            fleet.note("database", 0, since)
+            assert not fleet.find_dead(), fleet.logs()
+
+    for _ in range(2):
+        fleet.ready(fleet.start())
+    return await _storm(stage, fleet, runs, kills * 2.5, strike)
+
+
+async def take_overs(stage: Stage, fleet: Fleet, *, kills: int) -> Outcome:
+    """One kill at a time, each after the last was over: how long until somebody else goes on."""
+    fleet.ready(fleet.start())
+    fleet.ready(fleet.start())
+
+    async def strike() -> None:
+        for _ in range(kills):
+            await asyncio.sleep(1.0)
+            victim = fleet.workers[0]
+            third = fleet.start()
+            await asyncio.to_thread(fleet.ready, third)
+            await asyncio.sleep(2.5)
+            fleet.kill(victim)
+            await asyncio.sleep(3.0)
+        await asyncio.Event().wait()
+
+    return await _storm(stage, fleet, 10 * len(SHAPES), kills * 6.0, strike)
+
+
+async def until(question: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not await patiently(question):
+        assert time.monotonic() < deadline, "it did not come to pass"
+        await asyncio.sleep(0.05)
+
+
+def histogram(values: list[float], edges: tuple[float, ...]) -> str:
+    """`<0.1 s: 12  <0.5 s: 3  more: 0`"""
+    left = sorted(values)
+    parts = []
+    for edge in edges:
+        count = sum(value < edge for value in left)
+        parts.append(f"<{edge:g} s: {count}")
+        left = left[count:]
+    return "  ".join([*parts, f"more: {len(left)}"])

@@ -1,0 +1,42 @@
+"""kill -9 of workers under load: nothing lost, nothing recorded twice, every repeat explained."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.faults.fleet import LEASE_SECONDS, SWEEP_SECONDS
+from tests.faults.stage import Stage
+from tests.faults.storms import STORM_RUNS, histogram, kill_storm, take_overs
+
+SLACK_SECONDS = 1.0  # two busy cores
+EDGES = (0.1, 0.25, 0.5, 1.0, 2.0, LEASE_SECONDS + SWEEP_SECONDS, 5.0)
+
+
+@pytest.mark.slow
+@pytest.mark.req("R3", "K2", "K5", "K6", "F9")
+def test_nothing_is_lost_or_recorded_twice_when_workers_are_killed(stage: Stage) -> None:
+    with stage.fleet() as fleet:
+        storm = asyncio.run(kill_storm(stage, fleet))
+
+    found = storm.findings
+    print(f"{stage.store}: {len(storm.evidence.stories)} runs, {storm.count('kill')} kills, {storm.seconds:.0f} s")
+    print(f"repeats: {found.repeats_explained} explained; take-over {histogram(found.take_overs, EDGES)}")
+    assert found.violations == []
+    assert len(storm.evidence.stories) >= STORM_RUNS >= 200
+    assert storm.count("kill") >= 5
+    assert set(stage.kept().values()) == {1}, "a transactional step's write is there exactly once"
+
+
+@pytest.mark.slow
+@pytest.mark.req("R3", "K5")
+def test_the_runs_of_a_killed_worker_go_on_within_lease_and_sweep(stage: Stage) -> None:
+    with stage.fleet() as fleet:
+        storm = asyncio.run(take_overs(stage, fleet, kills=2))
+
+    found = storm.findings
+    print(f"{stage.store}: take-over {histogram(found.take_overs, EDGES)}")
+    assert found.violations == []
+    assert found.take_overs
+    assert max(found.take_overs) <= LEASE_SECONDS + SWEEP_SECONDS + SLACK_SECONDS

@@ -1,0 +1,75 @@
+"""Another process on the same SQLite file, for tests: `python -m tests.store.sqlite_process VERB PATH`.
+
+It says a line when it is ready, obeys when a line comes in, and ends with its input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+from stepwell.domain.commit import ClaimRequest, WorkerInfo
+from stepwell.domain.ids import LeaseId, WorkerId
+from stepwell.store.sqlite.store import SqliteStore
+from stepwell.testing.clock import FakeClock
+from stepwell.testing.stores.scene import NEEDS, QUEUE, Scene
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+async def told() -> str:
+    line: str = await asyncio.to_thread(sys.stdin.readline)
+    return line.strip()
+
+
+async def own(store: SqliteStore) -> None:
+    """Take what is due as worker `far`, then live until killed."""
+    worker = WorkerId("far")
+    await store.register(WorkerInfo(id=worker, lease_seconds=60.0, name="far:1"))
+    request = ClaimRequest(
+        worker=worker, queues=[QUEUE], needs=[NEEDS], limit=10, leases=[LeaseId(f"l{n}") for n in range(10)]
+    )
+    claims = await store.claim(request)
+    say(f"owns {len(claims.claims)}")
+    await told()
+
+
+async def listen(store: SqliteStore) -> None:
+    """Say each hint that comes."""
+    store.listen(lambda: say("hint"))
+    say("listens")
+    await told()
+
+
+async def hint(store: SqliteStore) -> None:
+    say("ready")
+    while await told():
+        store.hint()
+
+
+async def busy(store: SqliteStore) -> None:
+    """Write without a pause."""
+    scene = Scene(store, FakeClock())
+    prefix = f"busy{time.monotonic_ns()}-"
+    say("writes")
+    asking = asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    count = 0
+    while not asking.done():
+        runs = [scene.new_run(id=f"{prefix}{count}-{n}") for n in range(50)]
+        await asyncio.gather(*(store.start([run]) for run in runs))
+        count += 1
+    say(f"wrote {count * 50}")
+
+
+async def main(verb: str, path: str) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await {"own": own, "listen": listen, "hint": hint, "busy": busy}[verb](store)
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2]))

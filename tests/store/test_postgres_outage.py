@@ -1,0 +1,266 @@
+"""PostgreSQL away, slow to answer, or refusing: nothing is lost, nothing is written twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+
+from stepwell.domain.commit import Delivery, Outcome
+from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
+from stepwell.store.postgres.store import PostgresStore
+from stepwell.testing.clock import FakeClock
+from stepwell.testing.store_suite import Scene
+from tests.store.proxy import Proxy
+
+COMMAND_COMPLETE = b"C\x00\x00\x00"  # of the wire protocol: the statement was executed
+
+
+@asynccontextmanager
+async def scene_of(url: str) -> AsyncIterator[Scene]:
+    clock = FakeClock()
+    store = PostgresStore(url, clock=clock.time)
+    await store.open()
+    try:
+        yield Scene(store, clock)
+    finally:
+        await store.close()
+
+
+def through_proxy(url: str, story: Callable[[Scene, Proxy], Awaitable[None]]) -> None:
+    async def told() -> None:
+        async with Proxy(url) as proxy, scene_of(proxy.url) as scene:
+            await story(scene, proxy)
+
+    asyncio.run(told())
+
+
+@pytest.mark.req("K2", "K3")
+def test_commit_whose_answer_was_lost_is_sent_again_and_recognised(postgres_url: str) -> None:
+    async def story(scene: Scene, proxy: Proxy) -> None:
+        claim = await scene.begun()
+        proxy.lose_next_answer(COMMAND_COMPLETE)
+
+        committed = await scene.commit(scene.member(claim, scene.done("a")))
+
+        assert proxy.lost == 1
+        assert committed.outcome is Outcome.OK
+        assert await scene.kinds(claim.run_id) == ["accepted", "claimed", "step_completed"]
+
+    through_proxy(postgres_url, story)
+
+
+@pytest.mark.req("K2")
+def test_finish_whose_answer_was_lost_delivers_once(postgres_url: str) -> None:
+    async def story(scene: Scene, proxy: Proxy) -> None:
+        parent = await scene.suspended()
+        child = await scene.begun()
+        commit = scene.member(
+            child,
+            scene.completed(),
+            then=scene.finish(child),
+            deliveries=[scene.signal(parent, "child/a/3")],
+        )
+        proxy.lose_next_answer(b"COMMIT\x00")
+
+        committed = await scene.commit(commit)
+
+        assert (proxy.lost, committed.outcome) == (1, Outcome.OK)
+        assert await scene.inbox_keys(parent) == ["child/a/3"]
+        assert (await scene.ticket(parent)).wakes == 1
+
+    through_proxy(postgres_url, story)
+
+
+@pytest.mark.req("K6")
+def test_start_whose_answer_was_lost_says_created(postgres_url: str) -> None:
+    async def story(scene: Scene, proxy: Proxy) -> None:
+        await scene.start()
+        proxy.lose_next_answer(COMMAND_COMPLETE)
+
+        [started] = await scene.store.start([scene.new_run(id="mine")])
+
+        assert (proxy.lost, started.run_id, started.created) == (1, "mine", True)
+
+    through_proxy(postgres_url, story)
+
+
+@pytest.mark.req("K4")
+def test_claim_whose_answer_was_lost_returns_the_same_tickets(postgres_url: str) -> None:
+    async def story(scene: Scene, proxy: Proxy) -> None:
+        first, second = await scene.start(), await scene.start()
+        await scene.claim_as(await scene.worker(), queues=("elsewhere",))
+        proxy.lose_next_answer(COMMAND_COMPLETE)
+
+        claims = await scene.claim_as("w1", limit=1)
+
+        assert proxy.lost == 1
+        assert [claim.run_id for claim in claims] == [first]
+        assert (await scene.ticket(second)).owner == ""
+
+    through_proxy(postgres_url, story)
+
+
+@pytest.mark.req("K14")
+def test_transaction_whose_answer_was_lost_is_recognised_in_the_log(postgres_url: str) -> None:
+    async def story(scene: Scene, proxy: Proxy) -> None:
+        claim = await scene.begun()
+
+        async def body(connection: asyncpg.Connection) -> None:
+            await connection.execute("CREATE TABLE mine AS SELECT 1 AS n")
+            proxy.lose_next_answer(b"COMMIT\x00")
+
+        committed = await scene.store.transact(body, lambda _: scene.member(claim, scene.done("tx")))
+
+        assert (proxy.lost, committed.outcome) == (1, Outcome.OK)
+        assert await scene.kinds(claim.run_id) == ["accepted", "claimed", "step_completed"]
+
+    through_proxy(postgres_url, story)
+
+
+@pytest.mark.slow
+def test_verb_that_cannot_be_repeated_tells_that_its_outcome_is_unknown(postgres_url: str) -> None:
+    async def story(scene: Scene, proxy: Proxy) -> None:
+        run_id = await scene.failed()
+        proxy.lose_next_answer(b"COMMIT\x00")
+
+        with pytest.raises(OutcomeUnknown):
+            await scene.store.retry(run_id)
+
+        assert (await scene.kinds(run_id))[-1] == "retried"
+
+    through_proxy(postgres_url, story)
+
+
+@pytest.mark.slow
+def test_store_that_was_away_is_used_again(postgres_url: str) -> None:
+    async def story(scene: Scene, proxy: Proxy) -> None:
+        run_id = await scene.start()
+        proxy.refusing = True
+        proxy.cut()
+        with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+            await scene.run(run_id)
+
+        proxy.refusing = False
+
+        assert (await scene.run(run_id)).id == run_id
+
+    through_proxy(postgres_url, story)
+
+
+@pytest.mark.req("K3")
+def test_only_the_bad_member_of_a_batch_is_refused(postgres_url: str) -> None:
+    async def story() -> None:
+        async with scene_of(postgres_url) as scene:
+            claims = [await scene.begun() for _ in range(9)]
+            batch = [scene.member(claim, scene.done("a")) for claim in claims]
+            batch[4].events = [scene.done("a\x00b")]
+
+            outcomes = [committed.outcome for committed in await scene.store.commit(batch)]
+
+            assert outcomes == [Outcome.OK] * 4 + [Outcome.REFUSED] + [Outcome.OK] * 4
+            assert await scene.kinds(claims[4].run_id) == ["accepted", "claimed"]
+
+    asyncio.run(story())
+
+
+def test_only_the_caller_of_the_bad_value_hears_of_it(postgres_url: str) -> None:
+    async def story() -> None:
+        async with scene_of(postgres_url) as scene:
+            run_id = await scene.suspended()
+
+            starts = await asyncio.gather(
+                scene.store.start([scene.new_run()]),
+                scene.store.start([scene.new_run(key="a\x00b")]),
+                scene.store.start([scene.new_run()]),
+                return_exceptions=True,
+            )
+            deliveries = await asyncio.gather(
+                scene.deliver(scene.signal(run_id, "a")),
+                scene.deliver(scene.signal(run_id, "b\x00")),
+                scene.deliver(scene.signal(run_id, "c")),
+                return_exceptions=True,
+            )
+
+            assert [isinstance(answer, InvalidInput) for answer in starts] == [False, True, False]
+            assert isinstance(deliveries[1], InvalidInput)
+            assert (deliveries[0], deliveries[2]) == (Delivery.DELIVERED, Delivery.DELIVERED)
+
+    asyncio.run(story())
+
+
+def test_cancelled_caller_leaves_the_statement_to_its_end(postgres_url: str) -> None:
+    async def story() -> None:
+        async with scene_of(postgres_url) as scene:
+            claim = await scene.begun()
+            commit = asyncio.create_task(scene.commit(scene.member(claim, scene.done("a"))))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+            commit.cancel()
+            await asyncio.gather(commit, return_exceptions=True)
+
+            again = await scene.commit(scene.member(claim, scene.done("a")))
+            assert again.outcome is Outcome.OK
+            assert await scene.kinds(claim.run_id) == ["accepted", "claimed", "step_completed"]
+
+    asyncio.run(story())
+
+
+def test_poll_only_works_without_prepared_statements_and_listens_to_nobody(postgres_url: str) -> None:
+    async def story() -> None:
+        async with scene_of(f"{postgres_url}?poll_only=1") as scene:
+            claim = await scene.begun()
+            await scene.ok(scene.member(claim, scene.completed(), then=scene.finish(claim)))
+            scene.store.hint()
+
+            assert scene.store.polls
+            assert (await scene.run(claim.run_id)).status == "completed"
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("K31")
+def test_hint_reaches_other_processes_and_not_oneself(postgres_url: str) -> None:
+    async def story() -> None:
+        async with scene_of(postgres_url) as here, scene_of(postgres_url) as there:
+            heard_there, heard_here = asyncio.Event(), asyncio.Event()
+            there.store.listen(heard_there.set)
+            here.store.listen(heard_here.set)
+            async with asyncio.timeout(10):  # both are told once when they have begun to listen
+                await heard_there.wait()
+                await heard_here.wait()
+            heard_there.clear()
+            heard_here.clear()
+
+            for _ in range(100):
+                here.store.hint()
+
+            async with asyncio.timeout(10):
+                await heard_there.wait()
+            assert not heard_here.is_set()
+
+    asyncio.run(story())
+
+
+@pytest.mark.slow
+def test_listener_connects_again_by_itself(postgres_url: str) -> None:
+    async def story(scene: Scene, proxy: Proxy) -> None:
+        heard = asyncio.Event()
+        scene.store.listen(heard.set)
+        async with asyncio.timeout(10):
+            await heard.wait()
+        heard.clear()
+
+        proxy.cut()
+
+        async with scene_of(postgres_url) as other, asyncio.timeout(10):
+            await heard.wait()  # told again, because hints may have been missed
+            heard.clear()
+            other.store.hint()
+            await heard.wait()
+
+    through_proxy(postgres_url, story)

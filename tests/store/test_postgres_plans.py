@@ -1,0 +1,128 @@
+"""Plans made while the tables were empty must still be good when they are full."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from stepwell.domain.commit import Commit
+from stepwell.store.postgres.connection import LANE_SETTINGS, Connection, Lanes, connect
+from stepwell.store.postgres.store import PostgresStore
+from stepwell.testing.clock import FakeClock
+from stepwell.testing.store_suite import Scene
+
+PARKED = 100_000
+PENDING = 10_000
+
+# Parked ones of our kind, pending ones of a kind that the worker does not have, and their runs and logs.
+FILLED = f"""
+INSERT INTO stepwell.tickets (
+    run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
+    head, base, at, wakes, losses, lost_lease
+)
+SELECT 'q' || n, '', 'default', CASE WHEN n > {PARKED} THEN 'other@1' ELSE 'order@1' END, 'default', '', 0,
+    n <= {PARKED}, false, 0, CASE WHEN n > {PARKED} THEN 0 ELSE 1e12 END, 1, 1, 0, 0, 0, ''
+FROM generate_series(1, {PARKED + PENDING}) AS n;
+INSERT INTO stepwell.runs (
+    id, workspace, workflow, version, kind, status, input, key, digest, hash, queue, priority, lane,
+    parent, parent_path, root, tags, trigger, where_at, created_at, test
+)
+SELECT 'q' || n, 'default', 'order', '1', 'function', 'suspended', '', 'key-q' || n, '', '', 'default', 0, '',
+    '', '', '', '', '', '', 0, false
+FROM generate_series(1, {PARKED}) AS n;
+INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
+SELECT 'q' || n, 1, 'accepted', '', 0, 0, '' FROM generate_series(1, {PARKED}) AS n;
+INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at)
+SELECT 'q' || n, 'k', 1, 'signal', 'go', '', 0 FROM generate_series(1, {PARKED}) AS n;
+INSERT INTO stepwell.waits (run_id, path, kind, name, key, since)
+SELECT 'q' || n, 'w', 'event', 'paid', 'k' || n, 0 FROM generate_series(1, {PARKED}) AS n;
+"""
+READ = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables"
+
+
+class OneConnection(PostgresStore):
+    """Does everything on one connection, in transactions that tell how many rows they looked at."""
+
+    connection: Connection = None
+
+    async def open(self) -> None:
+        await super().open()
+        self.connection = await connect(self._address, LANE_SETTINGS)
+        for lanes in self._all_lanes:
+            lanes.run = self._run  # type: ignore[method-assign]  # the test's own lane
+
+    async def close(self) -> None:
+        await self.connection.close()
+        await super().close()
+
+    async def _run(self, work: Callable[[Connection], Awaitable[Any]], **_: Any) -> Any:
+        return await work(self.connection)
+
+    async def _write(
+        self, name: str, lanes: Lanes, work: Callable[[Connection], Awaitable[Any]], **_: Any
+    ) -> Any:
+        return await work(self.connection)
+
+    async def rows_read(self, verb: Awaitable[Any]) -> int:
+        before = int(await self.connection.fetchval(READ))
+        await verb
+        return int(await self.connection.fetchval(READ)) - before
+
+
+@pytest.mark.slow
+@pytest.mark.req("K16")
+def test_no_verb_reads_the_backlog(postgres_url: str) -> None:
+    async def story() -> dict[str, int]:
+        clock = FakeClock()
+        store = OneConnection(postgres_url, clock=clock.time)
+        await store.open()
+        try:
+            scene = Scene(store, clock)
+            await store.connection.execute("VACUUM ANALYZE")  # now the planner knows that they are empty
+            await every_verb(scene)
+            await store.connection.execute("BEGIN; DELETE FROM stepwell.tickets")
+            await store.connection.execute(FILLED)
+            return await every_verb(scene)
+        finally:
+            await store.close()
+
+    read = asyncio.run(story())
+
+    assert {name: rows for name, rows in read.items() if rows > 150} == {}
+
+
+async def every_verb(scene: Scene) -> dict[str, int]:
+    """Each verb once, with how many rows it read."""
+    store = scene.store
+    assert isinstance(store, OneConnection)
+    read: dict[str, int] = {}
+
+    async def count(name: str, verb: Awaitable[Any]) -> None:
+        read[name] = await store.rows_read(verb)
+
+    parent = await scene.suspended()
+    await count("start", store.start([scene.new_run() for _ in range(3)]))
+    worker = await scene.worker()
+    await count("claim", scene.claim_as(worker, limit=1))
+    await count("claim nothing", scene.claim_as(worker, needs=("missing@1",)))
+    claims = list(await scene.claim_as(worker, limit=2))
+    await count("commit", store.commit([scene.member(c, scene.claimed(c)) for c in claims]))
+    first, second = (claim._replace(head=2) for claim in claims)
+    await count("deliver", scene.deliver(scene.signal(first.run_id)))
+    await count("decide", store.deliver([scene.signal(first.run_id, "x"), scene.signal(first.run_id, "y")]))
+    wakes = (await scene.ticket(first.run_id)).wakes
+    await count("park", scene.ok(scene.member(first, scene.done("a"), then=scene.park(first, seen=wakes))))
+    reaching: Commit = scene.member(
+        second, scene.completed(), then=scene.finish(second), deliveries=[scene.signal(parent)]
+    )
+    await count("finish", scene.ok(reaching))
+    await count("heartbeat", store.heartbeat(worker))
+    await count("read", scene.run(parent))
+    await count("log", scene.log(parent))
+    await count("inbox", scene.inbox_keys(parent))
+    await count("reap", store.reap())
+    await count("cancel", store.cancel(first.run_id, "enough"))
+    return read
