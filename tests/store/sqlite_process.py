@@ -51,17 +51,23 @@ async def hint(store: SqliteStore) -> None:
 
 
 async def busy(store: SqliteStore) -> None:
-    """Write without a pause."""
+    """Write without a pause: while one transaction is on its way, the next ones wait already."""
     scene = Scene(store, FakeClock())
     prefix = f"busy{time.monotonic_ns()}-"
-    say("writes")
     asking = asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-    count = 0
-    while not asking.done():
-        runs = [scene.new_run(id=f"{prefix}{count}-{n}") for n in range(50)]
-        await asyncio.gather(*(store.start([run]) for run in runs))
-        count += 1
-    say(f"wrote {count * 50}")
+    wrote = 0
+
+    async def keep_writing() -> None:
+        nonlocal wrote
+        while not asking.done():
+            await store.start([scene.new_run(id=f"{prefix}{scene.fresh('n')}")])
+            wrote += 1
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(100):
+            group.create_task(keep_writing())
+        say("writes")
+    say(f"wrote {wrote}")
 
 
 async def main(verb: str, path: str) -> None:

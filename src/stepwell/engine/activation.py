@@ -49,6 +49,7 @@ class Activation:
         self.program = program
         self.journal: Journal = read_journal(claim.log)
         self.last_at = self.journal.last_at
+        self.losses = claim.losses  # owners that died since the run last moved
         self.closed: type[Unwind] | None = None  # why no ctx call is answered any more
         self.live = False  # the log was replayed to its end
         self.draining = False
@@ -175,6 +176,13 @@ class Activation:
         self.live = True
         if not self._took_claim:
             self._took_claim = True
+            # Waits and remote steps must be open for their answers; but nothing begins or times out
+            # before the messages are taken: an answer that came in time wins, a cancel comes first.
+            for call in self._commands:
+                if isinstance(call, StepCall):
+                    self.steps.recall(call)
+                elif isinstance(call, WaitCall):
+                    self.waits.recall(call)
             self.waits.take(self.claim.inbox)
 
     def _release(self, answer: Answer) -> None:
@@ -284,6 +292,8 @@ class Activation:
         if result.outcome is Outcome.OK:
             self.writer.head += len(draft.events)
             self.last_at = result.at
+            if draft.settled:
+                self.losses = 0
             for path, seconds in draft.dues.items():
                 self.timers.dues[path] = result.at + seconds
             for action in draft.then_do:
@@ -349,7 +359,9 @@ class Activation:
             if not draft.dues:  # else it is looked at again when it is in the log
                 self.timers.wake_in(soonest)
             return None
-        retrying = all(isinstance(c, StepCall) and c.retrying for c in self.calls.values())
+        steps = [call for call in self.calls.values() if isinstance(call, StepCall)]
+        assert self.draining or all(step.retrying or step.queue for step in steps), "a step would be forgotten"
+        retrying = len(steps) == len(self.calls) and all(step.retrying for step in steps)
         return Park(
             seen=self.inbox.seen,
             status=Status.RUNNING if retrying or self.draining else Status.SUSPENDED,

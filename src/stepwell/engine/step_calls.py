@@ -41,10 +41,11 @@ class StepCalls:
     def start(self, call: StepCall) -> None:
         """Begin where the log left it: fresh, between two attempts, or already with a remote worker."""
         record = self._activation.journal.steps.get(call.path)
+        if record is None and call.retrying:
+            return  # the failure of its remote attempt came with the claim
         if record is not None:
-            call.attempt, call.failures = record.attempt, record.failures
+            self.recall(call)
             if record.retry_at is not None:
-                call.retrying = True
                 self._activation.timers.dues[call.path] = record.retry_at
                 return
             if record.scheduled_at is not None:
@@ -53,23 +54,32 @@ class StepCalls:
                 return
         self._next_attempt(call)
 
+    def recall(self, call: StepCall) -> None:
+        """How far the log says it got: a result that came with the claim is taken before it starts."""
+        record = self._activation.journal.steps.get(call.path)
+        if record is not None:
+            call.attempt, call.failures = record.attempt, record.failures
+            call.retrying = record.retry_at is not None
+
     def _next_attempt(self, call: StepCall) -> None:
         call.retrying = False
         call.attempt += 1
         if call.queue:
             self._schedule(call)
-        elif self._activation.claim.losses > 0:
+        elif self._activation.losses > 0:
             self._announce(call)
         else:
             self._execute(call)
 
     def _announce(self, call: StepCall) -> None:
         """A worker was lost in this run: from now on the log says what is begun before it begins."""
+        self._activation.busy += 1
         self._activation.record(ev.StepStarted(step=call.spec.name), call.path, call.attempt)
-        self._activation.writer.draft.then_do.append(lambda at: self._begin_announced(call))
+        self._activation.writer.draft.then_do.append(lambda at: self._begin_held(call))
 
-    def _begin_announced(self, call: StepCall) -> None:
-        if not call.withdrawn and self._activation.closed is None:
+    def _begin_held(self, call: StepCall) -> None:
+        self._activation.busy -= 1
+        if self._activation.closed is None and not call.withdrawn:
             self._execute(call)
 
     def _execute(self, call: StepCall) -> None:
@@ -77,7 +87,8 @@ class StepCalls:
         if not activation.services.lease_valid():
             # Our lease may be over. Nothing begins until the store has said otherwise; if it says
             # that we were reaped, the activation is lost.
-            activation.services.loop.call_later(_LEASE_LOOK, self._begin_announced, call)
+            activation.busy += 1
+            activation.services.loop.call_later(_LEASE_LOOK, self._begin_held, call)
             return
         context = StepContext(
             run_id=activation.run_id, path=call.path, attempt=call.attempt, lease=activation.claim.lease
@@ -175,6 +186,7 @@ class StepCalls:
             fact = ev.StepCompleted(result=ending.result, digest=call.digest)
             self._activation.record(fact, path, call.attempt)
         else:
+            self._activation.journal.steps.pop(path, None)  # what it said is settled by this
             self._record_failure(call, ending.error, ending.retry_in)
 
     # Transactional
@@ -242,7 +254,7 @@ class StepCalls:
         for path, execution in self.executing.items():
             if not execution.noted and execution.began < mark:
                 execution.noted = noted = True
-                if self._activation.claim.losses == 0:
+                if self._activation.losses == 0:
                     fact = ev.StepStarted(step=execution.spec.name)
                     self._activation.record(fact, path, execution.context.attempt)
         return noted

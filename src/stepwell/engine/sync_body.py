@@ -31,7 +31,9 @@ class SyncBody:
     async def drive(self) -> bytes:
         """The workflow's main coroutine: ends when the thread does."""
         done = self._activation.turns.create_future()
-        self._activation.services.runner.spawn(self._run_thread(done))
+        # Not from here: in a turn the running loop is the workflow's, and no thread may call that.
+        services = self._activation.services
+        services.loop.call_soon(lambda: services.runner.spawn(self._run_thread(done)))
         return bytes(await done)
 
     async def _run_thread(self, done: asyncio.Future[Any]) -> None:

@@ -47,6 +47,13 @@ class Waits:
         elif isinstance(call, ResultCall):
             pass  # the child's end comes as a message
 
+    def recall(self, call: WaitCall) -> None:
+        """The log has it open: a message that came with the claim may answer it before it is looked at."""
+        opened = self._activation.journal.waits.get(call.path)
+        if opened is not None:
+            call.since = opened.fact.since
+            self._open[call.path] = call
+
     def _open_timer(self, call: TimerCall) -> None:
         activation = self._activation
         due = activation.journal.timers.get(call.path)

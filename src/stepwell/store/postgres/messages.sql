@@ -40,7 +40,7 @@ put AS (
     WHERE j.wakes IS NOT NULL
         AND NOT j.is_full
     ON CONFLICT (run_id, key) DO NOTHING
-    RETURNING run_id
+    RETURNING run_id, '' AS path
 ),
 woken AS (
     UPDATE stepwell.tickets AS t
@@ -48,7 +48,7 @@ woken AS (
         due_at = least(t.due_at, greatest(clock.now, t.not_before))
     FROM clock, put
     WHERE t.run_id = ANY (ARRAY[put.run_id])
-        AND t.path = ''
+        AND t.path = ANY (ARRAY[put.path])
 )
 SELECT
     CASE
@@ -124,9 +124,9 @@ woken AS (
     UPDATE stepwell.tickets AS t
     SET wakes = t.wakes + g.more,
         due_at = least(t.due_at, greatest(clock.now, t.not_before))
-    FROM clock, (SELECT run_id, count(*) AS more FROM placed GROUP BY run_id) AS g
+    FROM clock, (SELECT run_id, min('') AS path, count(*) AS more FROM placed GROUP BY run_id) AS g
     WHERE t.run_id = ANY (ARRAY[g.run_id])
-        AND t.path = ''
+        AND t.path = ANY (ARRAY[g.path])
 )
 SELECT delivery
 FROM bounded

@@ -6,7 +6,8 @@
 -- the plans are generic and do not know how long the arrays are. Instead a verdict is looked up by its
 -- place in an array, and rows of tables by LATERAL, which can only become a look into an index. An UPDATE
 -- or DELETE cannot be LATERAL: there `= ANY (ARRAY[x])` is an equality that no join by sorting could use,
--- so the planner has no reason to read the table's whole index, however small it was when it planned.
+-- so the planner has no reason to read the table's whole index, however small it was when it planned. (A
+-- constant on a later column of the index would be such a reason: the '' of a run's path comes from a CTE.)
 
 -- name: commit_batch
 -- Every member is judged on its locked ticket (the rule of domain/judge.py), and whatever follows is done
@@ -73,7 +74,7 @@ moved AS (
         due_at = CASE v.then_ WHEN 0 THEN t.due_at ELSE least(v.due_at, v.now + v.due_in) END
     FROM v
     WHERE t.run_id = ANY (ARRAY[v.run_id])
-        AND t.path = ''
+        AND t.path = ANY (ARRAY[v.path])
         AND v.verdict = 0
         AND v.then_ < 2
 ),
@@ -154,7 +155,7 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
 k AS MATERIALIZED (
-    SELECT m.*, t.lease AS owned_by, t.head AS ends_at, t.wakes, t.at
+    SELECT m.*, t.path, t.lease AS owned_by, t.head AS ends_at, t.wakes, t.at
     FROM (
         SELECT *
         FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::bool[], $7::int[]) WITH ORDINALITY
@@ -162,7 +163,7 @@ k AS MATERIALIZED (
         ORDER BY run_id
     ) AS m
     LEFT JOIN LATERAL (
-        SELECT x.lease, x.head, x.wakes, x.at
+        SELECT x.path, x.lease, x.head, x.wakes, x.at
         FROM stepwell.tickets AS x
         WHERE x.run_id = m.run_id
             AND x.path = ''
@@ -199,7 +200,7 @@ moved AS (
         base = coalesce(v.base, t.base)
     FROM v
     WHERE t.run_id = ANY (ARRAY[v.run_id])
-        AND t.path = ''
+        AND t.path = ANY (ARRAY[v.path])
         AND v.verdict = 0
 )
 SELECT verdict, coalesce(wakes, 0) AS wakes, CASE verdict WHEN 0 THEN written_at ELSE now END AS at

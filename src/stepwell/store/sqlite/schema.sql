@@ -53,8 +53,8 @@ CREATE UNIQUE INDEX runs_key ON runs (workspace, key);
 
 CREATE INDEX runs_parent ON runs (parent, id) WHERE parent <> '';
 
--- With a rowid: new rows go to the end of the table and only the narrow index is touched in the middle,
--- which halves the pages a commit writes (50 runs: 0.7 ms against 1.0 ms with the rows in the index).
+-- With a rowid: new rows go to the end of the table and only the narrow index is touched in the middle.
+-- COMMIT of one event for each of 50 runs took 0.6 to 0.8 ms, WITHOUT ROWID 0.8 to 1.1 ms.
 CREATE TABLE events (
     run_id TEXT NOT NULL,
     seq INTEGER NOT NULL,

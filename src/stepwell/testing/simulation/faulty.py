@@ -179,6 +179,8 @@ class FaultyStore:
         result = await getattr(network.store, verb)(*args, **kwargs)
         if written:
             network.trace(process, f"{verb} {_brief(result)}")
+            if network.lines is not None:
+                network.lines[-1] += _request(verb, args)
             if verb not in _NOT_REPEATED and network.draw(chances.duplicate):
                 network.counts["duplicate"] += 1
                 network.execute_later(verb, args, kwargs)
@@ -294,3 +296,13 @@ def _brief(result: Any) -> str:
     if isinstance(result, list) and result and isinstance(result[0], Owned):
         return f"{[(o.run_id[-6:], o.path, o.wakes) for o in result]}"
     return str(result)
+
+
+def _request(verb: str, args: tuple[Any, ...]) -> str:
+    """For people who read a trace: what was asked."""
+    if verb == "commit":
+        members = [(c.run_id[-6:], c.head, [e.kind for e in c.events], type(c.then).__name__) for c in args[0]]
+        return f" <- {members}"
+    if verb == "deliver":
+        return f" <- {[(m.run_id[-6:], m.key) for m in args[0]]}"
+    return "" if verb in ("claim", "heartbeat", "reap", "register") else f" <- {str(args)[:120]}"

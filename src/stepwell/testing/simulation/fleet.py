@@ -1,0 +1,106 @@
+"""Fleet: the worker processes. Each seat is a machine on which one process after another lives."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from stepwell.app import Engine
+from stepwell.errors import StoreError
+from stepwell.testing.simulation.faulty import FaultyStore, Network
+from stepwell.testing.simulation.loop import Process, SimLoop
+from stepwell.testing.simulation.names import SeededIds, SkewedClock
+from stepwell.testing.simulation.plan import WORKERS, Plan
+from stepwell.testing.simulation.workflows import FAR, REMOTE_STEPS, WORKFLOWS
+
+# Which queues each seat serves: one of everything, one without and one with only remote steps.
+_QUEUES = (("default", FAR), ("default",), ("default", FAR))
+
+
+class Seat:
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.lives = 0
+        self.process = Process(f"w{number}.0")
+        self.engine: Engine | None = None
+
+
+class Fleet:
+    def __init__(self, plan: Plan, loop: SimLoop, network: Network) -> None:
+        self._plan = plan
+        self._loop = loop
+        self._network = network
+        self.seats = [Seat(number) for number in range(WORKERS)]
+        self.engines: list[Engine] = []  # of all lives: the dead ones keep their memory
+
+    def boot(self, seat: Seat) -> None:
+        """A new process on this seat."""
+        if not seat.process.dead and seat.lives:
+            return
+        seat.lives += 1
+        seat.process = Process(f"w{seat.number}.{seat.lives}")
+        seat.engine = None
+        self._network.trace(seat.process, "boot")
+        self._loop.spawn(seat.process, self._live(seat, seat.process))
+
+    async def _live(self, seat: Seat, process: Process) -> None:
+        """A supervisor would start it again when the store was away; so does this."""
+        plan = self._plan
+        rng = random.Random(f"{process.name}/{plan.seed}")
+        clock = SkewedClock(
+            self._loop, skew=plan.skew * (2 * rng.random() - 1), uptime=1e6 * rng.random()
+        )
+        store = FaultyStore(self._network, process)
+        ids = SeededIds(rng, self._loop)
+        while True:
+            engine = Engine(
+                store,
+                workflows=WORKFLOWS,
+                steps=REMOTE_STEPS,
+                queues=_QUEUES[seat.number],
+                settings=plan.settings,
+                clock=clock,
+                ids=ids,
+                replay_always=plan.replay_always,
+            )
+            engine.settings = _with_slots(plan, seat.number)
+            self.engines.append(engine)
+            try:
+                await engine.open()
+                break
+            except StoreError:
+                await asyncio.sleep(0.5)
+        seat.engine = engine
+
+    def crash(self, seat: Seat) -> None:
+        if not seat.process.dead:
+            self._network.crash(seat.process)
+
+    async def restart(self, seat: Seat) -> None:
+        """Stop gracefully, then boot; a process that cannot stop in time is killed."""
+        process, engine = seat.process, seat.engine
+        if engine is None or process.dead or process.frozen:
+            return
+        self._network.trace(process, "stop")
+        task = self._loop.spawn(process, engine.close())
+        for _ in range(100):
+            await asyncio.sleep(0.2)
+            if task.done() or process.dead:
+                break
+        if not process.dead:
+            process.dead = True
+            self._loop.crash(process)
+        self.boot(seat)
+
+    def heal(self) -> None:
+        """Everybody is up again."""
+        for seat in self.seats:
+            self._loop.thaw(seat.process)
+            if seat.process.dead:
+                self.boot(seat)
+
+
+def _with_slots(plan: Plan, seat: int) -> object:
+    from dataclasses import replace
+
+    return replace(plan.settings, slots=plan.slots[seat])

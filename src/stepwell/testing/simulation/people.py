@@ -1,0 +1,174 @@
+"""People: the clients. Each starts a run, does what its shape asks for, and waits for the end.
+
+They repeat what was not answered, always with the same key, and write down what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from stepwell.client import Client
+from stepwell.client.handle import RunHandle
+from stepwell.domain.commit import RunRow
+from stepwell.domain.status import Status
+from stepwell.errors import AlreadyDecided, Conflict, NotRetryable, RunEnded, StoreError
+from stepwell.testing.evidence import Sent, Wanted
+from stepwell.testing.simulation.shapes import Shape
+
+T = TypeVar("T")
+_LOOK_SECONDS = 0.8
+_RETRIES_MAX = 12
+
+
+class People:
+    def __init__(self, client: Client, rng: random.Random) -> None:
+        self._client = client
+        self._rng = rng
+        self.accepted: list[str] = []
+        self.wanted: dict[str, Wanted] = {}
+        self.signals: list[Sent] = []
+        self.seen: dict[str, list[str]] = {}
+        self.decided: dict[tuple[str, str], int] = {}
+        self.operations = 0
+        self.busy = 0
+        self.healed = False  # from here on the second event is emitted, for waits that missed the first
+
+    async def use(self, shape: Shape, number: int) -> None:
+        """The whole life of one run, seen from its client."""
+        self.busy += 1
+        await asyncio.sleep(self._rng.choice((0.0, 0.5, 4.0)) * self._rng.random())
+        plan = shape.input(self._rng)
+        key = f"{shape.workflow.definition.name}-{number}"
+        handle = await self._surely(lambda: self._client.start(shape.workflow, plan, key=key))
+        self.accepted.append(handle.id)
+        self.wanted[handle.id] = shape.wanted(plan)
+        await getattr(self, f"_{shape.script}")(handle, plan)
+        self.busy -= 1
+
+    async def _surely(self, ask: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            self.operations += 1
+            try:
+                return await ask()
+            except StoreError:
+                await asyncio.sleep(0.3)
+
+    async def _ended(self, handle: RunHandle[Any]) -> RunRow:
+        """Look now and then until it has ended."""
+        seen = self.seen.setdefault(handle.id, [])
+        while True:
+            row = await self._surely(handle.info)
+            if not seen or seen[-1] != row.status:
+                seen.append(str(row.status))
+            if row.status.terminal:
+                return row
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._rng.choice((0.0, 0.1, 1.0, 3.0)) * self._rng.random())
+
+    # Scripts
+
+    async def _wait(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        """Until it has ended; a run that lost too many workers is sent on by an operator."""
+        for _ in range(_RETRIES_MAX):
+            row = await self._ended(handle)
+            if row.status is not Status.FAILED or not _crashed(row):
+                return
+            await self._retry_once(handle)
+
+    async def _retry_once(self, handle: RunHandle[Any]) -> None:
+        try:
+            await self._surely(handle.retry)
+        except NotRetryable:
+            pass  # the first, unanswered one was executed
+
+    async def _signals(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        surplus = self._rng.choice((0, 0, 1))
+        for number in range(plan["n"] + surplus):
+            await self._pause()
+            if not await self._signal(handle, "go", number):
+                break
+        await self._wait(handle, plan)
+
+    async def _signal(self, handle: RunHandle[Any], name: str, value: Any) -> bool:
+        id = self._client.token()
+        try:
+            await self._surely(lambda: handle.signal(name, value, id=id))
+        except RunEnded:
+            return False
+        self.signals.append(Sent(handle.id, f"signal/{id}", name))
+        return True
+
+    async def _both(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        await self._pause()
+        await self._signal(handle, "other", "other")
+        await self._pause()
+        await self._signal(handle, "go", 0)
+        await self._wait(handle, plan)
+
+    async def _events(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        await self._pause()
+        number, row = 0, await self._surely(handle.info)
+        while not row.status.terminal:
+            id = f"{plan['key']}-{number}"
+            await self._surely(
+                lambda id=id: self._client.emit("news", f"news {id}", key=plan["key"], id=id)  # type: ignore[misc]  # bound
+            )
+            number += 1
+            # Far apart: whoever takes the second although the first was for it is caught.
+            await asyncio.sleep(30.0)
+            row = await self._surely(handle.info)
+        await self._wait(handle, plan)
+
+    async def _approvals(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        answered = 0
+        while answered < plan["n"]:
+            await self._pause()
+            try:
+                await self._surely(lambda answer=answered: handle.decide(answer))  # type: ignore[misc]  # bound
+                answered += 1
+                continue
+            except RunEnded:
+                break
+            except AlreadyDecided:
+                pass  # not open yet, or open and answered by a decision whose answer was lost
+            answered = max(answered, await self._questions_answered(handle))
+            await asyncio.sleep(0.3)
+        await self._wait(handle, plan)
+
+    async def _questions_answered(self, handle: RunHandle[Any]) -> int:
+        rows = await self._surely(lambda: self._client.store.read_log(handle.id))
+        return sum(row.kind == "wait_ended" for row in rows)
+
+    async def _retry(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        """It fails until somebody sends it on."""
+        for _ in range(_RETRIES_MAX):
+            row = await self._ended(handle)
+            if row.status is not Status.FAILED:
+                return
+            await self._pause()
+            await self._retry_once(handle)
+
+    async def _cancel(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        await self._pause()
+        for _ in range(_RETRIES_MAX):
+            await self._surely(lambda: handle.cancel("enough"))
+            row = await self._ended(handle)
+            if row.status is not Status.FAILED:
+                return
+            try:
+                await self._retry_once(handle)
+            except Conflict:
+                continue
+
+
+def _crashed(row: RunRow) -> bool:
+    """It failed only because its workers died (or those of a child)."""
+    text = (row.error or b"").decode()
+    return bool(text) and ("workers died" in text or msgspec.json.decode(text)["code"] == "WORKER_CRASHED")

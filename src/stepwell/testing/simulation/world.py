@@ -1,0 +1,223 @@
+"""World: one seed from the first event to the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from stepwell.client import Client
+from stepwell.store.memory import MemoryStore
+from stepwell.testing.checker import check
+from stepwell.testing.checker_effects import repeats
+from stepwell.testing.clock import BEGIN
+from stepwell.testing.evidence import Emitted, Evidence, History, Violation, Wanted, entry_of_row
+from stepwell.testing.simulation.faulty import FaultyStore, Network
+from stepwell.testing.simulation.fleet import Fleet
+from stepwell.testing.simulation.ledger import Ledger, Stage
+from stepwell.testing.simulation.loop import Process, Stalled, close_quietly
+from stepwell.testing.simulation.names import SeededIds
+from stepwell.testing.simulation.nemesis import Nemesis
+from stepwell.testing.simulation.people import People
+from stepwell.testing.simulation.plan import PHASE_SECONDS, Chances, Plan, plan_of
+from stepwell.testing.simulation.shapes import SHAPES
+
+_END_SECONDS = 150.0  # after healing, everything must have ended within this
+
+MakeStore = Callable[[Callable[[], float]], MemoryStore]
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of one seed."""
+
+    seed: int
+    trace: str
+    violations: list[Violation]
+    faults: Counter[str] = field(default_factory=Counter)
+    virtual_seconds: float = 0.0
+    handles: int = 0
+    operations: int = 0
+    executions: int = 0
+    repeats: int = 0
+    runs: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+class Complaints(logging.Handler):
+    """What the engine says is broken, is broken."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self.texts.append(f"{record.getMessage()}: {error!r}")
+
+
+class World:
+    def __init__(self, plan: Plan, make_store: MakeStore, *, verbose: bool = False) -> None:
+        self.plan = plan
+        self.loop = Stage(random.Random(f"loop/{plan.seed}"), shuffles=plan.shuffles)
+        self.store = make_store(lambda: BEGIN + self.loop.time())
+        self.network = Network(self.loop, self.store, plan, verbose=verbose)
+        self.loop.ledger = self.ledger = Ledger(self.loop, random.Random(f"ledger/{plan.seed}"))
+        self.fleet = Fleet(plan, self.loop, self.network)
+        self.nemesis = Nemesis(plan, self.network, self.fleet)
+        self._people_process = Process("people")
+        rng = random.Random(f"people/{plan.seed}")
+        ids = SeededIds(rng, self.loop)
+        self.people = People(Client(FaultyStore(self.network, self._people_process), ids), rng)
+        self.refused: list[str] = []
+
+    async def run(self) -> None:
+        plan = self.plan
+        for seat in self.fleet.seats:
+            self.fleet.boot(seat)
+        rng = random.Random(f"shapes/{plan.seed}")
+        people = self.people
+        for number in range(plan.runs):
+            self.loop.spawn(self._people_process, people.use(rng.choice(SHAPES), number))
+        trouble = self.loop.spawn(Process("nemesis"), self.nemesis.run())
+        while self.loop.time() < PHASE_SECONDS or not trouble.done():
+            await asyncio.sleep(0.5)
+            if self._over():
+                break
+        self._heal()
+        probe = self.loop.spawn(self._people_process, people.use(SHAPES[0], plan.runs))
+        end = self.loop.time() + _END_SECONDS
+        while self.loop.time() < end and not (self._over() and probe.done()):
+            await asyncio.sleep(0.5)
+
+    def _over(self) -> bool:
+        return not self.people.busy and not self.store._tickets and bool(self.store._runs)
+
+    def _heal(self) -> None:
+        self.network.chances = Chances()
+        self.network.kills.clear()
+        self.network.outage = False
+        self.people.healed = True
+        self.fleet.heal()
+        self.network.trace(self.network.process, "healed")
+
+    def evidence(self) -> Evidence:
+        store = self.store
+        histories = []
+        for run_id, run in store._runs.items():
+            output = msgspec.json.decode(run.row.output) if run.row.output is not None else None
+            entries = [entry_of_row(row) for row in run.log]
+            histories.append(History(run_id, entries, str(run.row.status), output))
+        people = self.people
+        wanted = dict(people.wanted)
+        for history in histories:  # children of a cancelled parent, and those that always fail
+            if history.run not in wanted:
+                wanted[history.run] = _child_wanted(history)
+        return Evidence(
+            histories=histories,
+            executions=self.ledger.rows,
+            faults=self.network.faults,
+            accepted=people.accepted,
+            wanted=wanted,
+            signals=people.signals,
+            emitted=[Emitted(e.id, e.name, e.key, e.at) for e in store._published.values()],
+            seen=people.seen,
+            leftovers=[
+                *(f"ticket {key}" for key in store._tickets),
+                *(f"inbox {run} {list(box)}" for run, box in store._inbox.items() if box),
+                *(f"wait {key}" for key in store._waits),
+            ],
+            refused=self.refused,
+            lease_seconds=self.plan.settings.lease_seconds,
+        )
+
+    def bury(self) -> None:
+        """Take the world apart without letting its code run."""
+        for engine in self.fleet.engines:
+            if engine.worker is not None:
+                for work in engine.worker.active.values():
+                    turns = getattr(work, "turns", None)
+                    for task in list(turns._scopes) if turns is not None else ():
+                        close_quietly(task)
+        self.loop.bury()
+
+
+def _child_wanted(history: History) -> Wanted:
+    name = history.accepted.get("workflow", "")
+    if name == "hopeless":
+        return Wanted(("failed",))
+    if name == "cancelled":
+        return Wanted(("cancelled", "failed"))
+    return Wanted(("completed", "cancelled", "failed"))
+
+
+def simulate(seed: int, make_store: MakeStore = MemoryStore, *, verbose: bool = False) -> Report:
+    """Run one seed and check it."""
+    plan = plan_of(seed)
+    complaints = Complaints()
+    logger = logging.getLogger("stepwell")
+    before = (logger.level, logger.propagate, logger.disabled)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    logger.addHandler(complaints)
+    knobs = _turn_knobs(plan)
+    world = World(plan, make_store, verbose=verbose)
+    violations: list[Violation] = []
+    try:
+        world.loop.run(world.run())
+    except Stalled as error:
+        violations.append(Violation("I1", "", str(error)))
+    finally:
+        logger.removeHandler(complaints)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+        _turn_back(knobs)
+    evidence = world.evidence()
+    violations += check(evidence)
+    violations += [Violation("ENGINE", "", text) for text in [*complaints.texts, *world.loop.errors]]
+    report = Report(
+        seed=seed,
+        trace=world.network.trace_hash,
+        violations=violations,
+        faults=world.network.counts,
+        virtual_seconds=world.loop.time(),
+        handles=world.loop.handles,
+        operations=world.network.calls,
+        executions=len(world.ledger.rows),
+        repeats=repeats(evidence),
+        runs=len(evidence.histories),
+        lines=world.network.lines or [],
+    )
+    world.bury()
+    return report
+
+
+Knob = tuple[Any, str, Any]
+
+
+def _turn_knobs(plan: Plan) -> list[Knob]:
+    """Constants of the engine that a seed may stretch."""
+    from stepwell.engine import committer, worker
+
+    wanted = ((committer, "BATCH_MEMBERS_MAX", plan.batch), (worker, "_LOOK_SECONDS", plan.look_seconds))
+    before: list[Knob] = [(module, name, getattr(module, name)) for module, name, _ in wanted]
+    for module, name, value in wanted:
+        setattr(module, name, value)
+    return before
+
+
+def _turn_back(knobs: list[Knob]) -> None:
+    for module, name, value in knobs:
+        setattr(module, name, value)
+
+
+def collect() -> None:
+    """Dead worlds are full of cycles; between seeds is a good time."""
+    gc.collect()
