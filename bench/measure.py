@@ -8,6 +8,8 @@
     W3  runs_per_second                    mode: one by one, batch
     W7  steps_per_second_early, steps_per_second_late
 
+Stepwell's own works have more figures; `bench.bars` names them all.
+
 Only the standard library: peers run it in environments of their own. A figure whose name ends in
 `_per_second` is better when higher, every other one when lower.
 """
@@ -35,9 +37,31 @@ class Sizes:
     batch: int = 100
     long_steps: int = 5_000  # W7
     window: int = 100  # W7: a rate is taken over so many steps
+    batches: int = 20  # W3, of Stepwell only, as all that follows
+    parallel: int = 1_000  # W4
+    sleepers: int = 10_000  # W5
+    lead: float = 8.0  # W5: seconds from the first start to the first wake
+    spread: float = 10.0  # W5: seconds from the first wake to the last
+    fleet_runs: int = 2_000  # W6
+    imports: int = 15  # W8
+    installs: bool = True
 
 
-QUICK = replace(Sizes(), runs=100, latencies=50, starts=200, long_steps=1_000)
+QUICK = replace(
+    Sizes(),
+    runs=100,
+    latencies=50,
+    starts=200,
+    long_steps=1_000,
+    batches=5,
+    parallel=200,
+    sleepers=1_000,
+    lead=4.0,
+    spread=2.0,
+    fleet_runs=200,
+    imports=3,
+    installs=False,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.errors import InvalidDefinition
 
 
-@pytest.mark.req("K12", "K16")
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [

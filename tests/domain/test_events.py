@@ -153,14 +153,12 @@ def test_names_on_disk_stay() -> None:
     ]
 
 
-@pytest.mark.req("R8")
 def test_fields_of_a_newer_version_are_ignored() -> None:
     row = LogRow(1, "claimed", "", 0, 0.0, b'{"lease":"l","worker":"w","mood":"good"}')
 
     assert read_as(Claimed, row) == Claimed(lease="l", worker="w")
 
 
-@pytest.mark.req("K33")
 def test_being_claimed_or_starting_a_step_settles_nothing() -> None:
     assert not SETTLING & {"claimed", "lease_lost", "step_started", "step_scheduled", "received", "retried"}
     assert {"step_completed", "step_failed", "completed", "failed"} <= SETTLING

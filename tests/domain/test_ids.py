@@ -20,7 +20,7 @@ from stepwell.domain.messages import (
 PARENT = RunId("0190aabbccdd7eee8fff000011112222")
 
 
-@pytest.mark.req("K18", "K6")
+@pytest.mark.req("K6")
 def test_a_child_is_named_by_its_parent_and_place() -> None:
     child = child_run_id(PARENT, "ship#1")
 
@@ -31,7 +31,6 @@ def test_a_child_is_named_by_its_parent_and_place() -> None:
     assert len(child) == len(PARENT)
 
 
-@pytest.mark.req("F5")
 @given(st.text(max_size=10), st.text(max_size=10))
 def test_recorded_random_depends_on_seed_and_place_only(seed: str, path: str) -> None:
     value = recorded_random(seed, path)
@@ -40,12 +39,10 @@ def test_recorded_random_depends_on_seed_and_place_only(seed: str, path: str) ->
     assert 0 <= value < 2**128
 
 
-@pytest.mark.req("F5")
 def test_recorded_random_differs_by_place() -> None:
     assert len({recorded_random("seed", f"p#{number}") for number in range(1000)}) == 1000
 
 
-@pytest.mark.req("K22")
 def test_needs_tell_workflows_and_steps_apart() -> None:
     assert needs_workflow("order", "2") == "order@2"
     assert needs_step("resize") == "step:resize"

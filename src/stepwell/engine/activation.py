@@ -360,7 +360,9 @@ class Activation:
                 self.timers.wake_in(soonest)
             return None
         steps = [call for call in self.calls.values() if isinstance(call, StepCall)]
-        assert self.draining or all(step.retrying or step.queue for step in steps), "a step would be forgotten"
+        assert self.draining or all(step.retrying or step.queue for step in steps), (
+            "a step would be forgotten"
+        )
         retrying = len(steps) == len(self.calls) and all(step.retrying for step in steps)
         return Park(
             seen=self.inbox.seen,

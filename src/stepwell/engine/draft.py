@@ -17,38 +17,36 @@ from stepwell.domain.commit import (
 from stepwell.domain.events import SETTLING
 from stepwell.domain.ids import LeaseId, RunId
 
+_LISTS = (
+    "consumed",
+    "waits_opened",
+    "waits_closed",
+    "starts",
+    "deliveries",
+    "tickets_opened",
+    "tickets_closed",
+)
+
 
 class Draft:
-    __slots__ = (
-        "base",
-        "consumed",
-        "deliveries",
-        "dues",
-        "events",
-        "needed",
-        "settled",
-        "starts",
-        "then_do",
-        "tickets_closed",
-        "tickets_opened",
-        "waits_closed",
-        "waits_opened",
-    )
+    """Most drafts hold events only, so the rest is made when it is first asked for."""
+
+    __slots__ = ("_rest", "base", "dues", "events", "needed", "settled", "then_do")
 
     def __init__(self) -> None:
         self.events: list[NewEvent] = []
         self.needed = False  # there is more than the claim itself to write
         self.settled = False
-        self.consumed: list[str] = []
+        self.base: int | None = None
         self.dues: dict[str, float] = {}  # path -> seconds after this commit
         self.then_do: list[Callable[[float], None]] = []  # after it was written, with its time
-        self.waits_opened: list[NewWait] = []
-        self.waits_closed: list[str] = []
-        self.starts: list[NewRun] = []
-        self.deliveries: list[Message] = []
-        self.tickets_opened: list[NewTicket] = []
-        self.tickets_closed: list[str] = []
-        self.base: int | None = None
+        self._rest: Rest | None = None
+
+    @property
+    def rest(self) -> Rest:
+        if self._rest is None:
+            self._rest = Rest()
+        return self._rest
 
     def add(self, event: NewEvent) -> None:
         self.events.append(event)
@@ -58,29 +56,42 @@ class Draft:
 
     def absorb(self, later: Draft) -> None:
         """Put what was drafted meanwhile behind a draft that was not written."""
-        for name in ("events", "consumed", "then_do", "waits_opened", "waits_closed"):
-            getattr(self, name).extend(getattr(later, name))
-        for name in ("starts", "deliveries", "tickets_opened", "tickets_closed"):
-            getattr(self, name).extend(getattr(later, name))
+        self.events.extend(later.events)
+        self.then_do.extend(later.then_do)
         self.dues.update(later.dues)
         self.needed |= later.needed
         self.settled |= later.settled
         self.base = later.base if later.base is not None else self.base
+        if later._rest is not None:
+            for name in _LISTS:
+                getattr(self.rest, name).extend(getattr(later._rest, name))
 
     def commit(self, run_id: RunId, lease: LeaseId, head: int, then: Park | Finish | None) -> Commit:
-        return Commit(
+        commit = Commit(
             run_id=run_id,
             lease=lease,
             head=head,
             events=self.events,
             settled=self.settled,
-            consumed=self.consumed,
             then=then,
             base=self.base,
-            waits_opened=self.waits_opened,
-            waits_closed=self.waits_closed,
-            starts=self.starts,
-            deliveries=self.deliveries,
-            tickets_opened=self.tickets_opened,
-            tickets_closed=self.tickets_closed,
         )
+        if self._rest is not None:
+            for name in _LISTS:
+                setattr(commit, name, getattr(self._rest, name))
+        return commit
+
+
+class Rest:
+    """What a commit writes beside its events."""
+
+    __slots__ = _LISTS
+
+    def __init__(self) -> None:
+        self.consumed: list[str] = []
+        self.waits_opened: list[NewWait] = []
+        self.waits_closed: list[str] = []
+        self.starts: list[NewRun] = []
+        self.deliveries: list[Message] = []
+        self.tickets_opened: list[NewTicket] = []
+        self.tickets_closed: list[str] = []

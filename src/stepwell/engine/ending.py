@@ -228,9 +228,9 @@ def finish(activation: Activation, ending: Ending) -> Finish:
     if accepted.parent:
         message = Message(status=ending.status, result=Raw(ending.result or b"null"), error=ending.problem)
         seq = activation.writer.head + len(draft.events)
-        draft.deliveries.append(child_ended(RunId(accepted.parent), accepted.parent_path, seq, message))
+        draft.rest.deliveries.append(child_ended(RunId(accepted.parent), accepted.parent_path, seq, message))
     if ending.status is not Status.COMPLETED:
-        draft.deliveries.extend(
+        draft.rest.deliveries.extend(
             cancel_request(child, f"parent run {activation.run_id} is {ending.status}")
             for child in activation.waits.open_children()
         )

@@ -18,6 +18,7 @@ from stepwell.errors import StepTimedOut, Unwind
 if TYPE_CHECKING:
     from stepwell.engine.services import Services
 
+_EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
 Ended = Callable[[Any, BaseException | None], None]
 
 
@@ -27,10 +28,13 @@ class Execution:
         "_ended",
         "_handle",
         "_kwargs",
+        "_lease",
+        "_path",
+        "_run_id",
         "_services",
         "_task",
+        "attempt",
         "began",
-        "context",
         "noted",
         "spec",
     )
@@ -41,61 +45,85 @@ class Execution:
         spec: StepSpec,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        context: StepContext,
+        *,
+        run_id: str,
+        path: str,
+        attempt: int,
+        lease: str,
     ) -> None:
         self._services = services
         self.spec = spec
-        self._args = (context, *args) if spec.wants_context else args
         self._kwargs = kwargs
-        self.context = context
+        self._run_id = run_id
+        self._path = path
+        self._lease = lease
+        self.attempt = attempt
+        self._args = (self.context, *args) if spec.wants_context else args
         self.began = services.clock.monotonic()
         self.noted = False
         self._ended: Ended | None = None
         self._task: asyncio.Task[Any] | None = None
         self._handle: asyncio.TimerHandle | None = None
 
+    @property
+    def context(self) -> StepContext:
+        return StepContext(run_id=self._run_id, path=self._path, attempt=self.attempt, lease=self._lease)
+
     def run(self, ended: Ended) -> None:
         """Begin; `ended(result, error)` is called once, unless it is stopped before."""
         self._ended = ended
-        # A plain task: a step has its own life, and this is the hot path (a task group costs 4 us more).
-        self._task = task = self._services.loop.create_task(self._work(), context=contextvars.Context())
+        try:
+            work = self._work()
+        except Exception as error:  # the call itself failed: wrong arguments
+            self._services.loop.call_soon(self._end, None, error)
+            return
+        # A plain task, made directly: a step has its own life, and this is the hot path.
+        self._task = task = asyncio.Task(work, loop=self._services.loop, context=contextvars.Context())
         task.add_done_callback(self._done)
-        if self.spec.timeout is not None:
-            self._handle = self._services.loop.call_later(self.spec.timeout, self._timed_out)
+        self._services.runner.running[self] = None
+        limit = self.spec.timeout
+        if limit is not None and limit < _EXACT_BELOW:
+            self._handle = self._services.loop.call_later(limit, self._time_out)
 
     def _work(self) -> Any:
         spec = self.spec
         if spec.isolation == "process":
             return self._services.runner.in_process(spec, self._args, self._kwargs, self.context)
-        if spec.is_async:
-            return _called(spec.function, self._args, self._kwargs)
-        return self._services.runner.in_thread(spec.function, self._args, self._kwargs)
+        if not spec.is_async:
+            return self._services.runner.in_thread(spec.function, self._args, self._kwargs)
+        work = spec.function(*self._args, **self._kwargs)
+        return work if asyncio.iscoroutine(work) else _awaited(work)
 
     def body(self, connection: Any) -> Any:
         """The function over an open transaction."""
         return self.spec.function(connection, *self._args, **self._kwargs)
 
+    def look(self, now: float) -> None:
+        """Called now and then: has it run for too long? Saves a timer for every step."""
+        if self.spec.timeout is not None and now - self.began >= self.spec.timeout:
+            self._time_out()
+
     def _done(self, task: asyncio.Task[Any]) -> None:
+        self._services.runner.running.pop(self, None)
         if self._handle is not None:
             self._handle.cancel()
-        ended, self._ended = self._ended, None
         if task.cancelled():
-            if ended is not None:
-                ended(None, asyncio.CancelledError("the step was cancelled from outside"))
+            self._end(None, asyncio.CancelledError("the step was cancelled from outside"))
             return
         error = task.exception()
-        if ended is None:
-            return
         if isinstance(error, Unwind):
             error = RuntimeError(f"a step raised {type(error).__name__}, which only the engine may")
-        ended(None if error is not None else task.result(), error)
+        self._end(None if error is not None else task.result(), error)
 
-    def _timed_out(self) -> None:
+    def _end(self, result: Any, error: BaseException | None) -> None:
         ended, self._ended = self._ended, None
+        if ended is not None:
+            ended(result, error)
+
+    def _time_out(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        if ended is not None:
-            ended(None, StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s"))
+        self._end(None, StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s"))
 
     def stop(self) -> None:
         """Nobody wants the result any more."""
@@ -106,6 +134,5 @@ class Execution:
             self._task.cancel()
 
 
-async def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    # Called inside the task, so that an error of the call itself is an error of the step.
-    return await function(*args, **kwargs)
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable

@@ -70,7 +70,8 @@ class LeaseKeeper:
             owned = await self._store.heartbeat(self._info.id)
         except StoreError as error:
             _log.warning("heartbeat not answered: %s", error.message)
-            await asyncio.sleep(min(0.5, self._heartbeat_seconds))
+            await asyncio.sleep(min(0.5, self._heartbeat_seconds / 4))
+            self._nudged.set()  # the lease goes on running out: ask again now, not a period later
             return
         if self.stopped:
             return

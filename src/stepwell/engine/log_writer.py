@@ -65,7 +65,7 @@ class LogWriter:
         """A refused park or finish wrote nothing: its draft comes first in the next commit."""
         if without is not None:
             draft.events.remove(without)
-            draft.deliveries.clear()
+            draft.rest.deliveries.clear()
         draft.absorb(self.draft)
         self.draft = draft
 

@@ -14,7 +14,6 @@ from stepwell.domain.codec import limited
 from stepwell.domain.commit import Claim
 from stepwell.domain.messages import Ending, step_ended
 from stepwell.domain.problems import problem_of
-from stepwell.domain.program import StepContext
 from stepwell.domain.steps import decode_arguments
 from stepwell.engine.ending import POISON_LOSSES
 from stepwell.engine.execution import Execution
@@ -51,10 +50,16 @@ class RemoteStep:
         except StepwellError as error:
             self._report(self._failure(error, None))
             return
-        context = StepContext(
-            run_id=self.claim.run_id, path=self.claim.path, attempt=self._attempt, lease=self.claim.lease
+        self._execution = Execution(
+            self._services,
+            self._spec,
+            tuple(args),
+            kwargs,
+            run_id=self.claim.run_id,
+            path=self.claim.path,
+            attempt=self._attempt,
+            lease=self.claim.lease,
         )
-        self._execution = Execution(self._services, self._spec, tuple(args), kwargs, context)
         self._execution.run(self._ended)
 
     def _ended(self, result: Any, error: BaseException | None) -> None:

@@ -17,7 +17,6 @@ from stepwell.domain.commit import Commit, NewTicket
 from stepwell.domain.ids import needs_step
 from stepwell.domain.messages import Ending
 from stepwell.domain.problems import problem_of
-from stepwell.domain.program import StepContext
 from stepwell.domain.steps import encode_arguments
 from stepwell.engine.calls import StepCall
 from stepwell.engine.execution import Execution
@@ -90,11 +89,16 @@ class StepCalls:
             activation.busy += 1
             activation.services.loop.call_later(_LEASE_LOOK, self._begin_held, call)
             return
-        context = StepContext(
-            run_id=activation.run_id, path=call.path, attempt=call.attempt, lease=activation.claim.lease
+        execution = Execution(
+            activation.services,
+            activation.services.stand_in(call.spec),
+            call.args,
+            call.kwargs,
+            run_id=activation.run_id,
+            path=call.path,
+            attempt=call.attempt,
+            lease=activation.claim.lease,
         )
-        spec = activation.services.stand_in(call.spec)
-        execution = Execution(activation.services, spec, call.args, call.kwargs, context)
         self.executing[call.path] = execution
         if call.spec.transactional:
             activation.services.runner.spawn(self._transact(call, execution))
@@ -141,7 +145,7 @@ class StepCalls:
             return
         limit = call.spec.timeout or 0.0
         error = StepTimedOut(f"{call.path} on queue {call.queue!r} was not done within {limit:g} s")
-        self._activation.writer.draft.tickets_closed.append(call.path)
+        self._activation.writer.draft.rest.tickets_closed.append(call.path)
         chance = self._activation.services.ids.jitter()
         self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
 
@@ -162,7 +166,7 @@ class StepCalls:
             step=spec.name, queue=call.queue, args=Raw(args), timeout=spec.timeout, digest=call.digest
         )
         activation.record(fact, call.path, call.attempt)
-        activation.writer.draft.tickets_opened.append(
+        activation.writer.draft.rest.tickets_opened.append(
             NewTicket(
                 path=call.path,
                 queue=call.queue,
@@ -240,7 +244,7 @@ class StepCalls:
         if execution is not None:
             execution.stop()
         if call.queue:
-            self._activation.writer.draft.tickets_closed.append(call.path)
+            self._activation.writer.draft.rest.tickets_closed.append(call.path)
             self._activation.writer.draft.needed = True
 
     def stop_all(self) -> None:
@@ -256,5 +260,5 @@ class StepCalls:
                 execution.noted = noted = True
                 if self._activation.losses == 0:
                     fact = ev.StepStarted(step=execution.spec.name)
-                    self._activation.record(fact, path, execution.context.attempt)
+                    self._activation.record(fact, path, execution.attempt)
         return noted

@@ -10,6 +10,7 @@ from typing import Any
 
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
+from stepwell.engine.execution import Execution
 from stepwell.engine.processes import Processes
 from stepwell.engine.threads import Threads
 
@@ -23,6 +24,7 @@ class StepRunner:
         self.workflow_threads = Threads("stepwell-workflow", workflow_threads)
         self._processes = Processes(processes)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.running: dict[Execution, None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run something for an activation; kept alive and its errors told."""

@@ -101,10 +101,10 @@ class Waits:
         if call.timeout is not None:
             draft.dues[call.path] = call.timeout
         if call.what == "approval":
-            draft.waits_opened.append(NewWait(path=call.path, kind="decision", name=call.name))
+            draft.rest.waits_opened.append(NewWait(path=call.path, kind="decision", name=call.name))
         elif call.what == "event":
             wait = NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=call.since)
-            draft.waits_opened.append(wait)
+            draft.rest.waits_opened.append(wait)
             # An event between here and the park must not be lost: the wait is on disk first, then
             # we look, and only then may the run park.
             activation.busy += 1
@@ -139,7 +139,7 @@ class Waits:
         activation = self._activation
         new = call.new
         fact = ev.ChildStarted(run=new.id, workflow=new.workflow, version=new.version, detached=call.detached)
-        activation.writer.draft.starts.append(new)
+        activation.writer.draft.rest.starts.append(new)
         activation.writer.draft.then_do.append(lambda at: activation.services.bulletin.work(new.id))
         if not call.detached:
             self._children[call.path] = fact
@@ -160,14 +160,14 @@ class Waits:
         self._activation.writer.draft.dues.pop(call.path, None)
         self._activation.record(fact, call.path)
         if call.what != "signal":
-            self._activation.writer.draft.waits_closed.append(call.path)
+            self._activation.writer.draft.rest.waits_closed.append(call.path)
 
     # Messages
 
     def take(self, rows: Sequence[InboxRow]) -> None:
         """Move messages from the inbox into the log, in their order."""
         for row in rows:
-            self._activation.writer.draft.consumed.append(row.key)
+            self._activation.writer.draft.rest.consumed.append(row.key)
             self._activation.writer.draft.needed = True
             if row.key not in self.keys:
                 self._take_one(row)
@@ -245,7 +245,7 @@ class Waits:
         if call is None:
             self._received(row, ev.NULL, rejected="no wait is open for it any more")
             return
-        self._activation.writer.draft.consumed.append(row.key)
+        self._activation.writer.draft.rest.consumed.append(row.key)
         self._answer(call, self._received(row, Raw(row.payload)))
 
     def _take_child(self, row: InboxRow) -> None:
@@ -264,14 +264,14 @@ class Waits:
             activation.journal.waits.pop(call.path, None)
             activation.record(ev.WaitEnded(outcome="withdrawn"), call.path)
             if call.what != "signal":
-                activation.writer.draft.waits_closed.append(call.path)
+                activation.writer.draft.rest.waits_closed.append(call.path)
         elif isinstance(call, ResultCall):
             child = self._children.get(call.path.rstrip("!"))
             if child is not None and not child.detached:
                 request = cancel_request(
                     RunId(child.run), f"run {activation.run_id} does not wait for it any more"
                 )
-                activation.writer.draft.deliveries.append(request)
+                activation.writer.draft.rest.deliveries.append(request)
                 activation.writer.draft.needed = True
 
     def unmatched(self) -> Iterator[Message]:

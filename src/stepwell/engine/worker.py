@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stepwell.domain.commit import Claim, Commit, Outcome, Owned, Park, Reaped, WorkerInfo
-from stepwell.domain.ids import NEEDS_EMIT, Ids, RunId, WorkerId, needs_step
+from stepwell.domain.commit import Claim, ClaimRequest, Commit, Outcome, Owned, Park, Reaped, WorkerInfo
+from stepwell.domain.ids import NEEDS_EMIT, Ids, LeaseId, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
 from stepwell.domain.steps import StepSpec
@@ -21,13 +21,14 @@ from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
 from stepwell.engine.sweeper import Sweeper
 from stepwell.errors import StoreError
-from stepwell.store.base import Store
+from stepwell.store.base import SOLO_LOSSES, Store
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock
 
 _log = logging.getLogger("stepwell.engine")
 
 _LONG_STEP_SECONDS = 0.2  # a step that runs longer is announced in the log
+_PAUSE = 0.2  # seconds, when the store does not answer
 _LOOK_SECONDS = 0.1  # how often to look for such steps, and for messages to runs that are busy
 
 
@@ -101,6 +102,8 @@ class Worker:
         self._idle = asyncio.Event()
         self._look_soon = False
         self.stand_ins: dict[str, StepSpec] = {}
+        self._fanning_out: set[RunId] = set()
+        self._strays: dict[tuple[RunId, str], float] = {}  # ours, but not driven here; since when
 
     @property
     def id(self) -> WorkerId:
@@ -213,11 +216,21 @@ class Worker:
             self._give_back(claim)
 
     async def _fan_out(self, claim: Claim) -> None:
-        await self.store.fan_out(claim)
+        self._fanning_out.add(claim.run_id)
+        while True:
+            try:
+                await self.store.fan_out(claim)
+                break
+            except StoreError as error:  # the ticket stays ours until it is done
+                _log.warning("fan-out of event %s not answered: %s", claim.run_id, error.message)
+                await asyncio.sleep(_PAUSE)
+        self._fanning_out.discard(claim.run_id)
         self.bulletin.work()
 
     def _ended(self, work: Activation | RemoteStep) -> None:
-        self.active.pop((work.claim.run_id, work.claim.path), None)
+        key = (work.claim.run_id, work.claim.path)
+        if self.active.get(key) is work:
+            del self.active[key]
         if isinstance(work, Activation) and work.broken:
             self._give_back(work.claim)
         self._claimer.solo_active = False
@@ -255,7 +268,10 @@ class Worker:
             if self._look_soon:
                 self._look_soon = False
                 self._keeper.nudge()
-            mark = self._clock.monotonic() - _LONG_STEP_SECONDS
+            now = self._clock.monotonic()
+            for execution in list(self._runner.running):
+                execution.look(now)
+            mark = now - _LONG_STEP_SECONDS
             for work in list(self.active.values()):
                 if isinstance(work, Activation) and work.steps.note_long(mark):
                     work.flush()
@@ -271,6 +287,42 @@ class Worker:
                     work.lose()
             elif isinstance(work, Activation):
                 work.woken(wakes[key])
+        self._look_for_strays(wakes)
+
+    def _look_for_strays(self, owned: Iterable[tuple[RunId, str]]) -> None:
+        """Tickets that are ours although nobody here drives them: the answer that gave them was lost.
+
+        No other worker may take them while we live, so we must take them up ourselves.
+        """
+        now = self._clock.monotonic()
+        strays = [key for key in owned if key not in self.active and key[0] not in self._fanning_out]
+        self._strays = {key: self._strays.get(key, now) for key in strays}
+        for key, since in self._strays.items():
+            if now - since > self.options.heartbeat_seconds and not self._claimer.stopped:
+                self._strays[key] = now
+                self._runner.spawn(self._adopt(*key))
+
+    async def _adopt(self, run_id: RunId, path: str) -> None:
+        worker = self._info.id
+        try:
+            for ticket in await self.store.read_tickets(run_id):
+                if (ticket.path, ticket.owner) != (path, worker) or (run_id, path) in self.active:
+                    continue
+                # Asking again with the lease that it has returns the ticket with its log and inbox.
+                request = ClaimRequest(
+                    worker=worker,
+                    queues=[ticket.queue],
+                    needs=[ticket.needs],
+                    limit=1,
+                    leases=[LeaseId(ticket.lease)],
+                    solo=ticket.losses >= SOLO_LOSSES,
+                )
+                found = await self.store.claim(request)
+                for claim in found.claims:
+                    if (claim.run_id, claim.path) not in self.active:
+                        self._begin(claim, found.now)
+        except StoreError as error:
+            _log.warning("run %s is ours and not driven; looking again soon: %s", run_id, error.message)
 
     async def _reaped(self) -> None:
         """We were taken for dead: everything we had is somebody else's now. Begin anew."""
@@ -279,7 +331,13 @@ class Worker:
         self._info = self._new_info()
         assert self._services is not None
         self._services.worker = self._info.id
-        await self._keeper.register(self._info)
+        while True:
+            try:
+                await self._keeper.register(self._info)
+                break
+            except StoreError as error:
+                _log.warning("could not register anew: %s", error.message)
+                await asyncio.sleep(_PAUSE)
         self._claimer.wake()
 
     def _swept(self, reaped: Reaped) -> None:

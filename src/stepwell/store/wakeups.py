@@ -62,6 +62,7 @@ class Bulletin:
         self._watches: weakref.WeakValueDictionary[RunId, Watch] = weakref.WeakValueDictionary()
         self._workers: list[Callable[[RunId | None], None]] = []
         self._far: Callable[[], None] = lambda: None
+        self._telling = False
 
     def watch(self, run_id: RunId) -> Watch:
         found = self._watches.get(run_id)
@@ -82,7 +83,14 @@ class Bulletin:
         """There may be something to do, here or elsewhere."""
         for callback in self._workers:
             callback(run_id)
-        self._far()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._telling = True
+        try:
+            self._far()
+        finally:
+            self._telling = False
 
     def moved(self, run_id: RunId) -> None:
         """The run's log grew."""
@@ -95,10 +103,12 @@ class Bulletin:
         if watch is not None:
             watch.ended = ended
             watch.stir()
-        self._far()
+        self._tell()
 
     def heard(self) -> None:
         """Another process hinted: everybody looks again."""
+        if self._telling:
+            return  # the memory store's hints come back to whoever gave them
         for callback in self._workers:
             callback(None)
         for watch in list(self._watches.values()):

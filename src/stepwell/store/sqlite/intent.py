@@ -1,8 +1,10 @@
 """Intent: how a process that waits for the write lock is let in by one that is always busy.
 
-SQLite has no queue of writers: who asks at the right moment gets the lock, so a busy server starves a
-command beside it (the protocol's experiment E7: median 0.7 s, up to 3.3 s). A waiter therefore holds
+SQLite has no queue of writers: who asks at the right moment gets the lock. A waiter therefore holds
 `<database>.intent` shared; the busy writer looks after each commit and steps aside while it is held.
+Asking every 0.2 ms alone already keeps the median low (SQLite's own busy timeout, which sleeps longer
+and longer, starved in the protocol's experiment E7); stepping aside shortens the worst waits: beside a
+process that writes without any gap, on a loaded machine, 37 to 136 ms against 166 to 224 ms.
 """
 
 from __future__ import annotations

@@ -92,6 +92,10 @@ class Fleet:
             self._loop.crash(process)
         self.boot(seat)
 
+    def starting(self, process: Process) -> bool:
+        """It is still trying to open its engine."""
+        return any(seat.process is process and seat.engine is None for seat in self.seats)
+
     def heal(self) -> None:
         """Everybody is up again."""
         for seat in self.seats:

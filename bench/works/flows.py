@@ -1,0 +1,89 @@
+"""The workflows that are measured: the same no-op work that the floor and the peers do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+from stepwell import Context, step, workflow
+
+HOLD = "BENCH_HOLD"  # set: the last step of `long_recovery` never ends, so that its worker can be killed in it
+
+finished: list[float] = []  # when each step of `long_run` ended; in the process that ran it
+
+
+@step
+async def work(number: int) -> dict[str, object]:
+    return {"i": number, "ok": True}
+
+
+@workflow
+async def steps_in_turn(ctx: Context, count: int) -> dict[str, int]:
+    for number in range(count):
+        await ctx.step(work, number)
+    return {"n": count}
+
+
+@workflow
+async def steps_at_once(ctx: Context, count: int) -> int:
+    results = await asyncio.gather(*(ctx.step(work, number) for number in range(count)))
+    return len({result["i"] for result in results})
+
+
+@workflow
+async def steps_mapped(ctx: Context, count: int) -> int:
+    results = await ctx.map(work, range(count), limit=count)
+    return len({result["i"] for result in results})
+
+
+@workflow
+async def child(ctx: Context, number: int) -> dict[str, int]:
+    return {"i": number}
+
+
+@workflow
+async def children_at_once(ctx: Context, count: int) -> int:
+    results = await asyncio.gather(*(ctx.run(child, number) for number in range(count)))
+    return len({result["i"] for result in results})
+
+
+@workflow
+async def nap(ctx: Context, due: float) -> float:
+    """Returns how late its code went on, in seconds. Only its last activation gets that far."""
+    await ctx.sleep(max(0.0, due - ctx.now().timestamp()))
+    return time.time() - due
+
+
+@workflow
+async def long_run(ctx: Context, count: int) -> dict[str, int]:
+    for number in range(count):
+        await ctx.step(work, number)
+        finished.append(time.perf_counter())
+    return {"n": count}
+
+
+@step
+async def last() -> str:
+    if os.environ.get(HOLD):
+        await asyncio.Event().wait()
+    return "recovered"
+
+
+@workflow
+async def long_recovery(ctx: Context, count: int) -> str:
+    for number in range(count):
+        await ctx.step(work, number)
+    return await ctx.step(last)
+
+
+FLOWS = (
+    steps_in_turn,
+    steps_at_once,
+    steps_mapped,
+    child,
+    children_at_once,
+    nap,
+    long_run,
+    long_recovery,
+)
