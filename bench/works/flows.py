@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from typing import Any
 
 from stepwell import Context, step, workflow
 
@@ -14,7 +15,7 @@ finished: list[float] = []  # when each step of `long_run` ended; in the process
 
 
 @step
-async def work(number: int) -> dict[str, object]:
+async def work(number: int) -> dict[str, Any]:
     return {"i": number, "ok": True}
 
 

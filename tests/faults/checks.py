@@ -116,6 +116,19 @@ def check(evidence: Evidence) -> Findings:
     return found
 
 
+def write_down(file: Path, evidence: Evidence, found: Findings) -> None:
+    """The whole story of every run that broke a rule, for whoever must find out why."""
+    lines: list[str] = [*found.violations]
+    for story in evidence.stories:
+        if any(story.id in violation for violation in found.violations):
+            lines.append(f"\n{story.shape} {story.id} {story.status} {story.result} ({story.expected})")
+            lines.extend(f"{e.seq} {e.at.timestamp():.3f} {e.kind} {e.path} {e.attempt} {e.data}" for e in story.events)
+            lines.extend(str(entry) for entry in evidence.entries if entry.run == story.id)
+    lines.extend(f"{fault} wall {(fault.at + evidence.wall_ns) / 1e9:.3f}" for fault in evidence.faults)
+    lines.extend(f"{pid} {worker}" for worker, pid in evidence.identities.items())
+    file.write_text("\n".join(lines) if found.violations else "none", encoding="utf-8")
+
+
 def _is_condemned(story: Story) -> bool:
     last = story.events[-1]
     return last.kind == "failed" and last.data["error"]["code"] == "WORKER_CRASHED"

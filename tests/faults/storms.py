@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tests.faults.checks import Evidence, Findings, check
+from tests.faults.checks import Evidence, Findings, check, write_down
 from tests.faults.client import Outside, gathered, opened, patiently
 from tests.faults.fleet import Fleet
 from tests.faults.stage import Stage
@@ -52,7 +52,9 @@ async def _storm(
         if not striking.cancelled():
             striking.result()
         evidence = await gathered(outside, fleet, stage.ledger)
-    return Outcome(check(evidence), evidence, time.monotonic() - began)
+    findings = check(evidence)
+    write_down(stage.folder / "violations.txt", evidence, findings)
+    return Outcome(findings, evidence, time.monotonic() - began)
 
 
 async def kill_storm(stage: Stage, fleet: Fleet, *, runs: int = STORM_RUNS, seed: int = 1) -> Outcome:

@@ -300,7 +300,7 @@ def test_who_waits_for_the_write_lock_says_so_until_it_has_it(path: str) -> None
         async with asyncio.TaskGroup() as group:
             starting = group.create_task(store.start([scene.new_run()]))
             async with asyncio.timeout(5.0):
-                while watching._is_alone():
+                while watching._is_alone():  # noqa: ASYNC110 - the other side is a thread
                     await asyncio.sleep(0.001)
             assert not starting.done()
             blocking.execute("COMMIT")

@@ -63,7 +63,7 @@ class Activation:
         self._again = False
         self._ending: endings.Ending | None = None
         self._timeout_timer: asyncio.TimerHandle | None = None
-        self._took_claim = False
+        self._next_rows: list[InboxRow] = list(claim.inbox)  # taken when the replay is over
         self.inbox = InboxReader(services, claim, self._took)
         self.timers = Timers(services, now, self._fire)
         self.steps = StepCalls(self)
@@ -174,8 +174,8 @@ class Activation:
     def _go_live(self) -> None:
         """The replay is over: now the messages that came with the claim."""
         self.live = True
-        if not self._took_claim:
-            self._took_claim = True
+        if self._next_rows:
+            rows, self._next_rows = self._next_rows, []
             # Waits and remote steps must be open for their answers; but nothing begins or times out
             # before the messages are taken: an answer that came in time wins, a cancel comes first.
             for call in self._commands:
@@ -183,7 +183,7 @@ class Activation:
                     self.steps.recall(call)
                 elif isinstance(call, WaitCall):
                     self.waits.recall(call)
-            self.waits.take(self.claim.inbox)
+            self.waits.take(rows)
 
     def _release(self, answer: Answer) -> None:
         if isinstance(answer.fact, ev.CancelRequested):
@@ -301,7 +301,7 @@ class Activation:
             if then is not None:
                 self._left(then)
             else:
-                self._go_on(result)
+                self._go_on(result, continued=draft.base is not None)
         elif result.outcome is Outcome.WOKEN:
             self.writer.take_back(draft, without=self._ending.event if self._ending else None)
             self.inbox.look(result.wakes)
@@ -314,8 +314,8 @@ class Activation:
         else:
             self.lose()
 
-    def _go_on(self, result: Committed) -> None:
-        if self._ending is not None and self._ending.continues is not None:
+    def _go_on(self, result: Committed, *, continued: bool) -> None:
+        if continued:
             self._begin_generation()
             return
         self.inbox.look(result.wakes)
@@ -408,9 +408,13 @@ class Activation:
             self.inbox.look(wakes)
 
     def _took(self, rows: Sequence[InboxRow]) -> None:
-        if self.closed is None:
+        if self.closed is not None:
+            return
+        if self._ending is not None and self._ending.continues is not None:
+            self._next_rows.extend(rows)  # what is carried on was counted: they are for the next generation
+        else:
             self.waits.take(rows)
-            self.advance()
+        self.advance()
 
     # Leaving
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,17 +12,18 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.domain import events as ev
-from stepwell.domain.commit import InboxRow, NewWait
+from stepwell.domain.commit import InboxRow, NewWait, PublishedEvent
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import Decision, Ending, cancel_request, event_key
 from stepwell.engine.calls import Call, ChildCall, ResultCall, TimerCall, WaitCall
 from stepwell.engine.journal import Message
-from stepwell.errors import StepwellError
+from stepwell.errors import StepwellError, StoreError
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
 
 _log = logging.getLogger("stepwell.engine")
+_PAUSE = 0.2  # seconds, when the store does not answer
 
 
 class Waits:
@@ -120,13 +122,15 @@ class Waits:
 
     async def _find_event(self, call: WaitCall) -> None:
         activation = self._activation
-        try:
-            found = await activation.services.store.published(call.name, call.key, since=call.since)
-        except StepwellError:
-            _log.warning("published events could not be read; the wait may answer late", exc_info=True)
-            found = []
+        found: Sequence[PublishedEvent] | None = None
+        while found is None and activation.closed is None:
+            try:
+                found = await activation.services.store.published(call.name, call.key, since=call.since)
+            except StoreError as error:  # without this look the run must not park
+                _log.warning("published events could not be read: %s", error.message)
+                await asyncio.sleep(_PAUSE)
         activation.busy -= 1
-        if activation.closed is not None:
+        if activation.closed is not None or found is None:
             return
         for event in found:
             if event_key(event.id) not in self.keys and call.path in self._open:

@@ -244,14 +244,18 @@ class Worker:
 
     async def _release(self, claim: Claim) -> None:
         for _ in range(10):
-            tickets = [t for t in await self.store.read_tickets(claim.run_id) if t.path == claim.path]
-            if not tickets or tickets[0].lease != claim.lease:
-                return
-            park = Park(seen=tickets[0].wakes, status=Status.RUNNING, due_in=5.0)
-            commit = Commit(run_id=claim.run_id, lease=claim.lease, head=tickets[0].head, then=park)
-            results = await self.store.commit([commit])
-            if results[0].outcome is Outcome.OK:
-                return
+            try:
+                tickets = [t for t in await self.store.read_tickets(claim.run_id) if t.path == claim.path]
+                if not tickets or tickets[0].lease != claim.lease:
+                    return
+                park = Park(seen=tickets[0].wakes, status=Status.RUNNING, due_in=5.0)
+                commit = Commit(run_id=claim.run_id, lease=claim.lease, head=tickets[0].head, then=park)
+                results = await self.store.commit([commit])
+                if results[0].outcome is Outcome.OK:
+                    return
+            except StoreError as error:
+                _log.warning("run %s could not be given back yet: %s", claim.run_id, error.message)
+                await asyncio.sleep(_PAUSE)
 
     def _work_hinted(self, run_id: RunId | None) -> None:
         self._claimer.wake()
@@ -319,7 +323,9 @@ class Worker:
                 )
                 found = await self.store.claim(request)
                 for claim in found.claims:
-                    if (claim.run_id, claim.path) not in self.active:
+                    if _wrote_before(claim):
+                        self._give_back(claim)  # an old lease that came back: a new one is cleaner
+                    elif (claim.run_id, claim.path) not in self.active:
                         self._begin(claim, found.now)
         except StoreError as error:
             _log.warning("run %s is ours and not driven; looking again soon: %s", run_id, error.message)
@@ -344,3 +350,9 @@ class Worker:
         self._claimer.solo_wanted = reaped.solo_due and not self._claimer.stopped
         if reaped.tickets or reaped.solo_due:
             self._claimer.wake()
+
+
+def _wrote_before(claim: Claim) -> bool:
+    """The log knows this lease: it was ours once, was given back, and a late claim took it again."""
+    lease = claim.lease.encode()
+    return not claim.path and any(row.kind == "claimed" and lease in row.payload for row in claim.log)

@@ -61,7 +61,8 @@ def endings(evidence: Evidence) -> Iterator[Violation]:
         for before, after in zip(statuses, statuses[1:], strict=False):
             if Status(before) in TERMINAL and before not in ("failed", after):
                 yield Violation("I11", run, f"was seen {before}, then {after}")
-            if after == "pending" != before:
+            # running, then pending is fine: an owner died before it wrote anything
+            if after == "pending" and before not in ("pending", "running"):
                 yield Violation("I11", run, f"was seen {before}, then pending")
 
 

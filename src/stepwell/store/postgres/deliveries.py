@@ -33,7 +33,7 @@ class PostgresDeliveries(Session):
             await connection.fetch(self._sql["lock_tickets"], targets, [""] * len(targets))
             return await self._write_deliveries(connection, messages)
 
-        return await self._write("deliver", self._deliver_lanes, work, single=simple)
+        return await self._write("deliver", self._deliver_lanes, work, single=simple, own_task=True)
 
     async def _deliver_each(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
         """One message for each target, none of them a decision: one statement."""

@@ -33,7 +33,9 @@ class PostgresStarts(Session):
             return await self._write_starts(connection, runs)
 
         single = len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX
-        created = await self._write("start", self._start_lanes, work, single=single, on_doubt=in_doubt)
+        created = await self._write(
+            "start", self._start_lanes, work, single=single, on_doubt=in_doubt, own_task=True
+        )
         answers: list[Started | None] = []
         for run in runs:
             answers.append(Started(run.id, created=True) if run.id in created else None)

@@ -12,6 +12,7 @@ from stepwell.store.postgres.fleet import PostgresFleet
 from stepwell.store.postgres.listener import Listener
 from stepwell.store.postgres.migrate import prepare
 from stepwell.store.postgres.reading import PostgresReading
+from stepwell.store.postgres.session import COMMITS_AT_ONCE
 
 
 class PostgresStore(PostgresEndings, PostgresClaims, PostgresFleet, PostgresReading):
@@ -20,7 +21,7 @@ class PostgresStore(PostgresEndings, PostgresClaims, PostgresFleet, PostgresRead
     """
 
     turn_first = False
-    commits_at_once = 2
+    commits_at_once = COMMITS_AT_ONCE
 
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)

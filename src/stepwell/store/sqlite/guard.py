@@ -52,7 +52,7 @@ def _on_audit(event: str, args: tuple[object, ...]) -> None:
     if (found.st_dev, found.st_ino) in _guarded:
         raise StoreUnusable(
             "Stepwell has this file open in this process; opening it with sqlite3 too would break its locks",
-            hint="write in a transactional step (ctx.transaction), or open it from another process",
+            hint="write in a transactional step (@step(transactional=True)), or open it from another process",
             path=name,
         )
 

@@ -1,0 +1,69 @@
+"""Steps that run in processes of their own: importable by name, with types to carry over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from decimal import Decimal
+
+from stepwell import Permanent, Retry, StepContext, step
+
+
+@dataclass
+class Parcel:
+    weight: Decimal
+    tags: tuple[str, ...]
+
+
+@step(isolation="process")
+def own_pid() -> int:
+    return os.getpid()
+
+
+@step(isolation="process", timeout=60)
+def hang() -> None:
+    time.sleep(60)
+
+
+@step(isolation="process")
+def weigh(parcel: Parcel, factor: int = 1) -> Parcel:
+    print("output of a step must not disturb its answer")
+    return Parcel(parcel.weight * factor, (*parcel.tags, "weighed"))
+
+
+@step(isolation="process")
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@step(isolation="process", retry=Retry(3, delay=0))
+def die_once(me: StepContext) -> str:
+    if me.attempt == 1:
+        os._exit(3)
+    return f"{me.attempt} {me.key}"
+
+
+@step(isolation="process", retry=Retry(3, delay=0))
+async def asynchronous(me: StepContext, word: str) -> str:
+    return word.upper()
+
+
+@step(isolation="process", retry=Retry(3, delay=0, on=(LookupError,)))
+def fail_with(me: StepContext, what: str) -> str:
+    if me.attempt == 2:
+        return f"attempt {me.attempt}"
+    if what == "key":
+        raise KeyError("missing")
+    if what == "permanent":
+        raise Permanent("never")
+    raise ValueError("wrong")
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

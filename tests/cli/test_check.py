@@ -1,0 +1,70 @@
+"""`stepwell check --against`: live runs are replayed on new code before it is deployed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from stepwell.app import Engine
+from stepwell.cli import main
+from stepwell.cli.source import collect
+
+OLD = """
+from stepwell import Context, step, workflow
+
+@step
+async def charge(cents: int) -> int:
+    return cents
+
+@workflow
+async def pay(ctx: Context, cents: int) -> int:
+    paid = await ctx.step(charge, cents)
+    return paid + await ctx.signal("more", int)
+"""
+RENAMED = OLD.replace("charge", "collect_money")
+SLEEPS_FIRST = OLD.replace("    paid =", "    await ctx.sleep('1d')\n    paid =")
+SLEEPS_LATER = OLD.replace(
+    "    return paid", "    await ctx.sleep('1d')\n    return paid"
+)  # the wait is only open
+
+
+async def _leave_a_live_run(source: Path, database: str) -> None:
+    async with Engine(database, workflows=collect(str(source)).workflows) as engine:
+        run = await engine.start("pay", 5)
+        async for event in run.events(follow=True):
+            if event.kind == "wait_opened":
+                break
+
+
+@pytest.mark.req("F8")
+@pytest.mark.parametrize(
+    ("code", "exit_code"), [(OLD, 0), (RENAMED, 1), (SLEEPS_FIRST, 1), (SLEEPS_LATER, 0)]
+)
+def test_check_tells_which_live_runs_do_not_fit(
+    code: str, exit_code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "flows_before.py"
+    source.write_text(OLD)
+    database = str(tmp_path / "app.db")
+    asyncio.run(_leave_a_live_run(source, database))
+    changed = tmp_path / "flows_after.py"
+    changed.write_text(code)
+
+    assert main(["check", str(changed), "--against", database]) == exit_code
+
+    out, err = capsys.readouterr()
+    assert "1 live runs replayed" in err
+    assert ("pay@1" in out) == bool(exit_code)
+
+
+def test_a_file_without_workflows_is_asked_for_with_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty.py"
+    empty.write_text("")
+
+    assert main(["check", str(empty), "--against", str(tmp_path / "app.db")]) == 2
+
+    assert "@workflow" in capsys.readouterr().err

@@ -1,0 +1,280 @@
+"""Cancel: whatever a run is doing, once or twice, with its cleanup and its children."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from stepwell import Context, SyncContext, workflow
+from stepwell.domain.ids import RunId
+from stepwell.domain.status import Status
+from stepwell.errors import RunCancelled, RunEnded, RunNotFound
+from tests.stage import Stage, crash, kinds, log, reaches, suspended, until
+
+
+@workflow
+async def waiting(ctx: Context) -> str:
+    return str(await ctx.signal("go"))
+
+
+@pytest.mark.req("K13")
+async def test_pending_run_ends_at_once_without_a_worker(stage: Stage) -> None:
+    async with stage.engine(waiting, worker=False) as client:
+        run = await client.start(waiting)
+
+        assert await run.cancel("changed my mind") is True
+        with pytest.raises(RunCancelled):
+            await run.result(5)
+        assert await run.status() is Status.CANCELLED
+        assert await kinds(run) == ["accepted", "cancelled"]
+
+
+@pytest.mark.req("K13")
+async def test_suspended_run_is_cancelled(stage: Stage) -> None:
+    async with stage.engine(waiting) as engine:
+        run = await engine.start(waiting)
+        await suspended(run)
+
+        assert await run.cancel() is True
+        with pytest.raises(RunCancelled):
+            await run.result()
+        with pytest.raises(RunEnded):
+            await run.signal("go", 1)
+
+
+@pytest.mark.req("K13")
+async def test_running_step_is_stopped(stage: Stage) -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    @workflow
+    async def busy(ctx: Context) -> None:
+        await ctx.step(endless)
+
+    async with stage.engine(busy) as engine:
+        run = await engine.start(busy)
+        await begun.wait()
+        await run.cancel("enough")
+        with pytest.raises(RunCancelled):
+            await run.result()
+        await stopped.wait()
+        assert "step_completed 0/endless#1" not in await log(run)
+
+
+@pytest.mark.req("K13")
+async def test_cancel_is_idempotent(stage: Stage) -> None:
+    async with stage.engine(waiting) as engine:
+        run = await engine.start(waiting)
+        await suspended(run)
+
+        answers = await asyncio.gather(*(run.cancel() for _ in range(5)))
+        with pytest.raises(RunCancelled):
+            await run.result()
+
+        assert answers.count(True) == 1
+        assert await run.cancel() is False
+        assert (await kinds(run)).count("cancelled") == 1
+
+
+@pytest.mark.req("K13")
+async def test_unknown_run_cannot_be_cancelled(stage: Stage) -> None:
+    async with stage.engine(waiting) as engine:
+        with pytest.raises(RunNotFound):
+            await engine.handle("0" * 32).cancel()
+
+
+@pytest.mark.req("K13")
+async def test_cleanup_in_finally_runs_with_steps(stage: Stage) -> None:
+    done: list[str] = []
+
+    @workflow
+    async def careful(ctx: Context) -> None:
+        try:
+            await ctx.step(done.append, "reserve")
+            await ctx.signal("go")
+        finally:
+            await ctx.step(done.append, "release")
+            await ctx.sleep(0.01)
+            await ctx.step(done.append, "tell")
+
+    async with stage.engine(careful) as engine:
+        run = await engine.start(careful)
+        await suspended(run)
+        assert done == ["reserve"]  # suspension is no reason to clean up
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result()
+
+    assert done == ["reserve", "release", "tell"]
+
+
+@pytest.mark.req("K13", "K4")
+async def test_cleanup_goes_on_after_a_crash(stage: Stage) -> None:
+    done: list[str] = []
+    gate = asyncio.Event()
+
+    async def release() -> None:
+        done.append("release")
+        await gate.wait()
+
+    @workflow
+    async def careful(ctx: Context) -> None:
+        try:
+            await ctx.signal("go")
+        finally:
+            await ctx.step(done.append, "note")
+            await ctx.step(release)
+
+    dying = stage.engine(careful)
+    await dying.open()
+    run = await dying.start(careful)
+    await suspended(run)
+    await run.cancel()
+    await until(lambda: "release" in done)
+    await crash(dying)
+    gate.set()
+    async with stage.engine(careful) as engine:
+        with pytest.raises(RunCancelled):
+            await engine.handle(run.id).result(15)
+
+    assert done == ["note", "release", "release"]
+
+
+@pytest.mark.req("K13", "F1")
+async def test_cleanup_of_a_plain_function_runs(rehearsal: Stage) -> None:
+    done: list[str] = []
+
+    @workflow
+    def careful(ctx: SyncContext) -> None:
+        try:
+            ctx.signal("go")
+        finally:
+            ctx.step(done.append, "release")
+
+    async with rehearsal.engine(careful) as engine:
+        run = await engine.start(careful)
+        await suspended(run)
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result()
+
+    assert done == ["release"]
+
+
+@pytest.mark.req("K13")
+async def test_code_that_swallows_the_cancellation_is_cancelled_all_the_same(memory: Stage) -> None:
+    @workflow
+    async def stubborn(ctx: Context) -> str:
+        try:
+            await ctx.signal("go")
+        except BaseException:
+            pass
+        return "I go on"
+
+    async with memory.engine(stubborn) as engine:
+        run = await engine.start(stubborn)
+        await suspended(run)
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result()
+
+
+@pytest.mark.req("K13", "K18")
+async def test_children_follow_and_grandchildren_too(stage: Stage) -> None:
+    @workflow
+    async def middle(ctx: Context) -> str:
+        return await ctx.run(waiting, None)
+
+    @workflow
+    async def top(ctx: Context) -> list[str]:
+        return await ctx.all(ctx.run(middle, None), ctx.run(middle, None))
+
+    async with stage.engine(top, middle, waiting) as engine:
+        run = await engine.start(top)
+        await until_runs(engine, 5, Status.SUSPENDED)
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result()
+        rows = await until_runs(engine, 5, Status.CANCELLED)
+
+    assert {row.workflow for row in rows} == {"top", "middle", "waiting"}
+
+
+async def until_runs(engine: object, count: int, status: Status) -> list[object]:
+    async def there() -> list[object]:
+        rows = list(await engine.runs(status=status))  # type: ignore[attr-defined]  # an Engine
+        return rows if len(rows) == count else []
+
+    found: list[object] = await until(there)
+    return found
+
+
+@pytest.mark.req("K13", "K18")
+async def test_detached_child_lives_on(stage: Stage) -> None:
+    @workflow
+    async def top(ctx: Context) -> None:
+        child = await ctx.start(waiting, None, detached=True)
+        await ctx.step(str, child.id)
+        await ctx.signal("never")
+
+    async with stage.engine(top, waiting) as engine:
+        run = await engine.start(top)
+        await suspended(run)
+        [child] = [row for row in await engine.runs() if row.workflow == "waiting"]
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result()
+        survivor = engine.handle(RunId(child.id))
+        await survivor.signal("go", "on")
+
+        assert await survivor.result() == "on"
+
+
+@pytest.mark.req("K13")
+async def test_cancel_reaches_a_step_in_a_thread(memory: Stage) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def stuck() -> None:
+        begun.set()
+        release.wait(20)
+
+    @workflow
+    async def busy(ctx: Context) -> None:
+        await ctx.step(stuck)
+
+    async with memory.engine(busy) as engine:
+        run = await engine.start(busy)
+        await until(begun.is_set)
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result(10)
+    release.set()
+
+
+@pytest.mark.req("K13", "K8")
+async def test_cancel_by_a_client_without_worker_reaches_a_running_run(disk: Stage) -> None:
+    begun = asyncio.Event()
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def busy(ctx: Context) -> None:
+        await ctx.step(endless)
+
+    async with disk.engine(busy) as engine, disk.client() as client:
+        run = await engine.start(busy)
+        await begun.wait()
+        await reaches(run, Status.RUNNING)
+        await client.handle(run.id).cancel()
+        with pytest.raises(RunCancelled):
+            await run.result(10)

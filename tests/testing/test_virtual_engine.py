@@ -1,0 +1,114 @@
+"""What users get for their own tests: virtual time, fakes, crashes at every commit, always-replay."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Retry, RunHandle, Status, step, workflow
+from stepwell.testing import VirtualEngine, crash_everywhere
+
+
+@step(retry=Retry(3))
+async def charge(cents: int) -> int:
+    return cents
+
+
+@workflow
+async def pay(ctx: Context, cents: int) -> list[int]:
+    first = await ctx.step(charge, cents)
+    await ctx.sleep("3d")
+    extra = await ctx.signal("extra", int, timeout="1d")
+    return [first, extra, *await asyncio.gather(ctx.step(charge, 1), ctx.step(charge, 2))]
+
+
+async def send_extra(engine: VirtualEngine, run: RunHandle[Any]) -> None:
+    if not (await run.status()).terminal:
+        await run.signal("extra", 5, id="only")
+
+
+@pytest.mark.req("K16")
+async def test_three_days_of_sleep_take_no_time(stepwell_engine: Callable[..., VirtualEngine]) -> None:
+    began = time.monotonic()
+    async with stepwell_engine(pay) as engine:
+        run = await engine.start(pay, 100)
+
+        await engine.advance("2d")
+        assert await run.status() == Status.SUSPENDED
+        assert "a timer" in (await run.why()).text
+        await run.signal("extra", 7)
+
+        assert await engine.outcome(run) == [100, 7, 1, 2]
+        assert engine.clock.time() > 0
+    assert time.monotonic() - began < 2
+
+
+async def test_a_wait_times_out_when_the_test_says_so() -> None:
+    async with VirtualEngine(pay) as engine:
+        run = await engine.start(pay, 100)
+        await engine.advance("3d")
+        await engine.advance("23h")
+        assert await run.status() == Status.SUSPENDED
+
+        await engine.advance("2h")
+
+        assert await run.status() == Status.FAILED
+        assert "not answered in time" in (await run.why()).text
+
+
+@pytest.mark.req("K9")
+async def test_a_faked_step_fails_then_answers_and_keeps_its_retries() -> None:
+    async with VirtualEngine(pay) as engine:
+        calls = engine.fake(charge, fails=[ValueError("no"), TimeoutError], calls=lambda cents: cents * 10)
+        run = await engine.start(pay, 100)
+        await run.signal("extra", 7)
+
+        assert await engine.outcome(run) == [1000, 7, 10, 20]
+        assert calls == [(100,), (100,), (100,), (1,), (2,)]
+
+
+@pytest.mark.req("K5", "K2")
+async def test_a_crash_at_any_commit_leads_to_the_same_result() -> None:
+    survived = await crash_everywhere(pay, 3, story=send_extra)
+
+    assert survived >= 10
+
+
+async def test_a_workflow_that_does_not_replay_is_found_by_crashing_it() -> None:
+    lives: list[int] = []
+
+    @workflow
+    async def forgetful(ctx: Context, start: int) -> int:
+        lives.append(1)
+        await ctx.sleep("1h")
+        return len(lives)
+
+    with pytest.raises(AssertionError, match="with a crash"):
+        await crash_everywhere(forgetful, 0)
+
+
+@pytest.mark.req("F2")
+async def test_always_replay_mode_comes_to_the_same_result() -> None:
+    async with VirtualEngine(pay, replay_always=True) as engine:
+        run = await engine.start(pay, 100)
+        await run.signal("extra", 7)
+
+        assert await engine.outcome(run) == [100, 7, 1, 2]
+        claims = [event async for event in run.events() if event.kind == "claimed"]
+        assert len(claims) >= 4
+
+
+async def test_a_run_that_nothing_can_end_is_reported_with_its_reason() -> None:
+    @workflow
+    async def waits(ctx: Context) -> None:
+        await ctx.signal("never")
+
+    async with VirtualEngine(waits) as engine:
+        run = await engine.start(waits)
+
+        with pytest.raises(AssertionError, match="waits for signal 'never'"):
+            await engine.outcome(run)
