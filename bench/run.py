@@ -1,4 +1,4 @@
-"""`make bench`: Stepwell and the floor below it, side by side.
+"""`make bench`: Stepwell and the floor below it, side by side, against the bars.
 
 python -m bench.run --works W1 W2 --repeat 1 --quick
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 
-from bench.contest import hold_and_print, home_side
+from bench.bars import verdicts
+from bench.contest import ROOT, hold, home_side, keep, medians, say, settings
 
-WORKS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8")
+WORKS = ("W1", "W2", "W3", "W4", "W4c", "W5", "W6", "W7", "W7r", "W8")
 
 
 def main() -> int:
@@ -19,7 +21,17 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
-    return hold_and_print("bench", home_side(), asked.works, repeat=asked.repeat, quick=asked.quick)
+
+    began = time.monotonic()
+    lines = hold(home_side(), asked.works, repeat=asked.repeat, quick=asked.quick)
+    found = medians(lines)
+    print("\nsettings")
+    print("\n".join(settings(lines)))
+    print(f"\nmedians of {asked.repeat}" + ("; QUICK: too little work to judge by" if asked.quick else ""))
+    print("\n".join(verdicts(found)))
+    path = keep("bench", lines, found)
+    say(f"{time.monotonic() - began:.0f} s; kept in {path.relative_to(ROOT)}")
+    return 0 if lines else 1
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -106,6 +107,11 @@ class Fleet:
         yield
         worker.process.send_signal(signal.SIGCONT)
         self.note("freeze", worker.pid, now)
+
+    def busiest(self, ledger: LedgerProcess) -> Worker:
+        """Who began most of the last effects."""
+        pids = [json.loads(line)["pid"] for line in ledger.file.read_bytes().splitlines()[-60:]]
+        return max(self.workers, key=lambda worker: pids.count(worker.pid))
 
     def stop(self, worker: Worker) -> int:
         """SIGTERM; its exit code."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tests.faults.checks import Evidence, Findings, check, write_down
 from tests.faults.client import Outside, gathered, opened, patiently
-from tests.faults.fleet import Fleet
+from tests.faults.fleet import LEASE_SECONDS, Fleet
 from tests.faults.stage import Stage
 from tests.faults.workload import SHAPES
 from tools.postgres.cluster import Cluster
@@ -92,22 +92,21 @@ async def database_storm(stage: Stage, fleet: Fleet, cluster: Cluster, *, kills:
 
 
 async def take_overs(stage: Stage, fleet: Fleet, *, kills: int) -> Outcome:
-    """One kill at a time, each after the last was over: how long until somebody else goes on."""
+    """One kill at a time, of the worker that has most: how long until another goes on with its runs."""
+    began = time.monotonic()
     fleet.ready(fleet.start())
-    fleet.ready(fleet.start())
-
-    async def strike() -> None:
-        for _ in range(kills):
-            await asyncio.sleep(1.0)
-            victim = fleet.workers[0]
-            third = fleet.start()
-            await asyncio.to_thread(fleet.ready, third)
-            await asyncio.sleep(2.5)
-            fleet.kill(victim)
-            await asyncio.sleep(3.0)
-        await asyncio.Event().wait()
-
-    return await _storm(stage, fleet, 10 * len(SHAPES), kills * 6.0, strike)
+    slow = next(shape for shape in SHAPES if shape.name == "chain")
+    async with opened(stage.url) as engine:
+        outside = Outside(engine, spread_seconds=0.0)
+        for n in range(kills):
+            fleet.ready(fleet.start())
+            await asyncio.sleep(LEASE_SECONDS)  # whoever came or went before is history
+            playing = asyncio.ensure_future(outside.play_shape(slow, range(n * 40, n * 40 + 40)))
+            await asyncio.sleep(0.5)
+            fleet.kill(fleet.busiest(stage.ledger))
+            await playing
+        evidence = await gathered(outside, fleet, stage.ledger)
+    return Outcome(check(evidence), evidence, time.monotonic() - began)
 
 
 async def until(question: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:

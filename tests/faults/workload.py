@@ -16,7 +16,7 @@ from tests.faults.ledger_client import effect, effect_in_thread
 
 FAR = "far"  # the queue of remote steps
 STORE_VARIABLE = "FAULTS_STORE"
-SLOW_STEP_SECONDS = 0.4
+SLOW_STEP_SECONDS = 0.3
 KEPT_TABLE = "faults_kept"
 
 SOON = Retry(6, delay=0.05, backoff="constant")

@@ -19,8 +19,8 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
 from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
-from stepwell.domain.status import Status
 from stepwell.engine import ending as endings
+from stepwell.engine import parking
 from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.context import RunContext
 from stepwell.engine.draft import Draft
@@ -80,10 +80,13 @@ class Activation:
         if self.claim.lost_lease:
             self.writer.open_with(ev.LeaseLost(lease=self.claim.lost_lease))
         self.writer.open_with(ev.Claimed(lease=self.claim.lease, worker=self.services.worker))
-        self._watch_timeout()
+        limit = self.journal.accepted.timeout
+        if limit is not None:
+            left = max(0.0, limit - self.journal.active_seconds)
+            self._timeout_timer = self.services.loop.call_later(left, self._timed_out, limit)
         if endings.is_poison(self.claim.losses):
             self._ending = endings.poisoned(self.journal)
-            self._settle()
+            self.settle()
         else:
             self._start_main()
             self.advance()
@@ -96,7 +99,7 @@ class Activation:
         self.answers: deque[Answer] = journal.answers
         self.recorded = {answer.path for answer in journal.answers}
         self.arrived: dict[str, Answer] = {}  # a child's end that nobody awaits yet
-        self._commands: deque[Call] = deque()
+        self.commands: deque[Call] = deque()
         self.ctx = RunContext(self)
 
     def _start_main(self) -> None:
@@ -133,7 +136,7 @@ class Activation:
             self._release(arrived)
         elif path not in self.recorded:
             call.after = self.writer.barrier
-            self._commands.append(call)
+            self.commands.append(call)
         return call.future
 
     def advance(self) -> None:
@@ -148,7 +151,7 @@ class Activation:
                 self._again = False
                 self._run_turns()
             if self.closed is None:
-                self._settle()
+                self.settle()
         except Exception:
             _log.exception("run %s: the engine failed; the run is given back", self.run_id)
             self.broken = True
@@ -160,7 +163,7 @@ class Activation:
         while self.closed is None and self._ending is None:
             self.turns.run_turn()
             if self.main.done():
-                self._main_done()
+                self._ending = endings.of_main(self)
                 return
             if self.thread is not None and self.thread.running:
                 return
@@ -178,7 +181,7 @@ class Activation:
             rows, self._next_rows = self._next_rows, []
             # Waits and remote steps must be open for their answers; but nothing begins or times out
             # before the messages are taken: an answer that came in time wins, a cancel comes first.
-            for call in self._commands:
+            for call in self.commands:
                 if isinstance(call, StepCall):
                     self.steps.recall(call)
                 elif isinstance(call, WaitCall):
@@ -217,8 +220,8 @@ class Activation:
     def _start_commands(self) -> bool:
         """Begin what the code asked for; effects only when the log has all that led to them."""
         held: deque[Call] = deque()
-        while self._commands:
-            call = self._commands.popleft()
+        while self.commands:
+            call = self.commands.popleft()
             if call.withdrawn or call.future.done():
                 continue
             if isinstance(call, _WAITS):
@@ -230,7 +233,7 @@ class Activation:
                 self.steps.start(call)
             elif isinstance(call, ChildCall):
                 self.waits.start_child(call)
-        self._commands = held
+        self.commands = held
         return bool(self.answers)
 
     def withdraw(self, call: Call) -> None:
@@ -245,10 +248,6 @@ class Activation:
             else:
                 self.waits.withdraw(call)
 
-    def _main_done(self) -> None:
-        if self.closed is None and self._ending is None:
-            self._ending = endings.of_main(self)
-
     # Writing
 
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
@@ -259,10 +258,7 @@ class Activation:
                 path += "!"
             self.answers.append(Answer(seq, path, fact))
 
-    def flush(self) -> None:
-        self._settle()
-
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
         if self.closed is not None or self.writer.busy:
             return
@@ -272,13 +268,14 @@ class Activation:
             if self._ending.continues is not None:
                 draft.base = self.writer.add(self._ending.continues, "", 0)
             else:
-                then = self._finish()
-        elif self._idle():
-            if not (self.calls or self._commands or self.draining):
+                self.steps.stop_all()
+                then = endings.finish(self, self._ending)
+        elif parking.idle(self):
+            if not (self.calls or self.commands or self.draining):
                 self._ending = endings.stuck()
-                self._settle()
+                self.settle()
                 return
-            then = self._park()
+            then = parking.park(self)
             if then is None and not draft.needed:
                 return
         elif not draft.needed:
@@ -310,13 +307,13 @@ class Activation:
         elif result.outcome is Outcome.REFUSED:
             self.writer.drop(draft)
             self._ending = endings.refused()
-            self._settle()
+            self.settle()
         else:
             self.lose()
 
     def _go_on(self, result: Committed, *, continued: bool) -> None:
-        if continued:
-            self._begin_generation()
+        if continued and self._ending is not None and self._ending.continues is not None:
+            self._begin_generation(self._ending.continues)
             return
         self.inbox.look(result.wakes)
         self.services.bulletin.moved(self.run_id)
@@ -337,42 +334,6 @@ class Activation:
 
     # Idle, park, finish
 
-    def _idle(self) -> bool:
-        """Every task waits for something that only time or a message can bring."""
-        if self.thread is not None and self.thread.running:
-            return False
-        if self.steps.executing or self.busy or self.inbox.reading or not self.live or self.answers:
-            return False
-        return self.draining or not self._commands
-
-    def _park(self) -> Park | None:
-        """How to park; None: the wait is so short that the lease is kept."""
-        draft = self.writer.draft
-        due_in = min(draft.dues.values(), default=NEVER)
-        due_at = self.timers.soonest
-        soonest = min(due_in, due_at - self.timers.now())
-        if self.draining:
-            due_in = 0.0
-            if not draft.needed:
-                draft.events.clear()  # never began: leave no trace of having had it
-        elif soonest < self.services.keep_lease_seconds:
-            if not draft.dues:  # else it is looked at again when it is in the log
-                self.timers.wake_in(soonest)
-            return None
-        steps = [call for call in self.calls.values() if isinstance(call, StepCall)]
-        assert self.draining or all(step.retrying or step.queue for step in steps), (
-            "a step would be forgotten"
-        )
-        retrying = len(steps) == len(self.calls) and all(step.retrying for step in steps)
-        return Park(
-            seen=self.inbox.seen,
-            status=Status.RUNNING if retrying or self.draining else Status.SUSPENDED,
-            due_at=due_at,
-            due_in=due_in,
-            where_at=", ".join(c.text for c in list(self.calls.values())[:3]),
-            started_at=self.journal.started_at or self.timers.claimed_at,
-        )
-
     def _fire(self) -> None:
         """A wait for which the lease was kept is over."""
         if self.closed is not None:
@@ -385,22 +346,11 @@ class Activation:
                 self.waits.due(call)
         self.advance()
 
-    def _finish(self) -> Finish:
-        assert self._ending is not None
-        self.steps.stop_all()
-        return endings.finish(self, self._ending)
-
-    def _watch_timeout(self) -> None:
-        limit = self.journal.accepted.timeout
-        if limit is not None:
-            left = limit - self.journal.active_seconds
-            self._timeout_timer = self.services.loop.call_later(max(0.0, left), self._timed_out, limit)
-
     def _timed_out(self, limit: float) -> None:
         if self.closed is None and self._ending is None:
             self._ending = endings.timed_out(limit)
             self.steps.stop_all()
-            self._settle()
+            self.settle()
 
     def woken(self, wakes: int) -> None:
         """Somebody says that messages came; look if they are news."""
@@ -444,32 +394,19 @@ class Activation:
             self.on_end(self)
 
     def unwind(self, why: type[Unwind]) -> None:
-        if not hasattr(self, "main"):
-            return
         for call in list(self.calls.values()):
             if not call.future.done():
                 call.future.set_exception(why())
-        self.turns.run_turn()
-        if self.turns.live_tasks():
-            self.turns.cancel_all()
-            self.turns.run_turn()
-        if self.main.done() and not self.main.cancelled():
-            self.main.exception()  # seen: nobody else asks
+        self.turns.unwind()
 
-    def _begin_generation(self) -> None:
-        """continue_as_new is on disk: begin again with an empty history."""
-        assert self._ending is not None
-        assert self._ending.continues is not None
-        fact = self._ending.continues
+    def _begin_generation(self, fact: ev.Continued) -> None:
+        """continue_as_new is on disk: leave the code and begin it again with an empty history."""
         self._ending = None
-        previous, self.closed = self.closed, Suspended
         self.steps.stop_all()
+        self.closed = Suspended
         self.unwind(Suspended)
-        self.closed = previous
-        self._restart_from(ev.Event(self.writer.head, self.timers.now(), "", 0, fact))
-
-    def _restart_from(self, event: ev.Event) -> None:
-        absorb(self.journal, event)
+        self.closed = None
+        absorb(self.journal, ev.Event(self.writer.head, self.last_at, "", 0, fact))
         self.timers.dues.clear()
         self.live = False
         self._open_program()

@@ -75,13 +75,16 @@ class TurnLoop(asyncio.AbstractEventLoop):
         task = asyncio.current_task(self)
         return self._scopes[task] if task is not None else self.root
 
-    def cancel_all(self) -> None:
-        """Ask every task that is left to stop."""
+    def unwind(self) -> None:
+        """Let every task leave its code; who waits for something else is cancelled."""
+        tasks = list(self._scopes)
+        self.run_turn()
         for task in list(self._scopes):
             task.cancel()
-
-    def live_tasks(self) -> int:
-        return len(self._scopes)
+        self.run_turn()
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.exception()  # seen: nobody else asks
 
     # What asyncio asks of a loop
 

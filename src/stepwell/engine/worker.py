@@ -278,7 +278,7 @@ class Worker:
             mark = now - _LONG_STEP_SECONDS
             for work in list(self.active.values()):
                 if isinstance(work, Activation) and work.steps.note_long(mark):
-                    work.flush()
+                    work.settle()
 
     # The lease
 

@@ -1,0 +1,51 @@
+"""Parking: when a run has nothing to do, and how its lease is given back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepwell.domain.commit import NEVER, Park
+from stepwell.domain.status import Status
+from stepwell.engine.calls import StepCall
+
+if TYPE_CHECKING:
+    from stepwell.engine.activation import Activation
+
+
+def idle(activation: Activation) -> bool:
+    """Every task waits for something that only time or a message can bring."""
+    if activation.thread is not None and activation.thread.running:
+        return False
+    if activation.steps.executing or activation.busy or activation.inbox.reading:
+        return False
+    if not activation.live or activation.answers:
+        return False
+    return activation.draining or not activation.commands
+
+
+def park(activation: Activation) -> Park | None:
+    """How to park; None: the wait is so short that the lease is kept."""
+    draft = activation.writer.draft
+    due_in = min(draft.dues.values(), default=NEVER)
+    due_at = activation.timers.soonest
+    soonest = min(due_in, due_at - activation.timers.now())
+    if activation.draining:
+        due_in = 0.0
+        if not draft.needed:
+            draft.events.clear()  # never began: leave no trace of having had it
+    elif soonest < activation.services.keep_lease_seconds:
+        if not draft.dues:  # else it is looked at again when it is in the log
+            activation.timers.wake_in(soonest)
+        return None
+    calls = activation.calls.values()
+    steps = [call for call in calls if isinstance(call, StepCall)]
+    assert activation.draining or all(s.retrying or s.queue for s in steps), "a step would be forgotten"
+    retrying = len(steps) == len(calls) and all(step.retrying for step in steps)
+    return Park(
+        seen=activation.inbox.seen,
+        status=Status.RUNNING if retrying or activation.draining else Status.SUSPENDED,
+        due_at=due_at,
+        due_in=due_in,
+        where_at=", ".join(call.text for call in list(calls)[:3]),
+        started_at=activation.journal.started_at or activation.timers.claimed_at,
+    )
