@@ -96,4 +96,4 @@ def _pace(found: Medians) -> Iterator[str]:
     for store, then in FLOOR_THEN.items():
         now = found.get(("W1", store, "", "steps_per_second"), {}).get(FLOOR)
         if now is not None:
-            yield f"{store}: the floor ran at {now / then:.2f} of its pace on the machine that the bars are from"
+            yield f"{store}: the floor ran at {now / then:.2f} of its pace where the bars were set"

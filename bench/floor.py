@@ -169,7 +169,8 @@ async def committing(asked: Task) -> AsyncIterator[Committer]:
         await place.close()
 
 
-async def throughput(asked: Task) -> None:
+async def rate(asked: Task) -> tuple[float, float]:
+    """Steps a second, and how many writes shared a batch."""
     sizes = asked.sizes
     room = asyncio.Semaphore(sizes.at_once)
 
@@ -182,8 +183,13 @@ async def throughput(asked: Task) -> None:
         await asyncio.gather(*(one(committer) for _ in range(sizes.runs)))
         seconds = time.perf_counter() - began
         writes = sizes.runs * (sizes.steps + 2)
-        settings = {"group commit": True, "writes a batch": round(writes / committer.batches, 1)}
-        asked.report({"steps_per_second": sizes.runs * sizes.steps / seconds}, settings=settings)
+    return sizes.runs * sizes.steps / seconds, writes / committer.batches
+
+
+async def throughput(asked: Task) -> None:
+    steps, writes = await rate(asked)
+    settings = {"group commit": True, "writes a batch": round(writes, 1)}
+    asked.report({"steps_per_second": steps}, settings=settings)
 
 
 async def latency(asked: Task) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from stepwell import Context, step, workflow
 
-HOLD = "BENCH_HOLD"  # set: the last step of `long_recovery` never ends, so that its worker can be killed in it
+HOLD = "BENCH_HOLD"  # set: the last step of `long_recovery` never ends, and its worker can be killed in it
 
 finished: list[float] = []  # when each step of `long_run` ended; in the process that ran it
 

@@ -24,9 +24,10 @@ NOT_OURS = {"pip", "setuptools", "wheel", "pkg_resources", "_distutils_hack"}
 
 async def import_and_install(place: str, sizes: Sizes) -> list[Figures]:
     """`place` is not needed: nothing is stored."""
+    package, names = import_ms(PACKAGE, sizes.imports), import_ms(NAMES, sizes.imports)
     found = [
-        Figures(mode="package", values={"import_ms": import_ms(PACKAGE, sizes.imports)}),
-        Figures(mode="names", values={"import_ms": import_ms(NAMES, sizes.imports)}, settings={"code": NAMES}),
+        Figures(mode="package", values={"import_ms": package}),
+        Figures(mode="names", values={"import_ms": names}, settings={"code": NAMES}),
     ]
     if sizes.installs:
         with tempfile.TemporaryDirectory(prefix="stepwell-install-", dir=disk_folder()) as folder:

@@ -38,7 +38,8 @@ async def naps(place: str, sizes: Sizes) -> list[Figures]:
     """Wakes are spread at random over `spread` seconds; the first comes `lead` seconds after the start.
 
     The worker is a process of its own. Lateness: from the time that the code asked to be woken at until
-    its next line runs; the way from `ctx.sleep` into the log is in it.
+    its next line runs; the way from `ctx.sleep` into the log is in it. If falling asleep takes longer than
+    `lead`, both figures show it.
     """
     with workers(place) as (worker,):
         async with Engine(place, worker=False) as client:
@@ -58,9 +59,8 @@ async def naps(place: str, sizes: Sizes) -> list[Figures]:
             rows = await client.runs(status=Status.COMPLETED, limit=sizes.sleepers)
     late = [msgspec.json.decode(row.output or b"", type=float) for row in rows]
     assert len(late) == sizes.sleepers
-    assert asleep < sizes.lead, f"falling asleep took {asleep:.1f} s: the first were woken before the last slept"
     figures = {"asleep_s": asleep, **quantiles_ms(late), "memory_growth_mb": gauge.growth_mb}
-    return [Figures(values=figures, settings={"runs": sizes.sleepers, "wakes spread s": sizes.spread})]
+    return [Figures(values=figures, settings={"first wake after s": sizes.lead})]
 
 
 async def _none(client: Engine, *statuses: Status, gauge: MemoryGauge | None = None) -> None:

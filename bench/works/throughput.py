@@ -13,6 +13,7 @@ from stepwell import Engine, Status
 
 FLEET_DELAY = 0.5  # seconds: all runs are written before the first is due
 LOOK_SECONDS = 0.02
+PATIENCE_SECONDS = 60.0
 
 
 async def one_process(place: str, sizes: Sizes) -> list[Figures]:
@@ -40,7 +41,7 @@ async def _runs(engine: Engine, sizes: Sizes, count: int) -> None:
 
 
 async def two_processes(place: str, sizes: Sizes) -> list[Figures]:
-    """Rates by the store's clock, from the first claim to the last end; the client only looks now and then."""
+    """Rates by the store's clock, from the first claim to the last end; the client only looks at times."""
     rates = {}
     async with Engine(place, worker=False) as client:
         for count in (1, 2):
@@ -67,6 +68,8 @@ async def _fleet_rate(client: Engine, sizes: Sizes) -> float:
 
 
 async def _all_ended(client: Engine) -> None:
-    while await client.runs(status=[Status.PENDING, Status.RUNNING, Status.SUSPENDED], limit=1):
+    open_ones = [Status.PENDING, Status.RUNNING, Status.SUSPENDED]
+    limit = time.monotonic() + PATIENCE_SECONDS
+    while await client.runs(status=open_ones, limit=1):
+        assert time.monotonic() < limit, "waited in vain"
         await asyncio.sleep(LOOK_SECONDS)
-

@@ -90,15 +90,10 @@ class Engine(Client):
             steps=self._steps,
             options=self._worker_options(),
         )
-        ready = asyncio.Event()
+        await self.worker.open()
         # The worker's parts live in a task group of its own; this task is that group's parent.
-        self._task = asyncio.get_running_loop().create_task(self.worker.run(ready))
+        self._task = asyncio.get_running_loop().create_task(self.worker.run())
         self._task.add_done_callback(_report)
-        waiter = asyncio.ensure_future(ready.wait())
-        await asyncio.wait({waiter, self._task}, return_when=asyncio.FIRST_COMPLETED)
-        waiter.cancel()
-        if self._task.done():
-            self._task.result()
 
     def _worker_options(self) -> WorkerOptions:
         values = asdict(self.settings)

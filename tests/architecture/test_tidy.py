@@ -39,7 +39,7 @@ LOOP = re.compile(r"(^|\.)(get_running_loop\(\)|get_event_loop\(\)|_?loop)\.(?=c
 ALLOWED_CALLS: dict[tuple[str, str], str] = {
     ("src/stepwell/system.py", "time.time"): "here the real clock is made",
     ("src/stepwell/system.py", "time.time_ns"): "run ids are ordered by the time they were made",
-    ("src/stepwell/engine/execution.py", "asyncio.create_task"): "a task a step: a group costs 4 us more",
+    ("src/stepwell/app.py", "asyncio.create_task"): "the parent of the worker's group, ended in close()",
     (
         "src/stepwell/engine/step_runner.py",
         "asyncio.create_task",

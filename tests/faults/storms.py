@@ -77,11 +77,12 @@ async def database_storm(stage: Stage, fleet: Fleet, cluster: Cluster, *, kills:
     """kill -9 of all of PostgreSQL, several times, while the workers live on."""
 
     async def strike() -> None:
-        for _ in range(kills):
+        for n in range(kills):
             await asyncio.sleep(2.0)
             since = time.monotonic_ns()
             await asyncio.to_thread(cluster.kill)
-            await asyncio.sleep(0.5)
+            # One outage is longer than a lease: that must not look like the death of everybody.
+            await asyncio.sleep(2 * LEASE_SECONDS if n == 1 else 0.3)
             await asyncio.to_thread(cluster.start)
             fleet.note("database", 0, since)
             assert not fleet.find_dead(), fleet.logs()

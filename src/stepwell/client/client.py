@@ -113,7 +113,7 @@ class Client:
         for at in range(0, len(runs), _START_CHUNK):
             chunk = runs[at : at + _START_CHUNK]
             watches = [self.bulletin.watch(run.id) for run in chunk]
-            started = await self._patiently(lambda chunk=chunk: self.store.start(chunk))  # type: ignore[misc]  # bound
+            started = await self.patiently(lambda chunk=chunk: self.store.start(chunk))  # type: ignore[misc]  # bound
             for run, answer, watch in zip(chunk, started, watches, strict=True):
                 handles.append(self._handle_of(run, answer, prepared[2]))
                 del watch
@@ -221,22 +221,22 @@ class Client:
         is published once (False: it was before)."""
         data = limited(PLAIN.encode(payload), f"event {name}", self.payload_bytes_max)
         event = PublishedEvent(
-            checked_text(id, "id") or self._ids.token(),
+            f"event/{checked_text(id, 'id') or self._ids.token()}",  # never the id of a run
             checked_text(name, "name"),
             checked_text(key, "key"),
             data,
             0.0,
         )
-        fresh = await self._patiently(lambda: self.store.emit(event))
+        fresh = await self.patiently(lambda: self.store.emit(event))
         self.bulletin.work()
         return fresh
 
     async def deliver(self, message: Message) -> Any:
-        outcome = (await self._patiently(lambda: self.store.deliver([message])))[0]
+        outcome = (await self.patiently(lambda: self.store.deliver([message])))[0]
         self.bulletin.work(message.run_id)
         return outcome
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask again after an unanswered write: the key in it makes that safe."""
         for attempt in range(_TRIES):
             try:

@@ -214,7 +214,7 @@ class RunHandle(Generic[R]):
 
     async def cancel(self, reason: str = "") -> bool:
         """Ask it to clean up and end; False: it had ended or was asked before."""
-        outcome = await self._client.store.cancel(self.id, reason)
+        outcome = await self._client.patiently(lambda: self._client.store.cancel(self.id, reason))
         if outcome is CancelOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is CancelOutcome.ENDED:
@@ -224,7 +224,16 @@ class RunHandle(Generic[R]):
 
     async def retry(self) -> None:
         """Send a failed run on, exactly where it failed."""
-        outcome = await self._client.store.retry(self.id)
+        asked = 0
+
+        async def ask() -> RetryOutcome:
+            nonlocal asked
+            asked += 1
+            return await self._client.store.retry(self.id)
+
+        outcome = await self._client.patiently(ask)
+        if asked > 1 and outcome is RetryOutcome.NOT_FAILED:
+            outcome = RetryOutcome.RETRIED  # the answer to our own first call was lost
         if outcome is RetryOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is RetryOutcome.NOT_FAILED:

@@ -79,6 +79,7 @@ class Claimer:
                 _log.warning("claim not answered: %s", error.message)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MAX)
+                more = True  # what it may have taken is waiting for us
 
     async def _sleep(self) -> None:
         left = self._next_look - self._clock.monotonic()

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from stepwell.domain.commit import Commit, Committed, Finish, Outcome, Park
+from stepwell.domain.commit import Commit, Committed, Finish, Park
 from stepwell.errors import StoreError
 from stepwell.store.base import BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, Store
 
@@ -21,53 +21,67 @@ Written = Callable[[Committed, Park | Finish | None], None]
 _PAUSE_MAX = 2.0
 
 
+class Waiting:
+    """Commits that wait for the next batch."""
+
+    def __init__(self) -> None:
+        self.members: deque[tuple[Commit, Written]] = deque()
+        self._wake = asyncio.Event()
+
+    def put(self, commit: Commit, written: Written) -> None:
+        self.members.append((commit, written))
+        self._wake.set()
+
+    async def take(self) -> list[tuple[Commit, Written]]:
+        """All that wait, up to a batch; empty when another lane was faster."""
+        while not self.members:
+            self._wake.clear()
+            await self._wake.wait()
+        # One pass of the loop, so that all who are ready in it share the batch.
+        await asyncio.sleep(0)
+        batch: list[tuple[Commit, Written]] = []
+        size = 0
+        while self.members and len(batch) < BATCH_MEMBERS_MAX:
+            size += self.members[0][0].size
+            if batch and size > BATCH_BYTES_MAX:
+                break
+            batch.append(self.members.popleft())
+        return batch
+
+
 class Committer:
+    """Commits that touch other runs go apart, so that the many that do not never wait for their locks."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: deque[tuple[Commit, Written]] = deque()
-        self._wake = asyncio.Event()
+        self._near = Waiting()
+        self._far = Waiting()
         self._in_flight = 0
 
     def submit(self, commit: Commit, written: Written) -> None:
         """Write this soon; `written` hears how it went."""
-        self._waiting.append((commit, written))
-        self._wake.set()
+        (self._far if commit.reaches_out else self._near).put(commit, written)
 
     @property
     def idle(self) -> bool:
-        return not self._waiting and not self._in_flight
+        return not (self._near.members or self._far.members or self._in_flight)
 
     async def run(self) -> None:
         """Write batches until cancelled, as many at once as the store takes."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._store.commits_at_once):
-                group.create_task(self._lane())
+                group.create_task(self._lane(self._near))
+            group.create_task(self._lane(self._far))
 
-    async def _lane(self) -> None:
+    async def _lane(self, waiting: Waiting) -> None:
         while True:
-            while not self._waiting:
-                self._wake.clear()
-                await self._wake.wait()
-            # One pass of the loop, so that all who are ready in it share the batch.
-            await asyncio.sleep(0)
-            batch = self._next_batch()
+            batch = await waiting.take()
             if batch:
                 self._in_flight += 1
                 try:
                     await self._write(batch)
                 finally:
                     self._in_flight -= 1
-
-    def _next_batch(self) -> list[tuple[Commit, Written]]:
-        batch: list[tuple[Commit, Written]] = []
-        size = 0
-        while self._waiting and len(batch) < BATCH_MEMBERS_MAX:
-            commit = self._waiting[0][0]
-            size += commit.size
-            if batch and size > BATCH_BYTES_MAX:
-                break
-            batch.append(self._waiting.popleft())
-        return batch
 
     async def _write(self, batch: list[tuple[Commit, Written]]) -> None:
         commits = [commit for commit, _ in batch]
@@ -87,8 +101,3 @@ class Committer:
                 written(result, commit.then)
             except Exception:
                 _log.exception("run %s: the engine failed after a commit", commit.run_id)
-
-
-async def commit_one(store: Store, commit: Commit) -> Outcome:
-    """Outside the group: for a worker that leaves."""
-    return (await store.commit([commit]))[0].outcome

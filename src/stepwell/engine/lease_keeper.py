@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from stepwell.domain.commit import Owned, WorkerInfo
+from stepwell.domain.ids import RunId
 from stepwell.errors import StoreError
 from stepwell.store.base import Store
 from stepwell.system import Clock
@@ -27,13 +28,15 @@ class LeaseKeeper:
         info: WorkerInfo,
         *,
         heartbeat_seconds: float,
-        owned: Callable[[Sequence[Owned]], None],
+        holding: Callable[[], Collection[tuple[RunId, str]]],
+        owned: Callable[[Collection[tuple[RunId, str]], Sequence[Owned]], None],
         reaped: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
         self._clock = clock
         self._info = info
         self._heartbeat_seconds = heartbeat_seconds
+        self._holding = holding
         self._owned = owned
         self._reaped = reaped
         self._valid_until = 0.0
@@ -66,6 +69,7 @@ class LeaseKeeper:
 
     async def _beat(self) -> None:
         sent = self._clock.monotonic()
+        held = self._holding()  # what is claimed while we ask may be missing from the answer
         try:
             owned = await self._store.heartbeat(self._info.id)
         except StoreError as error:
@@ -81,4 +85,4 @@ class LeaseKeeper:
             await self._reaped()
         else:
             self._valid_until = sent + self._info.lease_seconds
-            self._owned(owned)
+            self._owned(held, owned)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stepwell.domain.commit import Claim, ClaimRequest, Commit, Outcome, Owned, Park, Reaped, WorkerInfo
+from stepwell.domain.commit import Claim, Commit, Outcome, Owned, Park, Reaped, WorkerInfo
 from stepwell.domain.ids import NEEDS_EMIT, Ids, LeaseId, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
@@ -20,8 +21,8 @@ from stepwell.engine.remote import RemoteStep
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
 from stepwell.engine.sweeper import Sweeper
-from stepwell.errors import StoreError
-from stepwell.store.base import SOLO_LOSSES, Store
+from stepwell.errors import StoreError, Suspended
+from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock
 
@@ -82,6 +83,7 @@ class Worker:
             clock,
             self._info,
             heartbeat_seconds=options.heartbeat_seconds,
+            holding=lambda: list(self.active),
             owned=self._owned,
             reaped=self._reaped,
         )
@@ -103,6 +105,7 @@ class Worker:
         self._look_soon = False
         self.stand_ins: dict[str, StepSpec] = {}
         self._fanning_out: set[RunId] = set()
+        self._past_leases: deque[LeaseId] = deque(maxlen=1000)  # of runs that were given back
         self._strays: dict[tuple[RunId, str], float] = {}  # ours, but not driven here; since when
 
     @property
@@ -129,10 +132,13 @@ class Worker:
 
     # Life
 
-    async def run(self, ready: asyncio.Event | None = None) -> None:
-        """Work until cancelled; `stop` first for a graceful end."""
+    async def open(self) -> None:
+        """Announce this worker to the store: from here on it may own runs."""
         self._services = self._make_services()
         await self._keeper.register(self._info)
+
+    async def run(self) -> None:
+        """Work until cancelled, once it is open; `stop` first for a graceful end."""
         stop_listening = self.bulletin.on_work(self._work_hinted)
         try:
             async with asyncio.TaskGroup() as group:
@@ -141,8 +147,6 @@ class Worker:
                 group.create_task(self._sweeper.run())
                 group.create_task(self._claimer.run())
                 group.create_task(self._watch_long_steps())
-                if ready is not None:
-                    ready.set()
         finally:
             stop_listening()
             for work in list(self.active.values()):
@@ -200,6 +204,11 @@ class Worker:
         if claim.needs == NEEDS_EMIT:
             self._runner.spawn(self._fan_out(claim))
             return
+        before = self.active.get((claim.run_id, claim.path))
+        if before is not None:
+            if before.claim.lease == claim.lease:
+                return  # asked for twice, because an answer was late
+            before.lose()
         work: Activation | RemoteStep | None = None
         try:
             if claim.path:
@@ -231,6 +240,8 @@ class Worker:
         key = (work.claim.run_id, work.claim.path)
         if self.active.get(key) is work:
             del self.active[key]
+        if isinstance(work, Activation) and work.closed is Suspended:
+            self._past_leases.append(work.claim.lease)
         if isinstance(work, Activation) and work.broken:
             self._give_back(work.claim)
         self._claimer.solo_active = False
@@ -282,53 +293,15 @@ class Worker:
 
     # The lease
 
-    def _owned(self, owned: Sequence[Owned]) -> None:
+    def _owned(self, held: Collection[tuple[RunId, str]], owned: Sequence[Owned]) -> None:
         """What the store says we own: stop what is missing, look at what has messages."""
         wakes = {(ticket.run_id, ticket.path): ticket.wakes for ticket in owned}
-        for key, work in list(self.active.items()):
-            if key not in wakes:
-                if self._clock.monotonic() - work.began > self.options.heartbeat_seconds:
-                    work.lose()
+        for key in held:
+            work = self.active.get(key)
+            if work is not None and key not in wakes:
+                work.lose()
             elif isinstance(work, Activation):
                 work.woken(wakes[key])
-        self._look_for_strays(wakes)
-
-    def _look_for_strays(self, owned: Iterable[tuple[RunId, str]]) -> None:
-        """Tickets that are ours although nobody here drives them: the answer that gave them was lost.
-
-        No other worker may take them while we live, so we must take them up ourselves.
-        """
-        now = self._clock.monotonic()
-        strays = [key for key in owned if key not in self.active and key[0] not in self._fanning_out]
-        self._strays = {key: self._strays.get(key, now) for key in strays}
-        for key, since in self._strays.items():
-            if now - since > self.options.heartbeat_seconds and not self._claimer.stopped:
-                self._strays[key] = now
-                self._runner.spawn(self._adopt(*key))
-
-    async def _adopt(self, run_id: RunId, path: str) -> None:
-        worker = self._info.id
-        try:
-            for ticket in await self.store.read_tickets(run_id):
-                if (ticket.path, ticket.owner) != (path, worker) or (run_id, path) in self.active:
-                    continue
-                # Asking again with the lease that it has returns the ticket with its log and inbox.
-                request = ClaimRequest(
-                    worker=worker,
-                    queues=[ticket.queue],
-                    needs=[ticket.needs],
-                    limit=1,
-                    leases=[LeaseId(ticket.lease)],
-                    solo=ticket.losses >= SOLO_LOSSES,
-                )
-                found = await self.store.claim(request)
-                for claim in found.claims:
-                    if _wrote_before(claim):
-                        self._give_back(claim)  # an old lease that came back: a new one is cleaner
-                    elif (claim.run_id, claim.path) not in self.active:
-                        self._begin(claim, found.now)
-        except StoreError as error:
-            _log.warning("run %s is ours and not driven; looking again soon: %s", run_id, error.message)
 
     async def _reaped(self) -> None:
         """We were taken for dead: everything we had is somebody else's now. Begin anew."""
@@ -355,4 +328,4 @@ class Worker:
 def _wrote_before(claim: Claim) -> bool:
     """The log knows this lease: it was ours once, was given back, and a late claim took it again."""
     lease = claim.lease.encode()
-    return not claim.path and any(row.kind == "claimed" and lease in row.payload for row in claim.log)
+    return any(row.kind == "claimed" and lease in row.payload for row in claim.log)

@@ -15,8 +15,8 @@ T = TypeVar("T")
 PACKAGE = "stepwell.store.postgres"
 FILES = ("queries.sql", "messages.sql", "tickets.sql", "reading.sql")
 
-# While one batch is being written Python prepares the next. Batches of 50 one-event commits, two busy
-# cores: two at once wrote 9,400/s where one wrote 7,100/s (medians of 60), 21,600/s and 19,200/s at best.
+# While one batch is being written Python prepares the next. Batches of 50 one-event commits, two cores
+# that others used too: two at once wrote 16,400/s where one wrote 13,000/s (medians of 60 short bursts).
 COMMITS_AT_ONCE = 2
 
 

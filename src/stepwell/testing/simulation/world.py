@@ -150,6 +150,7 @@ class World:
                     turns = getattr(work, "turns", None)
                     for task in list(turns._scopes) if turns is not None else ():
                         close_quietly(task)
+                engine.worker.active.clear()
         self.loop.bury()
 
 

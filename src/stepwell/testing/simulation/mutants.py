@@ -1,0 +1,218 @@
+"""Mutants: planted bugs. A checker that does not catch them proves nothing.
+
+Each undoes one rule of the protocol, in the store or in the engine, and must be caught within a
+bounded number of seeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stepwell.domain.commit import (
+    ClaimRequest,
+    Claims,
+    Commit,
+    Committed,
+    Finish,
+    NewRun,
+    Outcome,
+    Owned,
+    Park,
+    Reaped,
+    Started,
+    WorkerInfo,
+)
+from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.judge import judge
+from stepwell.engine.activation import Activation
+from stepwell.engine.timers import Timers
+from stepwell.engine.waits import Waits
+from stepwell.engine.worker import Worker
+from stepwell.store.memory import MemoryStore
+from stepwell.store.memory import runs as memory_runs
+from stepwell.testing.simulation.loop import SimLoop
+from stepwell.testing.simulation.world import Report, simulate
+
+SEEDS_MAX = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    what: str
+    store: type[MemoryStore] = MemoryStore
+    patches: tuple[tuple[Any, str, Any], ...] = ()
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        before = [(target, name, getattr(target, name)) for target, name, _ in self.patches]
+        try:
+            for target, name, bug in self.patches:
+                setattr(target, name, bug)
+            yield
+        finally:
+            for target, name, right in before:
+                setattr(target, name, right)
+
+
+def hunt(mutant: Mutant, seeds: Sequence[int] = range(SEEDS_MAX)) -> Report | None:
+    """The first seed that catches it; None: it survived."""
+    with mutant.planted():
+        for seed in seeds:
+            report = simulate(seed, mutant.store)
+            if report.violations:
+                return report
+    return None
+
+
+# The fence and the parks
+
+
+def _no_fence(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
+    return judge(commit, lease=commit.lease, head=commit.head, wakes=wakes)
+
+
+def _park_blindly(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
+    blind = isinstance(commit.then, Park)
+    return judge(commit, lease=lease, head=head, wakes=commit.then.seen if blind and commit.then else wakes)
+
+
+def _finish_blindly(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
+    blind = isinstance(commit.then, Finish)
+    return judge(commit, lease=lease, head=head, wakes=commit.then.seen if blind and commit.then else wakes)
+
+
+def _never_recognised(commit: Commit, log: object) -> bool:
+    return False
+
+
+class TwoTransactions(MemoryStore):
+    """Tickets, children and messages follow in a transaction of their own."""
+
+    async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
+        bare = [replace(commit, starts=(), deliveries=(), tickets_opened=()) for commit in batch]
+        results = await super().commit(bare)
+        await asyncio.sleep(0.03)
+        for commit, result in zip(batch, results, strict=True):
+            if result.outcome is Outcome.OK:
+                self._reach_out(replace(commit, tickets_closed=()))
+        return results
+
+
+class OldSnapshot(MemoryStore):
+    """A claim returns the new count of messages and the inbox as it was before."""
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        before = {run_id: list(box.values()) for run_id, box in self._inbox.items()}
+        await asyncio.sleep(0.02)
+        found = await super().claim(request)
+        stale = [claim._replace(inbox=before.get(claim.run_id, [])) for claim in found.claims]
+        return found._replace(claims=stale)
+
+
+# Keys
+
+
+class _Forgetful(set[str]):
+    def __contains__(self, key: object) -> bool:
+        return False
+
+
+_init_waits: Callable[..., None] = Waits.__init__
+
+
+def _forget_keys(self: Waits, activation: Activation) -> None:
+    _init_waits(self, activation)
+    self.keys = _Forgetful(self.keys)
+
+
+class StartsTwice(MemoryStore):
+    def _start(self, new: NewRun) -> Started:
+        if self._keys.pop((new.workspace, new.key), None) is not None:
+            new = replace(new, id=RunId(f"{new.id[:-6]}{len(self._runs):06x}"))
+        return super()._start(new)
+
+
+# Time and leases
+
+
+class WorkerClock(MemoryStore):
+    """Leases are counted by the clock of whoever asks."""
+
+    @contextmanager
+    def _their_time(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        skew = zlib.crc32(loop.current.name.encode()) % 1000 / 100 - 5
+        right = self._clock
+        self._clock = lambda: right() + skew
+        try:
+            yield
+        finally:
+            self._clock = right
+
+    async def register(self, worker: WorkerInfo) -> None:
+        with self._their_time():
+            await super().register(worker)
+
+    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
+        with self._their_time():
+            return await super().heartbeat(worker)
+
+    async def reap(self) -> Reaped:
+        with self._their_time():
+            return await super().reap()
+
+
+class EagerReaper(MemoryStore):
+    """Takes workers for dead that only have not renewed for a moment."""
+
+    def _is_dead(self, worker: WorkerId, now: float) -> bool:
+        info, until = self._workers[worker]
+        return until < now + 0.75 * info.lease_seconds
+
+
+def _their_own_time(self: Timers) -> float:
+    return self._services.clock.time()
+
+
+# The engine's order
+
+_ask: Callable[..., asyncio.Future[Any]] = Activation.ask
+
+
+def _ask_at_once(self: Activation, call: Any) -> asyncio.Future[Any]:
+    future = _ask(self, call)
+    call.after = 0
+    return future
+
+
+def _nothing(self: Any, *args: Any) -> None:
+    return None
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("no_fence", "a commit needs no lease and no head", patches=((memory_runs, "judge", _no_fence),)),
+    Mutant("two_transactions", "tickets, children and messages come after the commit", TwoTransactions),
+    Mutant("blind_park", "park although a message came", patches=((memory_runs, "judge", _park_blindly),)),
+    Mutant("blind_finish", "end although a message came", patches=((memory_runs, "judge", _finish_blindly),)),
+    Mutant("old_snapshot", "claim reads the inbox in the statement that locks", OldSnapshot),
+    Mutant("forgets_keys", "a consumed key is new again", patches=((Waits, "__init__", _forget_keys),)),
+    Mutant("worker_clock", "leases by the workers' clocks", WorkerClock),
+    Mutant("starts_twice", "a repeated start is a second run", StartsTwice),
+    Mutant(
+        "not_recognised",
+        "an unanswered commit counts as lost",
+        patches=((memory_runs, "recognised", _never_recognised),),
+    ),
+    Mutant("early_effects", "effects before their cause is written", patches=((Activation, "ask", _ask_at_once),)),
+    Mutant("eager_reaper", "tickets of living workers are freed", EagerReaper),
+    Mutant("timer_clock", "timers by the workers' clocks", patches=((Timers, "now", _their_own_time),)),
+    Mutant("lost_events", "a wait parks without a look", patches=((Waits, "_look_for_event", _nothing),)),
+    Mutant("strays", "tickets of lost answers stay", patches=((Worker, "_look_for_strays", _nothing),)),
+)

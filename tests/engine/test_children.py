@@ -1,0 +1,314 @@
+"""Child runs: started with the parent's commit, awaited, detached, failing, cancelled, limited in depth."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Engine, RunFailed, SyncContext, workflow
+from stepwell.domain.status import Status
+from stepwell.errors import ChildFailed
+from tests.stage import Stage, all_events, crash, kinds, suspended, until
+
+
+@workflow
+async def double(ctx: Context, n: int) -> int:
+    return await ctx.step(lambda: 2 * n)
+
+
+@workflow
+async def waits(ctx: Context, name: str) -> str:
+    return f"{name}: {await ctx.signal('go')}"
+
+
+@workflow
+async def breaks(ctx: Context, word: str) -> None:
+    await ctx.step(fail, word)
+
+
+def fail(word: str) -> None:
+    raise ValueError(word)
+
+
+async def run_of(engine: Engine, name: str) -> Any:
+    async def there() -> Any:
+        return [row for row in await engine.runs() if row.workflow == name]
+
+    [row] = await until(there)
+    return engine.handle(row.id)
+
+
+@pytest.mark.req("K18")
+async def test_parent_gets_the_childs_result(stage: Stage) -> None:
+    @workflow
+    async def parent(ctx: Context, n: int) -> list[int]:
+        one = await ctx.run(double, n)
+        child = await ctx.start(double, one)
+        return [one, await child, *await ctx.all(*(ctx.run(double, k) for k in range(5)))]
+
+    async with stage.engine(parent, double) as engine:
+        run = await engine.start(parent, 1)
+
+        assert await run.result() == [2, 4, 0, 2, 4, 6, 8]
+        children = [row for row in await engine.runs() if row.workflow == "double"]
+        assert len(children) == 7
+        assert {row.parent for row in children} == {run.id}
+        assert {row.root for row in children} == {run.id}
+
+
+@pytest.mark.req("K18")
+async def test_parent_sleeps_while_it_waits_and_is_woken_by_the_end(stage: Stage) -> None:
+    @workflow
+    async def parent(ctx: Context) -> str:
+        return await ctx.run(waits, "kid")
+
+    async with stage.engine(parent, waits) as engine:
+        run = await engine.start(parent)
+        await suspended(run)
+        child = await run_of(engine, "waits")
+        await suspended(child)
+        await child.signal("go", "home")
+
+        assert await run.result() == "kid: home"
+
+
+@pytest.mark.req("K18")
+async def test_childs_error_is_raised_in_the_parent(stage: Stage) -> None:
+    @workflow
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.run(breaks, "porcelain")
+        except ChildFailed as error:
+            return f"{error.code} {'porcelain' in str(error)} {error.path}"
+        return "?"
+
+    async with stage.engine(parent, breaks) as engine:
+        assert await (await engine.start(parent)).result() == "CHILD_FAILED True 0/child:breaks#1"
+
+
+@pytest.mark.req("K18")
+async def test_cancelled_child_is_an_error_in_the_parent(stage: Stage) -> None:
+    @workflow
+    async def parent(ctx: Context) -> str:
+        try:
+            return await ctx.run(waits, "kid")
+        except ChildFailed as error:
+            return str(error)
+
+    async with stage.engine(parent, waits) as engine:
+        run = await engine.start(parent)
+        child = await run_of(engine, "waits")
+        await suspended(child)
+        await child.cancel()
+
+        assert "cancelled" in await run.result()
+
+
+@pytest.mark.req("K18", "K5")
+async def test_crashed_parent_finds_the_child_it_had_started(stage: Stage) -> None:
+    @workflow
+    async def parent(ctx: Context) -> str:
+        return await ctx.run(waits, "kid")
+
+    dying = stage.engine(parent, waits)
+    await dying.open()
+    run = await dying.start(parent)
+    await suspended(run)
+    await crash(dying)
+    async with stage.engine(parent, waits) as engine:
+        child = await run_of(engine, "waits")  # exactly one
+        await child.signal("go", "on")
+
+        assert await engine.handle(run.id).result(15) == "kid: on"
+
+
+@pytest.mark.req("K18")
+async def test_child_that_ended_before_it_is_awaited_is_no_news_lost(rehearsal: Stage) -> None:
+    @workflow
+    async def parent(ctx: Context) -> int:
+        child = await ctx.start(double, 21)
+        await ctx.sleep(0.1)
+        await ctx.step(str, 1)
+        return await child.result()
+
+    async with rehearsal.engine(parent, double) as engine:
+        assert await (await engine.start(parent)).result() == 42
+
+
+@pytest.mark.req("K18")
+async def test_detached_child_has_its_own_root_and_no_result_here(stage: Stage) -> None:
+    @workflow
+    async def parent(ctx: Context) -> str:
+        child = await ctx.start(double, 1, detached=True)
+        try:
+            await child.result()
+        except Exception as error:
+            return str(error)
+        return "?"
+
+    async with stage.engine(parent, double) as engine:
+        assert "detached" in await (await engine.start(parent)).result()
+        child = await run_of(engine, "double")
+        info = await child.info()
+        assert (info.parent, info.root) == ("", child.id)
+        assert await child.result() == 2
+
+
+@pytest.mark.req("K18")
+async def test_depth_is_limited_with_a_hint(memory: Stage) -> None:
+    @workflow
+    async def deeper(ctx: Context, n: int) -> int:
+        return await ctx.run(deeper, n + 1)
+
+    async with memory.engine(deeper) as engine:
+        with pytest.raises(RunFailed, match="nested") as caught:
+            await (await engine.start(deeper, 0)).result()
+
+        assert len(await engine.runs()) == 11
+        assert "child_depth_max" in str(caught.value)
+
+
+@pytest.mark.req("K18", "F4")
+async def test_failing_sibling_cancels_the_other_children(stage: Stage) -> None:
+    @workflow
+    async def parent(ctx: Context) -> None:
+        await ctx.all(ctx.run(waits, "kid"), ctx.run(breaks, "x"))
+
+    async with stage.engine(parent, waits, breaks) as engine:
+        run = await engine.start(parent)
+        with pytest.raises(RunFailed):
+            await run.result()
+        child = await run_of(engine, "waits")
+
+        async def cancelled() -> bool:
+            return await child.status() is Status.CANCELLED
+
+        await until(cancelled)
+
+
+@pytest.mark.req("K11", "K18")
+async def test_retry_of_a_parent_runs_its_failed_child_again(stage: Stage) -> None:
+    broken = True
+    done: list[str] = []
+
+    def work(word: str) -> str:
+        done.append(word)
+        if broken and word == "b":
+            raise ValueError(word)
+        return word
+
+    @workflow
+    async def kid(ctx: Context, word: str) -> str:
+        return await ctx.step(work, word)
+
+    @workflow
+    async def parent(ctx: Context) -> list[str]:
+        return [await ctx.run(kid, word) for word in "abc"]
+
+    async with stage.engine(parent, kid) as engine:
+        run = await engine.start(parent)
+        with pytest.raises(RunFailed):
+            await run.result()
+        broken = False
+        await run.retry()
+
+        assert await run.result() == ["a", "b", "c"]
+        assert done == ["a", "b", "b", "c"]
+
+
+@pytest.mark.req("K11", "K18")
+async def test_retry_does_not_wait_for_a_child_that_the_failure_had_cancelled(stage: Stage) -> None:
+    broken = True
+
+    async def work() -> str:
+        if broken:
+            raise ValueError("broken")
+        return "fine"
+
+    @workflow
+    async def parent(ctx: Context) -> list[Any]:
+        return await asyncio.gather(ctx.run(waits, "kid"), ctx.step(work))
+
+    async with stage.engine(parent, waits) as engine:
+        run = await engine.start(parent)
+        with pytest.raises(RunFailed):
+            await run.result()
+        broken = False
+        await run.retry()
+
+        async def waiting_child() -> Any:
+            rows = [r for r in await engine.runs(status=Status.SUSPENDED) if r.workflow == "waits"]
+            return rows
+
+        [row] = await until(waiting_child)
+        await engine.handle(row.id).signal("go", "on")
+
+        assert await run.result() == ["kid: on", "fine"]
+
+
+@pytest.mark.req("K11", "K15", "K17")
+@pytest.mark.parametrize("verb", ["signal", "event", "approval"])
+async def test_retry_opens_the_waits_again_that_the_failure_had_closed(stage: Stage, verb: str) -> None:
+    broken = True
+
+    async def work() -> str:
+        if broken:
+            raise ValueError("broken")
+        return "fine"
+
+    @workflow
+    async def parent(ctx: Context) -> list[Any]:
+        async def wait() -> Any:
+            if verb == "signal":
+                return await ctx.signal("go")
+            return await (ctx.event("go") if verb == "event" else ctx.approval(str))
+
+        async def fail_late() -> str:
+            await ctx.sleep(0.05)
+            return await ctx.step(work)
+
+        return await asyncio.gather(wait(), fail_late())
+
+    async with stage.engine(parent) as engine:
+        run = await engine.start(parent)
+        with pytest.raises(RunFailed):
+            await run.result()
+        broken = False
+        await run.retry()
+        await suspended(run)
+        if verb == "signal":
+            await run.signal("go", "x")
+        elif verb == "event":
+            await engine.emit("go", "x")
+        else:
+            await run.decide("x")
+
+        assert await run.result(15) == ["x", "fine"]
+
+
+@pytest.mark.req("K18", "F1")
+async def test_plain_functions_have_children_too(rehearsal: Stage) -> None:
+    @workflow
+    def parent(ctx: SyncContext, n: int) -> list[int]:
+        child = ctx.start(double, n)
+        return [ctx.run(double, 5), child.result()]
+
+    async with rehearsal.engine(parent, double) as engine:
+        assert await (await engine.start(parent, 4)).result() == [10, 8]
+
+
+@pytest.mark.req("K18", "K2")
+async def test_child_exists_exactly_when_the_parents_log_says_so(stage: Stage) -> None:
+    @workflow
+    async def parent(ctx: Context) -> None:
+        await ctx.all(*(ctx.run(double, n) for n in range(20)))
+
+    async with stage.engine(parent, double) as engine:
+        run = await engine.start(parent)
+        await run.result()
+
+        said = {e.data["run"] for e in await all_events(run) if e.kind == "child_started"}
+        assert said == {row.id for row in await engine.runs() if row.parent == run.id}
+        assert (await kinds(run)).count("child_ended") == 20

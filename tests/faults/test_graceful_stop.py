@@ -1,0 +1,46 @@
+"""SIGTERM under load: unstarted work goes back at once, steps end, exit code 0, no effect twice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.faults.checks import check
+from tests.faults.client import Outside, gathered, opened
+from tests.faults.fleet import Fleet
+from tests.faults.stage import Stage
+from tests.faults.workload import SHAPES
+
+STOP_SECONDS = 3.0  # the longest step takes a third of a second
+
+
+@pytest.mark.slow
+@pytest.mark.req("K34", "R3")
+def test_a_stopped_worker_gives_its_work_back_and_repeats_nothing(stage: Stage) -> None:
+    async def story(fleet: Fleet) -> None:
+        fleet.ready(fleet.start())
+        async with opened(stage.url) as engine:
+            outside = Outside(engine, spread_seconds=3.0)
+            playing = asyncio.ensure_future(outside.play(8 * len(SHAPES)))
+            for _ in range(3):
+                await asyncio.sleep(0.8)
+                next_one = fleet.start()
+                await asyncio.to_thread(fleet.ready, next_one)
+                began = time.monotonic()
+                code = await asyncio.to_thread(fleet.stop, fleet.workers[0])
+                assert code == 0, fleet.logs()
+                assert time.monotonic() - began < STOP_SECONDS
+            async with asyncio.timeout(40.0):
+                await playing
+            evidence = await gathered(outside, fleet, stage.ledger)
+
+        found = check(evidence)  # no fault was noted: any repeated effect is a violation
+        assert found.violations == []
+        kinds = {event.kind for story in evidence.stories for event in story.events}
+        assert "lease_lost" not in kinds, "nobody had to wait for a lease"
+        assert "WARNING" not in fleet.logs()
+
+    with stage.fleet() as fleet:
+        asyncio.run(story(fleet))
