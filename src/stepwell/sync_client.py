@@ -19,7 +19,7 @@ from stepwell.domain.why import Reason
 from stepwell.store.open import open_store
 from stepwell.system import SystemIds
 
-I = TypeVar("I")
+In = TypeVar("In")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -104,17 +104,17 @@ class SyncClient:
         self._thread.join()
         self._loop.close()
 
-    def start(self, workflow: Startable[I, R] | str, input: Any = None, **options: Any) -> SyncRunHandle[R]:
+    def start(self, workflow: Startable[In, R] | str, input: Any = None, **options: Any) -> SyncRunHandle[R]:
         inputs: list[Any] = [input]
         return self.start_many(workflow, inputs, keys=[options.pop("key", "")], **options)[0]
 
     def start_many(
-        self, workflow: Startable[I, R] | str, inputs: Iterable[I], **options: Any
+        self, workflow: Startable[In, R] | str, inputs: Iterable[In], **options: Any
     ) -> list[SyncRunHandle[R]]:
         handles = self._call(self._client.start_many(workflow, inputs, **options))
         return [SyncRunHandle(self._call, handle) for handle in handles]
 
-    def run(self, workflow: Startable[I, R], input: I, **options: Any) -> R:
+    def run(self, workflow: Startable[In, R], input: In, **options: Any) -> R:
         return self.start(workflow, input, **options).result()
 
     def handle(self, run_id: str, workflow: Startable[Any, R] | None = None) -> SyncRunHandle[R]:

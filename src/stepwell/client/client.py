@@ -31,7 +31,7 @@ from stepwell.errors import InvalidInput, KeyConflict, OutcomeUnknown, StoreUnav
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
 
-I = TypeVar("I")
+In = TypeVar("In")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -63,8 +63,8 @@ class Client:
     @overload
     async def start(
         self,
-        workflow: Startable[I, R],
-        input: I = ...,
+        workflow: Startable[In, R],
+        input: In = ...,
         *,
         key: str = "",
         delay: Duration = 0,
@@ -97,8 +97,8 @@ class Client:
 
     async def start_many(
         self,
-        workflow: Startable[I, R] | str,
-        inputs: Iterable[I],
+        workflow: Startable[In, R] | str,
+        inputs: Iterable[In],
         *,
         keys: Sequence[str] | None = None,
         **options: Any,
@@ -183,7 +183,7 @@ class Client:
             **options,
         )
 
-    async def run(self, workflow: Startable[I, R], input: I, **options: Any) -> R:
+    async def run(self, workflow: Startable[In, R], input: In, **options: Any) -> R:
         """Start and wait for the result."""
         handle: RunHandle[R] = await self.start(workflow, input, **options)
         return await handle.result()

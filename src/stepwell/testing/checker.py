@@ -111,7 +111,9 @@ def ownership(history: History) -> Iterator[Violation]:
             if lease in lost:
                 yield Violation("I7", history.run, f"lease {lease[:8]} was lost twice, at {entry.seq}")
             if lease in claimed and lease != owner:
-                yield Violation("I7", history.run, f"lease {lease[:8]} was lost at {entry.seq}, not the owner's")
+                yield Violation(
+                    "I7", history.run, f"lease {lease[:8]} was lost at {entry.seq}, not the owner's"
+                )
             lost.add(lease)
             owner = ""
         elif entry.kind in ("retried", "accepted", "cancelled"):

@@ -47,7 +47,9 @@ def _bases(history: History, executions: list[Execution], slack: float) -> Itera
         if at is None:
             yield Violation("I3", history.run, f"{x.path} acted on {x.basis!r}, which was never recorded")
         elif x.began < at - slack:
-            yield Violation("I3", history.run, f"{x.path} began {at - x.began:.3f} s before its cause was written")
+            yield Violation(
+                "I3", history.run, f"{x.path} began {at - x.began:.3f} s before its cause was written"
+            )
 
 
 def _repeats(

@@ -16,12 +16,12 @@ from stepwell.domain.program import RunOptions
 from stepwell.domain.steps import annotations_of, checked_name
 from stepwell.errors import InvalidDefinition, InvalidInput
 
-I = TypeVar("I")
+In = TypeVar("In")
 R = TypeVar("R")
 
 
-class Workflow(Generic[I, R]):
-    """A workflow takes one input of type I and returns an R."""
+class Workflow(Generic[In, R]):
+    """A workflow takes one input of type In and returns an R."""
 
     def __init__(self, function: Callable[..., Any], *, name: str, version: str, options: RunOptions) -> None:
         functools.update_wrapper(self, function)
@@ -108,21 +108,21 @@ def _takes_input(function: Callable[..., Any]) -> bool:
 
 class _Decorator(Protocol):
     @overload
-    def __call__(self, function: Callable[[Any, I], Awaitable[R]], /) -> Workflow[I, R]: ...
+    def __call__(self, function: Callable[[Any, In], Awaitable[R]], /) -> Workflow[In, R]: ...
     @overload
     def __call__(self, function: Callable[[Any], Awaitable[R]], /) -> Workflow[None, R]: ...
     @overload
-    def __call__(self, function: Callable[[Any, I], R], /) -> Workflow[I, R]: ...
+    def __call__(self, function: Callable[[Any, In], R], /) -> Workflow[In, R]: ...
     @overload
     def __call__(self, function: Callable[[Any], R], /) -> Workflow[None, R]: ...
 
 
 @overload
-def workflow(function: Callable[[Any, I], Awaitable[R]], /) -> Workflow[I, R]: ...
+def workflow(function: Callable[[Any, In], Awaitable[R]], /) -> Workflow[In, R]: ...
 @overload
 def workflow(function: Callable[[Any], Awaitable[R]], /) -> Workflow[None, R]: ...
 @overload
-def workflow(function: Callable[[Any, I], R], /) -> Workflow[I, R]: ...
+def workflow(function: Callable[[Any, In], R], /) -> Workflow[In, R]: ...
 @overload
 def workflow(function: Callable[[Any], R], /) -> Workflow[None, R]: ...
 @overload

@@ -47,9 +47,7 @@ class Fleet:
         """A supervisor would start it again when the store was away; so does this."""
         plan = self._plan
         rng = random.Random(f"{process.name}/{plan.seed}")
-        clock = SkewedClock(
-            self._loop, skew=plan.skew * (2 * rng.random() - 1), uptime=1e6 * rng.random()
-        )
+        clock = SkewedClock(self._loop, skew=plan.skew * (2 * rng.random() - 1), uptime=1e6 * rng.random())
         store = FaultyStore(self._network, process)
         ids = SeededIds(rng, self._loop)
         while True:

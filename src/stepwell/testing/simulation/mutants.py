@@ -210,7 +210,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "an unanswered commit counts as lost",
         patches=((memory_runs, "recognised", _never_recognised),),
     ),
-    Mutant("early_effects", "effects before their cause is written", patches=((Activation, "ask", _ask_at_once),)),
+    Mutant(
+        "early_effects", "effects before their cause is written", patches=((Activation, "ask", _ask_at_once),)
+    ),
     Mutant("eager_reaper", "tickets of living workers are freed", EagerReaper),
     Mutant("timer_clock", "timers by the workers' clocks", patches=((Timers, "now", _their_own_time),)),
     Mutant("lost_events", "a wait parks without a look", patches=((Waits, "_look_for_event", _nothing),)),
