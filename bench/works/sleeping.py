@@ -59,6 +59,7 @@ async def naps(place: str, sizes: Sizes) -> list[Figures]:
             rows = await client.runs(status=Status.COMPLETED, limit=sizes.sleepers)
     late = [msgspec.json.decode(row.output or b"", type=float) for row in rows]
     assert len(late) == sizes.sleepers
+    assert min(late) > -0.001, f"woken {-min(late):.3f} s too early"
     figures = {"asleep_s": asleep, **quantiles_ms(late), "memory_growth_mb": gauge.growth_mb}
     return [Figures(values=figures, settings={"first wake after s": sizes.lead})]
 

@@ -30,7 +30,10 @@ SQL_VERBS = re.compile(
     re.IGNORECASE,
 )
 # (path, function) -> why SQL that is put together from strings is safe there
-BUILT_SQL: dict[tuple[str, str], str] = {}
+BUILT_SQL: dict[tuple[str, str], str] = {
+    ("src/stepwell/store/postgres/migrate.py", "_applied"): "the schema's name is checked in address.py",
+    ("src/stepwell/store/postgres/migrate.py", "_apply_next"): "a number of ours and a checksum",
+}
 
 MACHINE_PATHS = tuple("/" + name for name in ("work/", "root/", "opt/pypi", "opt/wheels"))
 REGISTRY_HOSTS = tuple(name + ".org" for name in ("py" + "pi", "python" + "hosted", "npm" + "js"))

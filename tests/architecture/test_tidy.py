@@ -51,6 +51,14 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
         "asyncio.create_task",
     ): "a sent statement outlives its caller",
     (
+        "src/stepwell/store/postgres/endings.py",
+        "asyncio.create_task",
+    ): "nobody may cancel a COMMIT that is on its way",
+    (
+        "src/stepwell/store/postgres/listener.py",
+        "asyncio.create_task",
+    ): "hints are given from plain calls; ended in close()",
+    (
         "src/stepwell/store/postgres/gathering.py",
         "asyncio.create_task",
     ): "a batch outlives each of its callers",

@@ -10,7 +10,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,10 +72,10 @@ class Places:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
     found = Places(request.param, tmp_path, lambda: request.getfixturevalue("postgres_databases"))
-    request.addfinalizer(found.drop)
-    return found
+    yield found
+    found.drop()
 
 
 def measured(work: Work, place: str, sizes: Sizes = TINY) -> dict[str, dict[str, float]]:
@@ -163,14 +163,13 @@ def test_long_run_and_its_recovery_after_a_kill_are_measured(places: Places) -> 
 def test_import_costs_little_beside_the_standard_library() -> None:
     """What any program with coroutines and JSON pays anyway, times a generous factor; best of a few."""
     anyway = "import asyncio, dataclasses, inspect, json, logging, socket"
-    factor = 12.0
-
-    ratios = [
-        footprint.import_ms(footprint.NAMES, 3) / max(footprint.import_ms(anyway, 3), 1.0)
-        for _ in range(TRIES)
-    ]
-
-    assert min(ratios) < factor
+    factor = 6.0
+    ratios: list[float] = []
+    for _ in range(TRIES):
+        ratios.append(footprint.import_ms(footprint.NAMES, 3) / max(footprint.import_ms(anyway, 3), 1.0))
+        if ratios[-1] < factor:
+            return
+    pytest.fail(f"{min(ratios):.1f} times the standard library at best; {factor} is the most")
 
 
 @pytest.mark.req("W8")

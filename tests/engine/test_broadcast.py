@@ -139,20 +139,22 @@ async def test_no_event_is_lost_between_waiting_and_parking(stage: Stage) -> Non
 
 
 @pytest.mark.req("K17")
-async def test_burst_of_events_is_heard_by_a_loop(stage: Stage) -> None:
-    """Events that come faster than the run can wait again are not lost: each since its last event counts."""
+async def test_event_that_comes_while_another_is_taken_is_heard_by_the_next_wait(stage: Stage) -> None:
+    """Both were meant for the first wait; the second was published since the run's last event."""
 
     @workflow
     async def collects(ctx: Context) -> list[Any]:
-        return [await ctx.event("tick", timeout=10) for _ in range(5)]
+        return [await ctx.event("tick", timeout=10) for _ in range(2)]
 
     async with stage.engine(collects) as engine:
         run = await engine.start(collects)
         await suspended(run)
-        for n in range(5):
-            await engine.emit("tick", n)
-
-        assert sorted(await run.result(20)) == [0, 1, 2, 3, 4]
+        assert engine.worker is not None
+    async with stage.client() as client:
+        await client.emit("tick", 0)
+        await client.emit("tick", 1)
+    async with stage.engine(collects) as engine:
+        assert sorted(await engine.handle(run.id).result(20)) == [0, 1]
 
 
 @pytest.mark.req("K17")

@@ -160,17 +160,19 @@ def _was_struck_thrice(story: Story, evidence: Evidence) -> bool:
 
 
 def _one_outcome_a_step(story: Story) -> Iterator[str]:
-    final: dict[str, int] = defaultdict(int)
+    final: dict[str, list[str]] = defaultdict(list)
     attempts: dict[str, int] = defaultdict(int)
     for event in story.events:
+        if event.kind == "retried":  # a person sent it on: what had failed is open again
+            final = defaultdict(list, {path: kinds for path, kinds in final.items() if kinds[-1] != "step_failed"})
         if event.kind not in ("step_completed", "step_failed"):
             continue
         if event.kind == "step_completed" or event.data.get("retry_in") is None:
-            final[event.path] += 1
+            final[event.path].append(event.kind)
         if event.attempt <= attempts[event.path]:
             yield f"I2 attempt {event.attempt} of {event.path} comes after {attempts[event.path]}"
         attempts[event.path] = event.attempt
-    yield from (f"I2 {path} has {count} outcomes" for path, count in final.items() if count != 1)
+    yield from (f"I2 {path} has the outcomes {kinds}" for path, kinds in final.items() if len(kinds) != 1)
     if story.status == "completed":
         yield from (f"I2 {path} has no outcome" for path in attempts if path not in final)
     for kind in ("timer_fired", "wait_ended", "child_started", "child_ended", "timer_set", "wait_opened"):

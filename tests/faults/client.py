@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -29,11 +29,12 @@ class Outside:
         self.signals: dict[str, list[str]] = {}
         self.started: list[tuple[Shape, int, RunHandle[Any]]] = []
 
-    async def play(self, count: int) -> None:
+    async def play(self, count: int, *, first: int = 0) -> None:
         """Start `count` runs, shapes in turn, and stay until all have ended."""
+        spread = 0.0 if first else self._spread
         async with asyncio.TaskGroup() as group:
-            for n in range(count):
-                pause = self._random.random() * self._spread
+            for n in range(first, first + count):
+                pause = self._random.random() * spread
                 group.create_task(self._one(n, SHAPES[n % len(SHAPES)], pause))
 
     async def play_shape(self, shape: Shape, numbers: Iterable[int]) -> None:
@@ -87,34 +88,43 @@ class Outside:
 
     async def stories(self) -> list[Story]:
         """Every run that was started, and the children they had."""
-        found = [
-            await self._story(handle.id, shape.name, shape.expected(n)) for shape, n, handle in self.started
-        ]
         expected = {shape.name: shape.expected for shape in SHAPES}
-        for parent in [story for story in found if story.shape == "family"]:
-            for event in parent.events:
-                if event.kind == "child_started":
-                    name = event.data["workflow"]
-                    child = self._engine.handle(event.data["run"])
-                    n = [e async for e in child.events()][0].data["input"]
-                    found.append(await self._story(child.id, name, expected[name](n)))
+        found: list[Story] = []
+        for shape, n, _ in self.started:
+            found.extend(await collected(self._engine, f"{shape.name}-{n}", shape.expected(n), expected))
+        for story in found:
+            story.signals = self.signals.get(story.id, [])
         return found
 
-    async def _story(self, run_id: str, shape: str, expected: Any) -> Story:
-        handle = self._engine.handle(run_id)
-        info = await handle.info()
-        events = [event async for event in handle.events()]
-        return Story(
-            id=run_id,
-            shape=shape,
-            status=info.status,
-            result=events[-1].data.get("result"),
-            expected=expected,
-            events=events,
-            folded=(await handle.state()).status,
-            tickets=len(await self._engine.store.read_tickets(handle.id)),
-            signals=self.signals.get(run_id, []),
-        )
+
+async def collected(
+    engine: Engine, key: str, expected: Any, children: Mapping[str, Callable[[int], Any]]
+) -> list[Story]:
+    """The run of that key and its children, as the public history tells them."""
+    handle = await engine.find(key)
+    assert handle is not None, f"I1 the run of key {key} is gone"
+    own = await _story(handle, engine, expected)
+    found = [own]
+    for event in own.events:
+        if event.kind == "child_started":
+            child = engine.handle(event.data["run"])
+            n = next(iter([e async for e in child.events()])).data["input"]
+            found.append(await _story(child, engine, children[event.data["workflow"]](n)))
+    return found
+
+
+async def _story(handle: RunHandle[Any], engine: Engine, expected: Any) -> Story:
+    events = [event async for event in handle.events()]
+    return Story(
+        id=handle.id,
+        shape=events[0].data["workflow"],
+        status=(await handle.info()).status,
+        result=events[-1].data.get("result"),
+        expected=expected,
+        events=events,
+        folded=(await handle.state()).status,
+        tickets=len(await engine.store.read_tickets(handle.id)),
+    )
 
 
 async def _ended(handle: RunHandle[Any]) -> None:

@@ -34,7 +34,13 @@ class Outcome:
 
 
 async def _storm(
-    stage: Stage, fleet: Fleet, runs: int, spread: float, strike: Callable[[], Awaitable[None]]
+    stage: Stage,
+    fleet: Fleet,
+    runs: int,
+    spread: float,
+    strike: Callable[[], Awaitable[None]],
+    *,
+    endless: bool = True,
 ) -> Outcome:
     """Runs of every shape while `strike` does its worst, then some more in the calm behind it (I17)."""
     began = time.monotonic()
@@ -47,10 +53,12 @@ async def _storm(
         except TimeoutError:
             pass  # the checks name the runs that did not end
         finally:
-            striking.cancel()
+            if endless:
+                striking.cancel()
             await asyncio.wait({striking})
         if not striking.cancelled():
             striking.result()
+        await outside.play(CALM_RUNS, first=runs)
         evidence = await gathered(outside, fleet, stage.ledger)
     findings = check(evidence)
     write_down(stage.folder / "violations.txt", evidence, findings)
@@ -89,7 +97,7 @@ async def database_storm(stage: Stage, fleet: Fleet, cluster: Cluster, *, kills:
 
     for _ in range(2):
         fleet.ready(fleet.start())
-    return await _storm(stage, fleet, runs, kills * 2.5, strike)
+    return await _storm(stage, fleet, runs, kills * 3.0, strike, endless=False)
 
 
 async def take_overs(stage: Stage, fleet: Fleet, *, kills: int) -> Outcome:

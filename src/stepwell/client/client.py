@@ -123,7 +123,7 @@ class Client:
     def _handle_of(self, run: NewRun, started: Started, decode: Callable[[bytes], Any]) -> RunHandle[Any]:
         if started.conflict:
             raise KeyConflict(
-                f"key {run.key!r} belongs to run {started.run_id}, which has another input",
+                f"key {run.key!r} belongs to run {started.run_id}, which has another workflow or input",
                 key=run.key,
                 run=started.run_id,
             )

@@ -20,6 +20,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: Problem | None = None
     retry_in: float | None = None
     attempt: int = 0
+    run: str = ""  # the child's
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,10 +32,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def child_ended(parent: RunId, path: str, ending_seq: int, ending: Ending) -> Message:
-    """To the parent. A child that is retried ends again, so the key counts its endings by their seq."""
+    """To the parent. A child that is retried ends again, so the key counts its endings by their seq;
+    a parent that is retried has another child at the same path, so the key names the child."""
     return Message(
         run_id=parent,
-        key=f"child/{path}/{ending_seq}",
+        key=f"child/{ending.run or path}/{ending_seq}",
         kind="child",
         name=path,
         payload=msgspec.json.encode(ending),

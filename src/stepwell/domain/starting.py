@@ -76,7 +76,7 @@ def new_run_of(
         priority=options.priority if priority is None else priority,
         delay=delay,
         key=key,
-        digest=digest(input),
+        digest=digest(definition.name.encode() + b"\0" + input),  # a key is for one workflow and input
         input=input,
         accepted=msgspec.json.encode(accepted),
         parent=parent,

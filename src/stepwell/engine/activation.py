@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepwell.domain import events as ev
+from stepwell.domain.codec import limited
 from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
 from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
@@ -121,7 +122,8 @@ class Activation:
             raise self.closed()
 
     def program_input(self, input: Any) -> bytes:
-        return self.program.encode_input(input)
+        limit = self.services.payload_bytes_max
+        return limited(self.program.encode_input(input), "the input of continue_as_new", limit)
 
     # Turns
 
@@ -177,6 +179,7 @@ class Activation:
     def _go_live(self) -> None:
         """The replay is over: now the messages that came with the claim."""
         self.live = True
+        self.waits.start_again()
         if self._next_rows:
             rows, self._next_rows = self._next_rows, []
             # Waits and remote steps must be open for their answers; but nothing begins or times out

@@ -247,9 +247,9 @@ class RunContext:
     # News and going on
 
     def publish(self, topic: str, data: Any = None) -> None:
-        self._tell(
-            f"publish:{checked_name(topic)}", lambda: ev.Published(topic=topic, data=Raw(PLAIN.encode(data)))
-        )
+        limit = self._activation.services.payload_bytes_max
+        news = Raw(limited(PLAIN.encode(data), f"what is published on {topic}", limit))
+        self._tell(f"publish:{checked_name(topic)}", lambda: ev.Published(topic=topic, data=news))
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         self._tell("progress", lambda: ev.Progress(done=done, total=total, text=text))

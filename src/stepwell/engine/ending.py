@@ -21,7 +21,7 @@ from stepwell.domain.messages import cancel_request, child_ended
 from stepwell.domain.problems import problem_of, step_error
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
-from stepwell.engine.calls import Call, StepCall
+from stepwell.engine.calls import Call, ChildCall, StepCall
 from stepwell.engine.journal import Answer, Journal
 from stepwell.errors import (
     CodeChanged,
@@ -182,6 +182,9 @@ def release(call: Call, answer: Answer, journal: Journal) -> None:
             future.set_result(journal.taken[fact.received].payload)
         case ev.WaitEnded():
             future.set_exception(WaitTimedOut(f"{call.text} was not answered in time"))
+        case ev.ChildStarted() if answer.path in journal.lost and isinstance(call, ChildCall):
+            journal.lost[answer.path] = call.new
+            future.set_result(call.new.id)
         case ev.ChildStarted():
             future.set_result(fact.run)
         case ev.ChildEnded():
@@ -226,7 +229,12 @@ def finish(activation: Activation, ending: Ending) -> Finish:
     draft.add(ending.event)
     accepted = activation.journal.accepted
     if accepted.parent:
-        message = Message(status=ending.status, result=Raw(ending.result or b"null"), error=ending.problem)
+        message = Message(
+            status=ending.status,
+            result=Raw(ending.result or b"null"),
+            error=ending.problem,
+            run=activation.run_id,
+        )
         seq = activation.writer.head + len(draft.events)
         draft.rest.deliveries.append(child_ended(RunId(accepted.parent), accepted.parent_path, seq, message))
     if ending.status is not Status.COMPLETED:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,17 @@ class Execution:
         """Called now and then: has it run for too long? Saves a timer for every step."""
         if self.spec.timeout is not None and now - self.began >= self.spec.timeout:
             self._time_out()
+
+    async def timed_body(self, connection: Any) -> Any:
+        """The same within the step's timeout, for stores where it may be async."""
+        try:
+            async with asyncio.timeout(self.spec.timeout) as limit:
+                result = self.body(connection)
+                return await result if inspect.isawaitable(result) else result
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s") from error
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._services.runner.running.pop(self, None)

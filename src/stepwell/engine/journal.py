@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import Raw
 
 from stepwell.domain import events as ev
-from stepwell.domain.commit import LogRow
+from stepwell.domain.commit import LogRow, NewRun
 from stepwell.domain.events import Event
 
 
@@ -76,6 +76,7 @@ class Journal:
     timers: dict[str, float] = field(default_factory=dict)
     waits: dict[str, Opened] = field(default_factory=dict)
     children: dict[str, ev.ChildStarted] = field(default_factory=dict)
+    lost: dict[str, NewRun | None] = field(default_factory=dict)  # children to be started again
     values: dict[str, Raw] = field(default_factory=dict)
     messages: dict[str, Message] = field(default_factory=dict)  # received, not taken by a wait yet
     taken: dict[str, Message] = field(default_factory=dict)  # by key: what answered a wait
@@ -133,8 +134,7 @@ def absorb(journal: Journal, event: Event) -> None:
             else:
                 journal.messages[fact.key] = Message(fact.key, fact.what, fact.name, fact.payload)
         case ev.ChildStarted():
-            journal.children[path] = fact
-            journal.answers.append(Answer(event.seq, path, fact))
+            _child_started(journal, event, fact)
         case ev.ValueRecorded():
             journal.values[path] = fact.value
         case ev.Published() | ev.Progress():
@@ -216,6 +216,24 @@ def _retried(journal: Journal, seq: int) -> None:
     step = journal.steps.get(path)
     if step is not None:
         step.failures, step.retry_at = 0, None
+    # The failure closed all that was open: waits open anew, remote steps are sent out again, and
+    # children start again when the replay has passed the place where they were started.
+    journal.waits.clear()
+    for step in journal.steps.values():
+        step.scheduled_at = None
+    for child, started in list(journal.children.items()):
+        if not started.detached:
+            del journal.children[child]
+            journal.lost[child] = None
+
+
+def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> None:
+    journal.children[event.path] = fact
+    if event.path in journal.lost:
+        del journal.lost[event.path]
+        journal.answers = deque(a._replace(fact=fact) if a.path == event.path else a for a in journal.answers)
+    else:
+        journal.answers.append(Answer(event.seq, event.path, fact))
 
 
 def _continued(journal: Journal, fact: ev.Continued) -> None:
@@ -225,6 +243,7 @@ def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.timers.clear()
     journal.waits.clear()
     journal.children.clear()
+    journal.lost.clear()
     journal.values.clear()
     journal.taken.clear()
     journal.told.clear()

@@ -203,7 +203,8 @@ class StepCalls:
             if store.turn_first:
                 await self._activation.writer.turn_free()
                 self._activation.writer.hold_turn()
-            committed = await store.transact(execution.body, lambda result: self._turn(call, result))
+            body = execution.body if store.turn_first else execution.timed_body
+            committed = await store.transact(body, lambda result: self._turn(call, result))
             self._activation.writer.transacted(committed)
         except Exception as failure:
             error = failure

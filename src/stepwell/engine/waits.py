@@ -139,6 +139,13 @@ class Waits:
                 break
         activation.advance()
 
+    def start_again(self) -> None:
+        """Children that a failure had cancelled, in a run that a person sent on."""
+        lost, self._activation.journal.lost = self._activation.journal.lost, {}
+        for path, new in lost.items():
+            if new is not None:
+                self.start_child(ChildCall(path, self._activation.turns.create_future(), new, detached=False))
+
     def start_child(self, call: ChildCall) -> None:
         activation = self._activation
         new = call.new
@@ -247,15 +254,20 @@ class Waits:
     def _take_event(self, row: InboxRow) -> None:
         call = self._open.get(row.name)
         if call is None:
-            self._received(row, ev.NULL, rejected="no wait is open for it any more")
+            # The wait that it was meant for took another. It is still published: other waits of this
+            # run look for it now, later ones when they open.
+            for other in [c for c in self._open.values() if c.what == "event"]:
+                self._look_for_event(other)
             return
         self._activation.writer.draft.rest.consumed.append(row.key)
         self._answer(call, self._received(row, Raw(row.payload)))
 
     def _take_child(self, row: InboxRow) -> None:
-        if self._children.pop(row.name, None) is None:
-            return  # settled before: a retry of the child is no news
         ending = msgspec.json.decode(row.payload, type=Ending)
+        child = self._children.get(row.name)
+        if child is None or ending.run not in ("", child.run):
+            return  # settled before: a retry of the child is no news; or a child of before our own retry
+        del self._children[row.name]
         fact = ev.ChildEnded(status=ending.status, result=ending.result, error=ending.error)
         self._activation.record(fact, row.name)
 

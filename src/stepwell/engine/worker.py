@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from stepwell.domain.commit import Claim, Commit, Outcome, Owned, Park, Reaped, WorkerInfo
-from stepwell.domain.ids import NEEDS_EMIT, Ids, LeaseId, RunId, WorkerId, needs_step
+from stepwell.domain.ids import NEEDS_EMIT, Ids, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
 from stepwell.domain.steps import StepSpec
@@ -20,6 +19,7 @@ from stepwell.engine.lease_keeper import LeaseKeeper
 from stepwell.engine.remote import RemoteStep
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
+from stepwell.engine.strays import Strays
 from stepwell.engine.sweeper import Sweeper
 from stepwell.errors import StoreError, Suspended
 from stepwell.store.base import Store
@@ -105,8 +105,15 @@ class Worker:
         self._look_soon = False
         self.stand_ins: dict[str, StepSpec] = {}
         self._fanning_out: set[RunId] = set()
-        self._past_leases: deque[LeaseId] = deque(maxlen=1000)  # of runs that were given back
-        self._strays: dict[tuple[RunId, str], float] = {}  # ours, but not driven here; since when
+        self._strays = Strays(
+            store,
+            clock,
+            patience=options.heartbeat_seconds,
+            worker=lambda: self._info.id,
+            driven=lambda run_id, path: (run_id, path) in self.active or run_id in self._fanning_out,
+            begin=self._begin,
+            give_back=self._give_back,
+        )
 
     @property
     def id(self) -> WorkerId:
@@ -241,7 +248,7 @@ class Worker:
         if self.active.get(key) is work:
             del self.active[key]
         if isinstance(work, Activation) and work.closed is Suspended:
-            self._past_leases.append(work.claim.lease)
+            self._strays.left(work.claim.lease)
         if isinstance(work, Activation) and work.broken:
             self._give_back(work.claim)
         self._claimer.solo_active = False
@@ -302,6 +309,9 @@ class Worker:
                 work.lose()
             elif isinstance(work, Activation):
                 work.woken(wakes[key])
+        if not self._claimer.stopped:
+            for run_id, path in self._strays.overdue(wakes):
+                self._runner.spawn(self._strays.adopt(run_id, path))
 
     async def _reaped(self) -> None:
         """We were taken for dead: everything we had is somebody else's now. Begin anew."""
@@ -323,9 +333,3 @@ class Worker:
         self._claimer.solo_wanted = reaped.solo_due and not self._claimer.stopped
         if reaped.tickets or reaped.solo_due:
             self._claimer.wake()
-
-
-def _wrote_before(claim: Claim) -> bool:
-    """The log knows this lease: it was ours once, was given back, and a late claim took it again."""
-    lease = claim.lease.encode()
-    return any(row.kind == "claimed" and lease in row.payload for row in claim.log)

@@ -129,7 +129,7 @@ class MemoryRuns(Tables):
         at = self._append(ticket, [written(Cancelled(reason=reason, unconsumed=unconsumed))])
         self._finish(run_id, Finish(seen=ticket.wakes, status=Status.CANCELLED), at)
         if run.row.parent:
-            ending = Ending(status=Status.CANCELLED)
+            ending = Ending(status=Status.CANCELLED, run=run_id)
             self._deliver(child_ended(RunId(run.row.parent), run.parent_path, ticket.head, ending))
         return CancelOutcome.ENDED
 

@@ -67,7 +67,8 @@ class PostgresEndings(PostgresCommits):
             self._sql["end_unowned"], self._now(), run_id, event.kind, event.payload
         )
         if parent:
-            ended = child_ended(RunId(parent), parent_path, seq, Ending(status=Status.CANCELLED))
+            ending = Ending(status=Status.CANCELLED, run=run_id)
+            ended = child_ended(RunId(parent), parent_path, seq, ending)
             await self._write_deliveries(connection, [ended])
         return CancelOutcome.ENDED
 

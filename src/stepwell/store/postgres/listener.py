@@ -17,6 +17,8 @@ from stepwell.store.postgres.connection import LANE_SETTINGS, Connection, connec
 HINT_SECONDS = 0.005
 CHECK_SECONDS = 10.0  # is the connection still there?
 CHECK_ANSWER_SECONDS = 5.0
+# NOTIFY writes to the log of the server too, but a hint may be lost: nobody waits for the disk.
+SETTINGS = LANE_SETTINGS | {"synchronous_commit": "off"}
 
 
 class Listener:
@@ -68,7 +70,7 @@ class Listener:
         while True:
             connection: Connection = None
             try:
-                connection = await connect(self._address, LANE_SETTINGS)
+                connection = await connect(self._address, SETTINGS)
                 connection.add_termination_listener(self._broken)
                 await connection.add_listener(self._channel, self._heard)
                 pause = pauses()

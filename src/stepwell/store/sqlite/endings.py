@@ -32,7 +32,8 @@ def cancel(session: Session, asked: tuple[RunId, str]) -> CancelOutcome:
     for name in ("delete_tickets", "delete_waits", "delete_inbox"):
         session.run(name, run_id)
     if parent:
-        told = child_ended(RunId(parent), parent_path, head + 1, Ending(status=Status.CANCELLED))
+        ending = Ending(status=Status.CANCELLED, run=run_id)
+        told = child_ended(RunId(parent), parent_path, head + 1, ending)
         deliver(session, [[told]])
     return CancelOutcome.ENDED
 

@@ -30,9 +30,9 @@ from stepwell.domain.commit import (
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.judge import judge
 from stepwell.engine.activation import Activation
+from stepwell.engine.strays import Strays
 from stepwell.engine.timers import Timers
 from stepwell.engine.waits import Waits
-from stepwell.engine.worker import Worker
 from stepwell.store.memory import MemoryStore
 from stepwell.store.memory import runs as memory_runs
 from stepwell.testing.simulation.loop import SimLoop
@@ -192,6 +192,10 @@ def _ask_at_once(self: Activation, call: Any) -> asyncio.Future[Any]:
     return future
 
 
+def _none(self: Strays, owned: object) -> list[tuple[RunId, str]]:
+    return []
+
+
 def _nothing(self: Any, *args: Any) -> None:
     return None
 
@@ -216,5 +220,5 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("eager_reaper", "tickets of living workers are freed", EagerReaper),
     Mutant("timer_clock", "timers by the workers' clocks", patches=((Timers, "now", _their_own_time),)),
     Mutant("lost_events", "a wait parks without a look", patches=((Waits, "_look_for_event", _nothing),)),
-    Mutant("strays", "tickets of lost answers stay", patches=((Worker, "_look_for_strays", _nothing),)),
+    Mutant("strays", "tickets of lost answers stay", patches=((Strays, "overdue", _none),)),
 )

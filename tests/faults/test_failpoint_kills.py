@@ -1,0 +1,158 @@
+"""kill -9 at every failpoint of every transaction on both stores; a clean process finishes what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from stepwell import Engine, failpoints
+from tests.faults.checks import Evidence, Findings, check, read_ledger
+from tests.faults.client import collected
+from tests.faults.fleet import ROOT, Fault, LedgerProcess, environment
+from tests.faults.stage import Stage, on_postgres, on_sqlite
+from tests.faults.tour import EXPECTED, WORKFLOWS
+from tools.postgres.cluster import Cluster
+
+VICTIM_SECONDS = 60.0
+AT_ONCE = 4
+
+# Some transactions happen often: also at a later time than the first.
+POINTS = [
+    *((name, 1) for name in sorted(failpoints.NAMES)),
+    *((f"{transaction}.{moment}", 4) for transaction in ("commit", "claim") for moment in failpoints.MOMENTS),
+]
+
+
+@dataclass(slots=True)
+class Victim:
+    point: str
+    hit: int
+    url: str
+    pid: int = 0
+    code: int = 0
+    since: int = 0
+    until: int = 0
+    said: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.point}:{self.hit}"
+
+
+class Scene:
+    """Many small databases, one victim each."""
+
+    def __init__(self, stage: Stage, urls: Iterator[str]) -> None:
+        self._env = environment(stage.url, stage.ledger.port, stage.folder / "identities")
+        self.victims = [Victim(point, hit, next(urls)) for point, hit in POINTS]
+        self._store = stage.store
+        self._folder = stage.folder
+
+    def kill_all(self) -> None:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(self._kill, self.victims))
+
+    def _kill(self, victim: Victim) -> None:
+        if victim.point.startswith("reap."):
+            # Somebody must have died before. On SQLite his file's lock shows that at once, else the lease.
+            self._run(Victim("commit.after", 2, victim.url), "visit")
+            victim.hit += self._store == "postgres"
+            self._run(victim, "bury", STEPWELL_SWEEP_SECONDS="3600")
+        else:
+            self._run(victim, "visit")
+
+    def _run(self, victim: Victim, what: str, **env: str) -> None:
+        log = self._folder / f"{victim.name}.log"
+        victim.since = time.monotonic_ns()
+        with open(log, "wb") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.tour", what, victim.url],
+                env={**self._env, **env, "STEPWELL_FAILPOINTS": f"{victim.point}=kill:{victim.hit}"},
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+            try:
+                victim.said = process.communicate(timeout=VICTIM_SECONDS)[0].decode()
+            finally:
+                process.kill()
+                process.wait()
+        victim.pid, victim.code, victim.until = process.pid, process.returncode, time.monotonic_ns()
+
+    def finish_all(self) -> str:
+        """One clean process for all of them; what it could not finish."""
+        urls = [victim.url for victim in self.victims]
+        command = [sys.executable, "-m", "tests.faults.tour", "finish", *urls]
+        with open(self._folder / "finish.log", "wb") as errors:
+            done = subprocess.run(
+                command, env=self._env, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, check=True
+            )
+        return "\n".join(line for line in done.stdout.decode().splitlines() if line.startswith("stuck"))
+
+
+async def findings(victim: Victim, ledger: LedgerProcess, kept: dict[str, int]) -> Findings:
+    async with Engine(victim.url, workflows=WORKFLOWS, worker=False) as engine:
+        stories = [
+            story
+            for key, expected in EXPECTED.items()
+            for story in await collected(engine, key, expected, {"little": lambda n: n + 1})
+        ]
+    for line in victim.said.splitlines():
+        word, *rest = line.split()
+        if word == "started":
+            found = next(story for story in stories if story.shape == rest[0])
+            assert found.id == rest[1], f"{victim.name}: an accepted run was replaced"
+        elif word == "signalled":
+            next(story for story in stories if story.id == rest[0]).signals.append("signal/go")
+    runs = {story.id for story in stories}
+    entries = [entry for entry in read_ledger(ledger.file) if entry.run in runs]
+    killed = [Fault("kill", pid, victim.since, victim.until) for pid in {entry.pid for entry in entries}]
+    found = check(Evidence(stories=stories, entries=entries, faults=killed, identities={}))
+    tour = next(story.id for story in stories if story.shape == "tour")
+    if kept.get(tour) != 1:
+        found.violations.append(f"the transactional step's own write is there {kept.get(tour, 0)} times")
+    return found
+
+
+def play(scene: Scene, stage: Stage) -> None:
+    scene.kill_all()
+
+    unreached = [victim.name for victim in scene.victims if victim.code != -9]
+    assert unreached == [], "these points were never reached"
+    assert scene.finish_all() == ""
+    violations = {}
+    for victim in scene.victims:
+        kept = stage.kept() if stage.store == "postgres" else replace(stage, url=victim.url).kept()
+        found = asyncio.run(findings(victim, stage.ledger, kept))
+        if found.violations:
+            violations[victim.name] = found.violations
+    assert violations == {}
+
+
+@pytest.mark.slow
+@pytest.mark.req("R2", "R3", "K14")
+def test_sqlite_survives_a_kill_at_every_failpoint(tmp_path: Path, ledger: LedgerProcess) -> None:
+    stage = on_sqlite(tmp_path, ledger)
+
+    play(Scene(stage, (str(tmp_path / f"{n}.db") for n in range(1000))), stage)
+
+
+@pytest.mark.slow
+@pytest.mark.req("R2", "R3", "K14")
+def test_postgres_survives_a_kill_at_every_failpoint(
+    postgres_cluster: Cluster, tmp_path: Path, ledger: LedgerProcess
+) -> None:
+    database = postgres_cluster.databases.create()
+    stage = on_postgres(database, tmp_path, ledger)
+
+    play(Scene(stage, (f"{database}?schema=victim{n}" for n in range(1000))), stage)
+
+    postgres_cluster.databases.drop(database)

@@ -1,0 +1,123 @@
+"""Tour: a short script that passes through every transaction, as client and worker in one process.
+
+    python -m tests.faults.tour visit URL       the whole script; STEPWELL_FAILPOINTS may kill it
+    python -m tests.faults.tour bury URL        meets a dead worker's row and sweeps it away
+    python -m tests.faults.tour finish URL ...  a clean process goes on with what others left
+
+Every question carries a key, so that asking again is harmless. What was answered is printed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+
+from stepwell import Context, Engine, Permanent, RunHandle, StepContext, Workflow, step, workflow
+from stepwell.errors import NotRetryable, RunCancelled, RunEnded
+from tests.faults.fleet import LEASE_SECONDS
+from tests.faults.ledger_client import effect
+from tests.faults.workload import FAR, add, add_far, keep, stopped
+
+FINISH_SECONDS = 60.0
+BEAT_SECONDS = 0.7  # longer than a heartbeat
+
+
+@step
+async def fail_at_first(ctx: StepContext, n: int) -> int:
+    await effect(ctx)
+    if ctx.attempt == 1:
+        raise Permanent("not this time")
+    return n + 1
+
+
+@workflow
+async def little(ctx: Context, n: int) -> int:
+    return await ctx.step(add, n, 1)
+
+
+@workflow
+async def tour(ctx: Context, n: int) -> int:
+    n = await ctx.step(add, n, 1)
+    n = await ctx.step(keep, ctx.run_id, n)
+    n = await ctx.step.on(queue=FAR)(add_far, n, 1)
+    n += await ctx.signal("go", int)
+    n += await ctx.event("weather", key=ctx.run_id)
+    n = await ctx.run(little, n)
+    await ctx.sleep(BEAT_SECONDS)
+    return await ctx.step(add, n, 1)
+
+
+@workflow
+async def second_chance(ctx: Context, n: int) -> int:
+    return await ctx.step(fail_at_first, n)
+
+
+WORKFLOWS: list[Workflow[int, int]] = [tour, little, second_chance, stopped]
+EXPECTED = {"tour": 1 + 3 + 10 + 5 + 1 + 1, "second_chance": 2, "stopped": None}
+
+
+def told(*words: str) -> None:
+    print(*words, flush=True)
+
+
+async def visit(engine: Engine) -> None:
+    run = await engine.start(tour, 1, key="tour")
+    told("started", "tour", run.id)
+    with contextlib.suppress(RunEnded):
+        await run.signal("go", 10, id="go")
+        told("signalled", run.id)
+    while not (await run.info()).status.terminal:
+        if any(wait.name == "weather" for wait in await run.waits()):
+            await engine.emit("weather", 5, key=run.id, id="weather-1")
+            told("emitted", run.id)
+            break
+        await asyncio.sleep(0.02)
+    other = await engine.start(stopped, 1, key="stopped")
+    told("started", "stopped", other.id)
+    await other.cancel()
+    with contextlib.suppress(RunCancelled):
+        await other.result()
+    await _second_chance(engine)
+    await run.result()
+
+
+async def _second_chance(engine: Engine) -> None:
+    run: RunHandle[int] = await engine.start(second_chance, 1, key="second_chance")
+    told("started", "second_chance", run.id)
+    while not (await run.info()).status.terminal:
+        await asyncio.sleep(0.02)
+    with contextlib.suppress(NotRetryable):
+        await run.retry()
+        told("retried", run.id)
+    while not (await run.info()).status.terminal:
+        await asyncio.sleep(0.02)
+
+
+def engine_for(url: str) -> Engine:
+    return Engine(url, workflows=WORKFLOWS, steps=[add_far], queues=["default", FAR])
+
+
+async def finish(url: str, turns: asyncio.Semaphore) -> None:
+    async with turns, asyncio.timeout(FINISH_SECONDS), engine_for(url) as engine:
+        await visit(engine)
+
+
+async def main(what: str, *urls: str) -> None:
+    if what == "finish":
+        turns = asyncio.Semaphore(12)
+        done = await asyncio.gather(*(finish(url, turns) for url in urls), return_exceptions=True)
+        for url, error in zip(urls, done, strict=True):
+            if error is not None:
+                told("stuck", url, repr(error))
+        return
+    async with engine_for(urls[0]) as engine:
+        if what == "bury":
+            await asyncio.sleep(LEASE_SECONDS * 1.5)  # in touch for a lease, so that silence counts
+            await engine.store.reap()
+        await visit(engine)
+    told("unharmed")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
