@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, RunFailed, workflow
+from stepwell import Context, Retry, RunFailed, StepContext, WaitTimedOut, step, workflow
 from stepwell.errors import StepError
 from tests.stage import Stage, all_events, crash, suspended, until
 
@@ -342,3 +342,40 @@ async def test_error_in_one_branch_fails_the_run_with_its_step(rehearsal: Stage)
     async with rehearsal.engine(group) as engine:
         with pytest.raises(RunFailed, match="0~2/bad#1"):
             await (await engine.start(group)).result()
+
+
+@pytest.mark.req("K9", "K16", "F3")
+@pytest.mark.parametrize("what", ["sleep", "timeout", "retry"])
+async def test_time_passes_while_another_branch_works(rehearsal: Stage, what: str) -> None:
+    release = asyncio.Event()
+
+    async def long_work() -> str:
+        await release.wait()
+        return "worked"
+
+    @step(retry=Retry(2, delay=0.05))
+    async def second_try(me: StepContext) -> int:
+        if me.attempt == 1:
+            raise ValueError("again")
+        return me.attempt
+
+    async def let_go() -> str:
+        release.set()
+        return "let go"
+
+    @workflow
+    async def both(ctx: Context) -> list[Any]:
+        async def wait() -> str:
+            if what == "sleep":
+                await ctx.sleep(0.05)
+            elif what == "retry":
+                await ctx.step(second_try)
+            else:
+                with pytest.raises(WaitTimedOut):
+                    await ctx.signal("never", timeout=0.05)
+            return await ctx.step(let_go)
+
+        return await asyncio.gather(ctx.step(long_work), wait())
+
+    async with rehearsal.engine(both) as engine:
+        assert await (await engine.start(both)).result(10) == ["worked", "let go"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -16,7 +18,7 @@ from tests.faults.fleet import Fleet, LedgerProcess
 from tests.faults.workload import SHAPES, WORKFLOWS, Shape
 
 T = TypeVar("T")
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 0.1
 
 
 class Outside:
@@ -107,7 +109,7 @@ async def collected(
     found = [own]
     for event in own.events:
         if event.kind == "child_started":
-            child = engine.handle(event.data["run"])
+            child: RunHandle[Any] = engine.handle(event.data["run"])
             n = next(iter([e async for e in child.events()])).data["input"]
             found.append(await _story(child, engine, children[event.data["workflow"]](n)))
     return found
@@ -115,10 +117,12 @@ async def collected(
 
 async def _story(handle: RunHandle[Any], engine: Engine, expected: Any) -> Story:
     events = [event async for event in handle.events()]
+    info = await handle.info()
     return Story(
         id=handle.id,
         shape=events[0].data["workflow"],
-        status=(await handle.info()).status,
+        status=info.status,
+        output=None if info.output is None else json.loads(info.output),
         result=events[-1].data.get("result"),
         expected=expected,
         events=events,
@@ -128,7 +132,19 @@ async def _story(handle: RunHandle[Any], engine: Engine, expected: Any) -> Story
 
 
 async def _ended(handle: RunHandle[Any]) -> None:
-    while not (await patiently(handle.info)).status.terminal:
+    async def has_ended() -> bool:
+        return (await handle.info()).status.terminal
+
+    await until(has_ended, seconds=math.inf)
+
+
+async def until(question: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+    """Ask again and again; other processes do not tell us when."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if await patiently(question):
+            return
+        assert time.monotonic() < deadline, "it did not come to pass"
         await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -6,8 +6,9 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
-from stepwell import Context, step, workflow
+from stepwell import Context, Workflow, step, workflow
 
 
 @step(isolation="process")
@@ -65,5 +66,5 @@ async def outstays(ctx: Context, file: str) -> int:
     return await ctx.step(outstay, file)
 
 
-WORKFLOWS = [squares, hangs, leaves, segfaults, outstays]
+WORKFLOWS: list[Workflow[Any, int]] = [squares, hangs, leaves, segfaults, outstays]
 STEPS = ()

@@ -1,4 +1,4 @@
-"""Storms: the scenarios under load, each returning what the checks found. Used by tests and by `make faults`."""
+"""Storms: the scenarios under load; each returns what the checks found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tests.faults.checks import Evidence, Findings, check, write_down
-from tests.faults.client import Outside, gathered, opened, patiently
+from tests.faults.client import Outside, gathered, opened
 from tests.faults.fleet import LEASE_SECONDS, Fleet
 from tests.faults.stage import Stage
 from tests.faults.workload import SHAPES
@@ -116,21 +116,3 @@ async def take_overs(stage: Stage, fleet: Fleet, *, kills: int) -> Outcome:
             await playing
         evidence = await gathered(outside, fleet, stage.ledger)
     return Outcome(check(evidence), evidence, time.monotonic() - began)
-
-
-async def until(question: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not await patiently(question):
-        assert time.monotonic() < deadline, "it did not come to pass"
-        await asyncio.sleep(0.05)
-
-
-def histogram(values: list[float], edges: tuple[float, ...]) -> str:
-    """`<0.1 s: 12  <0.5 s: 3  more: 0`"""
-    left = sorted(values)
-    parts = []
-    for edge in edges:
-        count = sum(value < edge for value in left)
-        parts.append(f"<{edge:g} s: {count}")
-        left = left[count:]
-    return "  ".join([*parts, f"more: {len(left)}"])

@@ -16,6 +16,7 @@ import pytest
 from stepwell import Engine, failpoints
 from tests.faults.checks import Evidence, Findings, check, read_ledger
 from tests.faults.client import collected
+from tests.faults.figures import Figures, note
 from tests.faults.fleet import ROOT, Fault, LedgerProcess, environment
 from tests.faults.stage import Stage, on_postgres, on_sqlite
 from tests.faults.tour import EXPECTED, WORKFLOWS
@@ -108,8 +109,8 @@ async def findings(victim: Victim, ledger: LedgerProcess, kept: dict[str, int]) 
     for line in victim.said.splitlines():
         word, *rest = line.split()
         if word == "started":
-            found = next(story for story in stories if story.shape == rest[0])
-            assert found.id == rest[1], f"{victim.name}: an accepted run was replaced"
+            run = next(story.id for story in stories if story.shape == rest[0])
+            assert run == rest[1], f"{victim.name}: an accepted run was replaced"
         elif word == "signalled":
             next(story for story in stories if story.id == rest[0]).signals.append("signal/go")
     runs = {story.id for story in stories}
@@ -129,11 +130,15 @@ def play(scene: Scene, stage: Stage) -> None:
     assert unreached == [], "these points were never reached"
     assert scene.finish_all() == ""
     violations = {}
+    made = Figures(what="kill -9 at every failpoint", store=stage.store, faults={})
+    made.faults["kills at a failpoint"] = len(scene.victims)
     for victim in scene.victims:
         kept = stage.kept() if stage.store == "postgres" else replace(stage, url=victim.url).kept()
         found = asyncio.run(findings(victim, stage.ledger, kept))
+        made.add(found, runs=len(EXPECTED) + 1)
         if found.violations:
             violations[victim.name] = found.violations
+    note(made)
     assert violations == {}
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from stepwell import Engine
 from tests.faults.checks import Story, check
-from tests.faults.client import Outside, gathered, opened
+from tests.faults.client import Outside, gathered, opened, until
+from tests.faults.figures import figures, note
 from tests.faults.fleet import Fleet, Worker
 from tests.faults.stage import Stage
-from tests.faults.storms import until
 from tests.faults.workload import SHAPES
 
 CHAIN = next(shape for shape in SHAPES if shape.name == "chain")
@@ -60,7 +60,7 @@ def test_a_frozen_worker_writes_nothing_after_its_lease_is_gone(stage: Stage) ->
 
             assert logs_of(after.stories) == before
             found = check(after)
-            print(f"{stage.store}: repeats {found.repeats_explained} explained, {found.violations}")
+            note(figures("frozen past the lease", stage.store, after, found))
             assert found.violations == []
             assert any(event.kind == "lease_lost" for story in after.stories for event in story.events)
 
@@ -97,8 +97,10 @@ def test_a_worker_frozen_inside_a_transaction_holds_nobody_up_for_long(stage: St
             await asyncio.sleep(AWAKE_SECONDS)
 
             after = await gathered(outside, fleet, stage.ledger)
+            found = check(after)
+            note(figures("frozen inside a transaction", stage.store, after, found))
             assert logs_of(after.stories) == before
-            assert check(after).violations == []
+            assert found.violations == []
             assert any(event.kind == "lease_lost" for story in after.stories for event in story.events)
 
     with stage.fleet() as fleet:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.faults.checks import check
 from tests.faults.client import Outside, gathered, opened
+from tests.faults.figures import figures, note
 from tests.faults.fleet import Fleet
 from tests.faults.stage import Stage
 from tests.faults.workload import SHAPES
@@ -37,6 +38,9 @@ def test_a_stopped_worker_gives_its_work_back_and_repeats_nothing(stage: Stage) 
             evidence = await gathered(outside, fleet, stage.ledger)
 
         found = check(evidence)  # no fault was noted: any repeated effect is a violation
+        made = figures("SIGTERM", stage.store, evidence, found)
+        made.faults = {"workers stopped by SIGTERM": 3}
+        note(made)
         assert found.violations == []
         kinds = {event.kind for story in evidence.stories for event in story.events}
         assert "lease_lost" not in kinds, "nobody had to wait for a lease"

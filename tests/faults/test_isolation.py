@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from stepwell import Engine, RunFailed
+from tests.faults.client import until
 from tests.faults.fleet import Fleet
 from tests.faults.isolated_work import WORKFLOWS, hangs, leaves, outstays, segfaults, squares
 from tests.faults.stage import Stage
-from tests.faults.storms import until
 from tools.postgres import processes
 
 on_sqlite = pytest.mark.parametrize("stage", ["sqlite"], indirect=True)
@@ -86,4 +86,4 @@ def test_children_die_with_a_killed_worker(stage: Stage) -> None:
 
 
 async def is_written(file: Path) -> bool:
-    return file.exists() and bool(file.read_text())
+    return await asyncio.to_thread(lambda: file.exists() and bool(file.read_text()))

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from tests.faults.figures import figures, note
 from tests.faults.fleet import LEASE_SECONDS, SWEEP_SECONDS
 from tests.faults.stage import Stage
-from tests.faults.storms import STORM_RUNS, histogram, kill_storm, take_overs
+from tests.faults.storms import STORM_RUNS, kill_storm, take_overs
 
 SLACK_SECONDS = 1.0  # two busy cores
-EDGES = (0.1, 0.25, 0.5, 1.0, 2.0, LEASE_SECONDS + SWEEP_SECONDS, 5.0)
 
 
 @pytest.mark.slow
@@ -20,10 +20,8 @@ def test_nothing_is_lost_or_recorded_twice_when_workers_are_killed(stage: Stage)
     with stage.fleet() as fleet:
         storm = asyncio.run(kill_storm(stage, fleet))
 
-    found = storm.findings
-    print(f"{stage.store}: {len(storm.evidence.stories)} runs, {storm.count('kill')} kills, {storm.seconds:.0f} s")
-    print(f"repeats: {found.repeats_explained} explained; take-over {histogram(found.take_overs, EDGES)}")
-    assert found.violations == []
+    note(figures("kill -9 every 0.5 to 3 s", stage.store, storm.evidence, storm.findings))
+    assert storm.findings.violations == []
     assert len(storm.evidence.stories) >= STORM_RUNS >= 200
     assert storm.count("kill") >= 5
     assert set(stage.kept().values()) == {1}, "a transactional step's write is there exactly once"
@@ -36,7 +34,7 @@ def test_the_runs_of_a_killed_worker_go_on_within_lease_and_sweep(stage: Stage) 
         storm = asyncio.run(take_overs(stage, fleet, kills=2))
 
     found = storm.findings
-    print(f"{stage.store}: take-over {histogram(found.take_overs, EDGES)}")
+    note(figures("one kill at a time", stage.store, storm.evidence, found))
     assert found.violations == []
     assert found.take_overs
     assert max(found.take_overs) <= LEASE_SECONDS + SWEEP_SECONDS + SLACK_SECONDS

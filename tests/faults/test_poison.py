@@ -8,6 +8,7 @@ import pytest
 
 from stepwell import Engine, RunFailed
 from tests.faults.checks import read_ledger
+from tests.faults.figures import Figures, note
 from tests.faults.fleet import Fleet
 from tests.faults.poison_work import WORKFLOWS, doomed, innocent
 from tests.faults.stage import Stage
@@ -40,6 +41,15 @@ def test_a_step_that_kills_its_workers_is_set_aside_and_the_others_go_on(stage: 
             events = [event async for event in bad.events()]
             nursing.cancel()
 
+        note(
+            Figures(
+                what="a step that kills its worker",
+                store=stage.store,
+                faults={"workers killed by their own step": len(deaths)},
+                runs=len(others) + 1,
+                condemned=1,
+            )
+        )
         error = events[-1].data["error"]
         assert error["code"] == "WORKER_CRASHED"
         assert error["path"] == "0/deadly#1"

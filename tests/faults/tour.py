@@ -13,7 +13,17 @@ import asyncio
 import contextlib
 import sys
 
-from stepwell import Context, Engine, Permanent, RunHandle, StepContext, Workflow, step, workflow
+from stepwell import (
+    Context,
+    Engine,
+    Permanent,
+    RunFailed,
+    RunHandle,
+    StepContext,
+    Workflow,
+    step,
+    workflow,
+)
 from stepwell.errors import NotRetryable, RunCancelled, RunEnded
 from tests.faults.fleet import LEASE_SECONDS
 from tests.faults.ledger_client import effect
@@ -85,13 +95,16 @@ async def visit(engine: Engine) -> None:
 async def _second_chance(engine: Engine) -> None:
     run: RunHandle[int] = await engine.start(second_chance, 1, key="second_chance")
     told("started", "second_chance", run.id)
-    while not (await run.info()).status.terminal:
-        await asyncio.sleep(0.02)
+    await _ended(run)
     with contextlib.suppress(NotRetryable):
         await run.retry()
         told("retried", run.id)
-    while not (await run.info()).status.terminal:
-        await asyncio.sleep(0.02)
+    await _ended(run)
+
+
+async def _ended(run: RunHandle[int]) -> None:
+    with contextlib.suppress(RunFailed):
+        await run.result()
 
 
 def engine_for(url: str) -> Engine:

@@ -20,13 +20,17 @@ QUEUES_VARIABLE = "FAULTS_QUEUES"
 LOOK_SECONDS = 0.02
 
 
+def write_identity(worker: str) -> None:
+    with open(os.environ[IDENTITIES_VARIABLE], "a", encoding="ascii") as file:
+        file.write(f"{os.getpid()} {worker}\n")
+
+
 async def tell_identity(engine: Engine) -> None:
     known = ""
     while True:
         if engine.worker is not None and engine.worker.id != known:
             known = engine.worker.id
-            with open(os.environ[IDENTITIES_VARIABLE], "a", encoding="ascii") as file:
-                file.write(f"{os.getpid()} {known}\n")
+            write_identity(known)
         await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -30,7 +30,9 @@ def problem_of(error: BaseException, path: str = "") -> Problem:
     return Problem(
         code=error.code if isinstance(error, StepwellError) else "ERROR",
         message=clean(message or type(error).__name__),
-        type=error.error_type if isinstance(error, StepError) else type(error).__qualname__,
+        type=error.error_type
+        if isinstance(error, StepError)
+        else getattr(error, "type_name", type(error).__qualname__),
         hint=error.hint if isinstance(error, StepwellError) else "",
         path=path,
         traceback=clean("".join(traceback.format_list(frames[-8:]))),

@@ -52,10 +52,22 @@ class Retry:
             return None
         if isinstance(error, RetryAfter):
             return max(0.0, error.seconds)
-        if isinstance(error, self.never) or not isinstance(error, self.on):
+        if _is_a(error, self.never) or not _is_a(error, self.on):
             return None
         delay = backoff_delay(seconds(self.delay), self.backoff, failures, seconds(self.max_delay))
         return delay * (1 - self.jitter * chance)
+
+
+def class_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _is_a(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
+    """An error that came from another process tells its classes by their names."""
+    names = getattr(error, "kinds", None)
+    if isinstance(names, list):
+        return any(class_name(kind) in names for kind in kinds)
+    return isinstance(error, kinds)
 
 
 ONCE = Retry(1)

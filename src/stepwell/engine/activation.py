@@ -281,8 +281,10 @@ class Activation:
             then = parking.park(self)
             if then is None and not draft.needed:
                 return
-        elif not draft.needed:
-            return
+        else:
+            self.timers.watch()
+            if not draft.needed:
+                return
         self.writer.send(then)
 
     def _written(self, draft: Draft, result: Committed, then: Park | Finish | None) -> None:

@@ -82,6 +82,7 @@ class Committer:
                     await self._write(batch)
                 finally:
                     self._in_flight -= 1
+            del batch  # else the runs of the last one stay in memory until the next
 
     async def _write(self, batch: list[tuple[Commit, Written]]) -> None:
         commits = [commit for commit, _ in batch]

@@ -166,6 +166,16 @@ def code_changed(answer: Answer, asked: Mapping[str, Call], program: Program) ->
     )
 
 
+def must_be_asked(answer: Answer) -> bool:
+    """Code that ends before it asks for this is not the code that the log was written by."""
+    return not answer.optional and not isinstance(answer.fact, ev.ChildEnded | ev.CancelRequested)
+
+
+def came_to_its_end(main: asyncio.Task[bytes]) -> bool:
+    """An error of the code is told as it is; this is about code that thinks that it is done."""
+    return not main.cancelled() and (main.exception() is None or isinstance(main.exception(), Continue))
+
+
 def release(call: Call, answer: Answer, journal: Journal) -> None:
     """Give the recorded answer to the code that asked for it."""
     fact, future = answer.fact, call.future

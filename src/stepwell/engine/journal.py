@@ -196,6 +196,7 @@ def _step_failed(journal: Journal, event: Event, fact: ev.StepFailed) -> None:
 
 def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
     journal.waits.pop(event.path, None)
+    journal.timers.pop(event.path, None)
     message = journal.messages.pop(fact.received, None)
     if message is not None:
         journal.taken[fact.received] = message

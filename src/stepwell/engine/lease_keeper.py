@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from stepwell.domain.commit import Owned, WorkerInfo
 from stepwell.domain.ids import RunId
@@ -28,8 +29,8 @@ class LeaseKeeper:
         info: WorkerInfo,
         *,
         heartbeat_seconds: float,
-        holding: Callable[[], Collection[tuple[RunId, str]]],
-        owned: Callable[[Collection[tuple[RunId, str]], Sequence[Owned]], None],
+        holding: Callable[[], Mapping[tuple[RunId, str], Any]],
+        owned: Callable[[Mapping[tuple[RunId, str], Any], Sequence[Owned]], None],
         reaped: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store

@@ -24,7 +24,7 @@ class LogWriter:
         self._committer = committer
         self._written = written
         self._in_flight: Draft | None = None
-        self._holds_turn = False
+        self._holder = ""  # path of the transactional step whose turn it is
         self._turn_free = asyncio.Event()
         self.head = head  # the log ends here
         self.barrier = 0  # seq of the last fact that was drafted
@@ -83,9 +83,9 @@ class LogWriter:
             self._turn_free.clear()
             await self._turn_free.wait()
 
-    def hold_turn(self) -> None:
+    def hold_turn(self, holder: str) -> None:
         self._in_flight, self.draft = self.draft, Draft()
-        self._holds_turn = True
+        self._holder = holder
 
     def transaction(self, fact: ev.Fact, path: str, attempt: int, then_do: Callable[[float], None]) -> Commit:
         """The commit of a transactional step, while the turn is held."""
@@ -95,14 +95,14 @@ class LogWriter:
         return self._in_flight.commit(self._run_id, self._lease, self.head, None)
 
     def transacted(self, result: Committed) -> None:
-        self._holds_turn = False
+        self._holder = ""
         self._answered(result, None)
 
-    def give_turn_back(self) -> None:
-        """The transaction was rolled back: nothing of it was written."""
+    def give_turn_back(self, holder: str) -> None:
+        """The transaction was rolled back: nothing of it was written. One that had no turn yet has none."""
         draft = self._in_flight
-        if self._holds_turn and draft is not None:
-            self._holds_turn = False
+        if self._holder == holder and draft is not None:
+            self._holder = ""
             self._in_flight = None
             self.drop(draft)
             self._turn_free.set()

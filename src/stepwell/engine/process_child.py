@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from stepwell.domain.events import NULL
 from stepwell.domain.program import StepContext
+from stepwell.domain.retry import class_name
 from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
 from stepwell.errors import Permanent, RetryAfter
 
@@ -41,6 +42,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
     permanent: bool = False
     retry_after: float | None = None
+    kinds: list[str] = []  # the error's classes, so that a retry policy can tell them
 
 
 def main() -> None:
@@ -88,6 +90,7 @@ def _answer(request: Request) -> Reply:
             message=str(error),
             permanent=isinstance(error, Permanent),
             retry_after=error.seconds if isinstance(error, RetryAfter) else None,
+            kinds=[class_name(kind) for kind in type(error).__mro__],
         )
 
 

@@ -25,11 +25,12 @@ class ProcessCrashed(Exception):
 
 
 class RemoteError(Exception):
-    """An error that a step raised in another process."""
+    """An error that a step raised in another process; `kinds` are the names of its classes."""
 
-    def __init__(self, type_name: str, message: str) -> None:
+    def __init__(self, type_name: str, message: str, kinds: list[str]) -> None:
         super().__init__(message)
         self.type_name = type_name
+        self.kinds = kinds
 
 
 class _Child:
@@ -135,8 +136,8 @@ def _outcome(spec: StepSpec, reply: Reply) -> Any:
     if reply.retry_after is not None:
         raise RetryAfter(reply.retry_after, reply.message)
     if reply.permanent:
-        raise Permanent(f"{reply.error_type}: {reply.message}")
-    raise RemoteError(reply.error_type, f"{reply.error_type}: {reply.message}")
+        raise Permanent(reply.message)
+    raise RemoteError(reply.error_type, reply.message, reply.kinds)
 
 
 def _main_module() -> str:

@@ -21,7 +21,7 @@ from stepwell.domain.steps import encode_arguments
 from stepwell.engine.calls import StepCall
 from stepwell.engine.execution import Execution
 from stepwell.engine.journal import Answer
-from stepwell.errors import StepTimedOut, StepwellError
+from stepwell.errors import StepTimedOut, StepwellError, Unwind
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -78,7 +78,11 @@ class StepCalls:
 
     def _begin_held(self, call: StepCall) -> None:
         self._activation.busy -= 1
-        if self._activation.closed is None and not call.withdrawn:
+        if self._activation.closed is not None:
+            return
+        if call.withdrawn or call.future.done():
+            self._activation.advance()  # it was all that kept the run from parking
+        else:
             self._execute(call)
 
     def _execute(self, call: StepCall) -> None:
@@ -202,13 +206,15 @@ class StepCalls:
         try:
             if store.turn_first:
                 await self._activation.writer.turn_free()
-                self._activation.writer.hold_turn()
+                self._activation.writer.hold_turn(call.path)
             body = execution.body if store.turn_first else execution.timed_body
             committed = await store.transact(body, lambda result: self._turn(call, result))
             self._activation.writer.transacted(committed)
+        except Unwind:
+            return  # the run was lost while this waited for its turn: nothing was written
         except Exception as failure:
             error = failure
-            self._activation.writer.give_turn_back()
+            self._activation.writer.give_turn_back(call.path)
         self.executing.pop(call.path, None)
         if self._activation.closed is not None:
             return
@@ -227,7 +233,7 @@ class StepCalls:
     async def _take_turn(self, call: StepCall, fact: ev.StepCompleted) -> Commit:
         await self._activation.writer.turn_free()
         self._activation.check_open()
-        self._activation.writer.hold_turn()
+        self._activation.writer.hold_turn(call.path)
         return self._transaction(call, fact)
 
     def _transaction(self, call: StepCall, fact: ev.StepCompleted) -> Commit:

@@ -20,6 +20,7 @@ class Timers:
         self._told_mark = services.clock.monotonic()
         self._fired = fired
         self._handle: asyncio.TimerHandle | None = None
+        self._wakes_at = 0.0
         self.claimed_at = now
         self.dues: dict[str, float] = {}
 
@@ -42,7 +43,15 @@ class Timers:
     def wake_in(self, seconds: float) -> None:
         """The lease is kept for so short a wait: come back by ourselves."""
         self.stop()
+        self._wakes_at = self.now() + seconds
         self._handle = self._services.loop.call_later(max(0.0, seconds), self._fire)
+
+    def watch(self) -> None:
+        """Something of the run is under way, so it does not park; what is due meanwhile must not wait."""
+        if self.dues:
+            soonest = self.soonest
+            if self._handle is None or soonest < self._wakes_at:
+                self.wake_in(soonest - self.now())
 
     def _fire(self) -> None:
         self._handle = None

@@ -33,6 +33,7 @@ class Waits:
         self.keys = journal.keys  # of messages that were taken: a repeat has no effect
         self.cancel_reason = ""
         self._open: dict[str, WaitCall] = {}
+        self._timers = set(journal.timers)  # set, neither fired nor withdrawn
         self._signals: dict[str, deque[Message]] = {}
         self._children: dict[str, ev.ChildStarted] = dict(journal.children)
         for message in journal.messages.values():
@@ -61,6 +62,7 @@ class Waits:
         due = activation.journal.timers.get(call.path)
         if due is None:
             activation.record(ev.TimerSet(seconds=call.seconds), call.path)
+            self._timers.add(call.path)
             activation.writer.draft.dues[call.path] = call.seconds
         elif due <= activation.timers.now():
             activation.record(ev.TimerFired(), call.path)
@@ -161,6 +163,7 @@ class Waits:
     def due(self, call: Call) -> None:
         """A timer has fired, or a wait has timed out."""
         if isinstance(call, TimerCall):
+            self._timers.discard(call.path)
             self._activation.record(ev.TimerFired(), call.path)
         elif isinstance(call, WaitCall):
             self._end(call, ev.WaitEnded(outcome="timed_out"))
@@ -281,6 +284,9 @@ class Waits:
             activation.record(ev.WaitEnded(outcome="withdrawn"), call.path)
             if call.what != "signal":
                 activation.writer.draft.rest.waits_closed.append(call.path)
+        elif isinstance(call, TimerCall) and call.path in self._timers:
+            self._timers.discard(call.path)
+            activation.record(ev.WaitEnded(outcome="withdrawn"), call.path)
         elif isinstance(call, ResultCall):
             child = self._children.get(call.path.rstrip("!"))
             if child is not None and not child.detached:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stepwell.domain.commit import Claim, Commit, Outcome, Owned, Park, Reaped, WorkerInfo
@@ -83,7 +83,7 @@ class Worker:
             clock,
             self._info,
             heartbeat_seconds=options.heartbeat_seconds,
-            holding=lambda: list(self.active),
+            holding=lambda: dict(self.active),
             owned=self._owned,
             reaped=self._reaped,
         )
@@ -300,12 +300,15 @@ class Worker:
 
     # The lease
 
-    def _owned(self, held: Collection[tuple[RunId, str]], owned: Sequence[Owned]) -> None:
+    def _owned(
+        self, held: Mapping[tuple[RunId, str], Activation | RemoteStep], owned: Sequence[Owned]
+    ) -> None:
         """What the store says we own: stop what is missing, look at what has messages."""
         wakes = {(ticket.run_id, ticket.path): ticket.wakes for ticket in owned}
-        for key in held:
-            work = self.active.get(key)
-            if work is not None and key not in wakes:
+        for key, work in held.items():
+            if self.active.get(key) is not work:
+                continue  # it ended, and may have been claimed anew, while the store was asked
+            if key not in wakes:
                 work.lose()
             elif isinstance(work, Activation):
                 work.woken(wakes[key])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from stepwell.domain.status import TERMINAL, Status
 from stepwell.testing.checker_effects import effects
@@ -58,7 +59,7 @@ def endings(evidence: Evidence) -> Iterator[Violation]:
         if wanted is not None and history.entries and history.entries[-1].kind in ENDINGS:
             yield from _ending(history, wanted)
     for run, statuses in evidence.seen.items():
-        for before, after in zip(statuses, statuses[1:], strict=False):
+        for before, after in pairwise(statuses):
             if Status(before) in TERMINAL and before not in ("failed", after):
                 yield Violation("I11", run, f"was seen {before}, then {after}")
             # running, then pending is fine: an owner died before it wrote anything

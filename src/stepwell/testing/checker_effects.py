@@ -66,11 +66,13 @@ def _repeats(
     paths: dict[str, list[Execution]] = defaultdict(list)
     for x in executions:
         paths[x.path].append(x)
+    # A failure interrupts what runs beside it; when a person sends the run on, that runs again.
+    sent_on = sum(entry.kind == "retried" for entry in history.entries)
     for path, runs in paths.items():
         # One that nobody waited for any more (cancel, a lost race) has no fact of its own.
         extra = len(runs) - facts[path] - (path not in final)
         if extra > 0:
-            excuse = sum(_overlaps(fault, runs, lease_seconds) for fault in costly)
+            excuse = sent_on + sum(_overlaps(fault, runs, lease_seconds) for fault in costly)
             if extra > excuse:
                 text = f"{path} ran {len(runs)} times for {facts[path]} facts, {excuse} faults explain it"
                 yield Violation("I3", history.run, text)

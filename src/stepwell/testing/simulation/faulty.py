@@ -49,13 +49,24 @@ from stepwell.testing.simulation.plan import Plan
 
 # Reads have no outcome that could be unknown. A retry has no key: sent twice it is two retries.
 _READS = frozenset(
-    "read_inbox published read_log read_run find_run list_runs read_tickets list_workers now "
-    "read_definition list_definitions".split()
+    {
+        "find_run",
+        "list_definitions",
+        "list_runs",
+        "list_workers",
+        "now",
+        "published",
+        "read_definition",
+        "read_inbox",
+        "read_log",
+        "read_run",
+        "read_tickets",
+    }
 )
 _NOT_REPEATED = _READS | {"retry", "transact", "put_definitions"}
 _NOT_TWICE = _NOT_REPEATED | {"claim"}  # a later copy would be a new claim with old leases
-# Losing one of these may cost a worker its lease, and with it a repeated effect.
-_LEASE_VERBS = frozenset({"heartbeat", "register"})
+# Losing one of these may cost a worker its lease, or a run its owner, and with it a repeated effect.
+_COSTLY = frozenset({"heartbeat", "register", "transact"})
 
 
 class Network:
@@ -106,7 +117,7 @@ class Network:
     def failed(self, process: Process, verb: str, kind: str) -> None:
         now = self.now()
         self.counts[kind] += 1
-        self.faults.append(Fault(kind, now, now, process.name, costly=verb in _LEASE_VERBS))
+        self.faults.append(Fault(kind, now, now, process.name, costly=verb in _COSTLY))
         self.trace(process, f"{verb}: {kind}")
 
     def killed(self, process: Process, *, before: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 from stepwell.app import Engine
 from stepwell.errors import StoreError
@@ -56,12 +57,11 @@ class Fleet:
                 workflows=WORKFLOWS,
                 steps=REMOTE_STEPS,
                 queues=_QUEUES[seat.number],
-                settings=plan.settings,
+                settings=replace(plan.settings, slots=plan.slots[seat.number]),
                 clock=clock,
                 ids=ids,
                 replay_always=plan.replay_always,
             )
-            engine.settings = _with_slots(plan, seat.number)
             self.engines.append(engine)
             try:
                 await engine.open()
@@ -100,9 +100,3 @@ class Fleet:
             self._loop.thaw(seat.process)
             if seat.process.dead:
                 self.boot(seat)
-
-
-def _with_slots(plan: Plan, seat: int) -> object:
-    from dataclasses import replace
-
-    return replace(plan.settings, slots=plan.slots[seat])

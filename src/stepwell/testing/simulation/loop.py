@@ -124,7 +124,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         if not ready:
             awake[index] = awake[-1]
             awake.pop()
-        if not handle._cancelled:  # type: ignore[attr-defined]  # `cancelled()` costs a call for each
+        if not handle._cancelled:  # `cancelled()` would cost a call each
             self.current = process
             self.handles += 1
             handle._run()
@@ -165,7 +165,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def call_soon(
-        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._put(self.current, handle)
@@ -175,7 +175,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self,
         delay: float,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now + max(0.0, delay), callback, *args, context=context)
@@ -184,7 +184,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self,
         when: float,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
@@ -237,7 +237,7 @@ def close_quietly(task: asyncio.Task[Any]) -> None:
     coroutine = task.get_coro()
     for _ in range(20):
         try:
-            coroutine.close()  # type: ignore[union-attr]  # tasks of coroutines only
+            coroutine.close()
             return
         except BaseException:  # its cleanup awaits again, or raises: it is over all the same
             continue

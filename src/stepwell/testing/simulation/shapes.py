@@ -85,6 +85,7 @@ SHAPES: tuple[Shape, ...] = (
         lambda rng: {"fails": rng.choice((0, 0, 1))},
         _is(lambda p: ["near", "far", "further", "last"]),
     ),
+    Shape(w.booked, lambda rng: {}, _is(lambda p: ["before", "own", "one", "beside", "two"])),
     Shape(
         w.parent,
         lambda rng: {},

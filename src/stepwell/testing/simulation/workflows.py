@@ -50,6 +50,11 @@ async def cleanup(context: StepContext, tag: str) -> str:
     return await ledger().perform(context, tag, "", 0)
 
 
+@step(transactional=True, retry=_QUICK)
+async def book(connection: Any, tag: str) -> str:
+    return tag
+
+
 def tags(*tokens: str) -> list[str]:
     return [token.split("@")[0] for token in tokens]
 
@@ -139,7 +144,7 @@ async def informed(ctx: Context, plan: dict[str, Any]) -> Any:
 async def approved(ctx: Context, plan: dict[str, Any]) -> list[Any]:
     answers: list[Any] = []
     for number in range(plan["n"]):
-        answers.append(await ctx.approval(name="ok"))
+        answers.append(await ctx.approval(Any, name="ok"))
         await ctx.step(work, f"a{number}")
     return answers
 
@@ -160,6 +165,14 @@ async def remote(ctx: Context, plan: dict[str, Any]) -> list[str]:
     far, further = await ctx.all(there(distant, "far", plan["fails"], near), there(distant, "further", 0))
     last = await ctx.step(work, "last", far)
     return tags(near, far, further, last)
+
+
+@workflow
+async def booked(ctx: Context, plan: dict[str, Any]) -> list[str]:
+    before = await ctx.step(work, "before")
+    own = await ctx.step(book, "own")
+    pair = await ctx.all(ctx.step(book, "one"), ctx.step(work, "beside", before), ctx.step(book, "two"))
+    return [*tags(before), own, *tags(*pair)]
 
 
 @workflow
@@ -229,6 +242,7 @@ WORKFLOWS = (
     approved,
     generations,
     remote,
+    booked,
     parent,
     hopeless,
     forgiving,

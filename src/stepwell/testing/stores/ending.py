@@ -54,7 +54,7 @@ class CancelRules:
         await scene.store.cancel(child, "")
 
         [told] = await scene.store.read_inbox(parent)
-        assert (told.key, told.kind, told.name) == ("child/c#1/2", "child", "c#1")
+        assert (told.key, told.kind, told.name) == (f"child/{child}/2", "child", "c#1")
         assert msgspec.json.decode(told.payload, type=Ending).status == Status.CANCELLED
         assert await scene.claimed_ids("w1") == [parent]
 

@@ -1,0 +1,78 @@
+"""CPU work in processes of its own: typed, contained, retried."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from stepwell import Context, RunFailed, step, workflow
+from stepwell.errors import StepError
+from tests.authoring import process_steps as ps
+from tests.stage import Stage
+
+
+@pytest.mark.req("F7", "F9")
+async def test_arguments_and_results_keep_their_types(memory: Stage) -> None:
+    seen: list[Any] = []
+
+    @workflow
+    async def weighs(ctx: Context) -> None:
+        seen.append(await ctx.step(ps.weigh, ps.Parcel(Decimal("1.10"), ("a",)), factor=3))
+        seen.append(await ctx.step(ps.asynchronous, "word"))
+
+    async with memory.engine(weighs) as engine:
+        await (await engine.start(weighs)).result()
+
+    assert seen == [ps.Parcel(Decimal("3.30"), ("a", "weighed")), "WORD"]
+
+
+@pytest.mark.req("F7", "K9")
+async def test_crashing_child_fails_its_step_and_nothing_else(memory: Stage) -> None:
+    @workflow
+    async def survives(ctx: Context) -> list[str]:
+        try:
+            await ctx.step(ps.die)
+        except StepError as error:
+            return [error.error_type, await ctx.step(ps.die_once)]
+        return []
+
+    async with memory.engine(survives) as engine:
+        run = await engine.start(survives)
+        kind, again = await run.result()
+
+    assert kind == "ProcessCrashed"
+    assert again == f"2 {run.id}/0/die_once#1"
+
+
+@pytest.mark.req("F7", "K9", "K10")
+@pytest.mark.parametrize(
+    ("what", "outcome"), [("key", "attempt 2"), ("permanent", "Permanent"), ("value", "ValueError")]
+)
+async def test_retry_policy_knows_errors_of_another_process(memory: Stage, what: str, outcome: str) -> None:
+    @workflow
+    async def calls(ctx: Context) -> str:
+        try:
+            return await ctx.step(ps.fail_with, what)
+        except StepError as error:
+            return error.error_type
+
+    async with memory.engine(calls) as engine:
+        assert await (await engine.start(calls)).result() == outcome
+
+
+@pytest.mark.req("F7")
+async def test_step_that_cannot_be_imported_is_refused_with_a_hint(memory: Stage) -> None:
+    @step(isolation="process")
+    def local() -> None: ...
+
+    @workflow
+    async def calls(ctx: Context) -> None:
+        await ctx.step(local)
+
+    async with memory.engine(calls) as engine:
+        with pytest.raises(RunFailed, match="importable") as caught:
+            await (await engine.start(calls)).result()
+
+    assert "module" in caught.value.hint
