@@ -8,7 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stage import disk, memory, postgres, postgres_stage_url, rehearsal, run_coroutine_test, sqlite, stage
+from tests.stage import (
+    disk,
+    memory,
+    postgres,
+    postgres_stage_url,
+    rehearsal,
+    run_coroutine_test,
+    sqlite,
+    stage,
+)
 from tools.postgres.cluster import Cluster
 from tools.postgres.databases import Databases
 

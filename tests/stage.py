@@ -53,7 +53,8 @@ class Stage:
 
 async def crash(engine: Engine, *, found_dead: bool = True) -> None:
     """The worker is gone without a word; `found_dead`: and its lease has run out."""
-    assert engine.worker is not None and engine._task is not None
+    assert engine.worker is not None
+    assert engine._task is not None
     engine._task.cancel()
     await asyncio.wait({engine._task})
     if found_dead:

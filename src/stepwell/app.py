@@ -124,7 +124,11 @@ class Engine(Client):
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
         async with self:
+            if self._task is not None:
+                self._task.add_done_callback(lambda _: stopping.set())
             await stopping.wait()
+            if self._task is not None and self._task.done():
+                self._task.result()  # it broke: end with its error, so that a supervisor notices
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
 from stepwell.domain.commit import RunRow
@@ -117,9 +117,13 @@ class SyncClient:
     def run(self, workflow: Startable[In, R], input: In, **options: Any) -> R:
         return self.start(workflow, input, **options).result()
 
-    def handle(self, run_id: str, workflow: Startable[Any, R] | None = None) -> SyncRunHandle[R]:
-        async def make() -> RunHandle[R]:
-            return self._client.handle(run_id, workflow)
+    @overload
+    def handle(self, run_id: str) -> SyncRunHandle[Any]: ...
+    @overload
+    def handle(self, run_id: str, workflow: Startable[Any, R]) -> SyncRunHandle[R]: ...
+    def handle(self, run_id: str, workflow: Startable[Any, Any] | None = None) -> SyncRunHandle[Any]:
+        async def make() -> RunHandle[Any]:
+            return self._client.handle(run_id) if workflow is None else self._client.handle(run_id, workflow)
 
         return SyncRunHandle(self._call, self._call(make()))
 

@@ -32,7 +32,7 @@ async def test_branches_that_finish_in_another_order_on_replay_get_their_own_res
 
     @workflow
     async def both(ctx: Context) -> list[Any]:
-        return await asyncio.gather(branch(ctx, "A"), branch(ctx, "B"))
+        return list(await asyncio.gather(branch(ctx, "A"), branch(ctx, "B")))
 
     dying = stage.engine(both)
     await dying.open()
@@ -375,7 +375,7 @@ async def test_time_passes_while_another_branch_works(rehearsal: Stage, what: st
                     await ctx.signal("never", timeout=0.05)
             return await ctx.step(let_go)
 
-        return await asyncio.gather(ctx.step(long_work), wait())
+        return list(await asyncio.gather(ctx.step(long_work), wait()))
 
     async with rehearsal.engine(both) as engine:
         assert await (await engine.start(both)).result(10) == ["worked", "let go"]

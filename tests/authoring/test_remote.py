@@ -166,7 +166,7 @@ async def test_retried_run_sends_its_open_remote_steps_out_again(stage: Stage) -
 async def test_argument_that_cannot_travel_fails_at_the_step(memory: Stage) -> None:
     @workflow
     async def calls(ctx: Context) -> None:
-        await ctx.step.on(queue="gpu")(render, object())  # type: ignore[arg-type]  # that is the test
+        await ctx.step.on(queue="gpu")(render, object())  # type: ignore[call-overload]  # that is the test
 
     async with memory.engine(calls) as owner:
         run = await owner.start(calls)

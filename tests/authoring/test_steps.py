@@ -67,7 +67,7 @@ async def test_plain_function_runs_in_a_thread_and_never_blocks_the_engine(memor
 
     @workflow
     async def both(ctx: Context) -> list[bool]:
-        return await asyncio.gather(ctx.step(one), ctx.step(two))
+        return list(await asyncio.gather(ctx.step(one), ctx.step(two)))
 
     async with memory.engine(both) as engine:
         assert await (await engine.start(both)).result() == [True, True]
@@ -158,7 +158,7 @@ async def test_generator_and_two_inputs_are_refused() -> None:
 
     with pytest.raises(InvalidDefinition, match="input"):
 
-        @workflow  # type: ignore[call-overload]  # that is the test
+        @workflow  # type: ignore[arg-type]  # that is the test
         async def wide(ctx: Context, a: int, b: int) -> None: ...
 
 
@@ -227,7 +227,11 @@ async def test_key_of_a_step_is_its_own(rehearsal: Stage) -> None:
 
     @workflow
     async def calls(ctx: Context) -> list[str]:
-        return [await ctx.step(keyed), await ctx.step(keyed), *await ctx.all(ctx.step(keyed), ctx.step(keyed))]
+        return [
+            await ctx.step(keyed),
+            await ctx.step(keyed),
+            *await ctx.all(ctx.step(keyed), ctx.step(keyed)),
+        ]
 
     async with rehearsal.engine(calls) as engine:
         one = await (await engine.start(calls)).result()

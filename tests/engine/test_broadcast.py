@@ -161,7 +161,7 @@ async def test_event_that_comes_while_another_is_taken_is_heard_by_the_next_wait
 async def test_two_waits_in_one_run_take_one_event_each(stage: Stage) -> None:
     @workflow
     async def pair(ctx: Context) -> list[Any]:
-        return await asyncio.gather(ctx.event("tick", timeout=10), ctx.event("tick", timeout=10))
+        return list(await asyncio.gather(ctx.event("tick", timeout=10), ctx.event("tick", timeout=10)))
 
     async with stage.engine(pair) as engine:
         run = await engine.start(pair)
@@ -181,7 +181,7 @@ async def test_event_goes_to_the_earliest_wait_only(stage: Stage) -> None:
             except WaitTimedOut:
                 return "nothing"
 
-        return await asyncio.gather(ctx.event("tick"), second())
+        return list(await asyncio.gather(ctx.event("tick"), second()))
 
     async with stage.engine(pair) as engine:
         run = await engine.start(pair)

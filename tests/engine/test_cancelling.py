@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from stepwell import Context, SyncContext, workflow
+from stepwell import Context, Engine, SyncContext, workflow
+from stepwell.domain.commit import RunRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.errors import RunCancelled, RunEnded, RunNotFound
@@ -208,12 +209,12 @@ async def test_children_follow_and_grandchildren_too(stage: Stage) -> None:
     assert {row.workflow for row in rows} == {"top", "middle", "waiting"}
 
 
-async def until_runs(engine: object, count: int, status: Status) -> list[object]:
-    async def there() -> list[object]:
-        rows = list(await engine.runs(status=status))  # type: ignore[attr-defined]  # an Engine
+async def until_runs(engine: Engine, count: int, status: Status) -> list[RunRow]:
+    async def there() -> list[RunRow]:
+        rows = list(await engine.runs(status=status))
         return rows if len(rows) == count else []
 
-    found: list[object] = await until(there)
+    found: list[RunRow] = await until(there)
     return found
 
 

@@ -229,7 +229,7 @@ async def test_retry_does_not_wait_for_a_child_that_the_failure_had_cancelled(st
 
     @workflow
     async def parent(ctx: Context) -> list[Any]:
-        return await asyncio.gather(ctx.run(waits, "kid"), ctx.step(work))
+        return list(await asyncio.gather(ctx.run(waits, "kid"), ctx.step(work)))
 
     async with stage.engine(parent, waits) as engine:
         run = await engine.start(parent)
@@ -269,7 +269,7 @@ async def test_retry_opens_the_waits_again_that_the_failure_had_closed(stage: St
             await ctx.sleep(0.05)
             return await ctx.step(work)
 
-        return await asyncio.gather(wait(), fail_late())
+        return list(await asyncio.gather(wait(), fail_late()))
 
     async with stage.engine(parent) as engine:
         run = await engine.start(parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ async def test_every_prefix_of_a_log_folds_along_the_published_automaton(memory:
     statuses = [fold([ev.read(row) for row in rows[: n + 1]]).status for n in range(len(rows))]
     assert statuses[0] is Status.PENDING
     assert statuses[-1] is Status.COMPLETED
-    assert all(may_move(before, after) for before, after in zip(statuses, statuses[1:], strict=False))
+    assert all(may_move(before, after) for before, after in pairwise(statuses))
 
 
 @pytest.mark.req("K5", "K4")

@@ -126,7 +126,7 @@ async def test_signal_that_does_not_fit_is_set_aside_and_the_wait_goes_on(stage:
 async def test_two_waits_of_one_name_are_served_in_order_of_asking(rehearsal: Stage) -> None:
     @workflow
     async def pair(ctx: Context) -> list[Any]:
-        return await asyncio.gather(ctx.signal("x"), ctx.signal("x"))
+        return list(await asyncio.gather(ctx.signal("x"), ctx.signal("x")))
 
     async with rehearsal.engine(pair) as engine:
         run = await engine.start(pair)

@@ -27,10 +27,9 @@ async def fulfil(ctx: Context, order: Order) -> str:
 
 @pytest.mark.req("K8")
 async def test_run_is_started_by_name_without_its_code(stage: Stage) -> None:
-    async with stage.engine(fulfil):
-        async with stage.client() as client:
-            run = await client.start("fulfil", {"id": 1, "items": ["tea"]})
-            assert await run.result(15) == "1: tea"
+    async with stage.engine(fulfil), stage.client() as client:
+        run = await client.start("fulfil", {"id": 1, "items": ["tea"]})
+        assert await run.result(15) == "1: tea"
 
 
 @pytest.mark.req("K8")

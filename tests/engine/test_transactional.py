@@ -168,7 +168,7 @@ async def test_transactional_steps_side_by_side_with_others(disk: Stage, ledger:
         async def branch(n: int) -> list[Any]:
             return [await ctx.step(str, n), await ctx.step(pay, f"p{n}"), await ctx.step(str, -n)]
 
-        return await asyncio.gather(*(branch(n) for n in range(8)))
+        return list(await asyncio.gather(*(branch(n) for n in range(8))))
 
     async with disk.engine(order) as engine:
         await ledger.make()

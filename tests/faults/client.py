@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from stepwell import Engine, RunHandle, Settings
+from stepwell import Engine, RunEvent, RunHandle, Settings
 from stepwell.errors import StoreError
 from tests.faults.checks import Evidence, Story, read_ledger
 from tests.faults.fleet import Fleet, LedgerProcess
@@ -69,7 +69,10 @@ class Outside:
             await _ended(handle)
 
     async def _is_set_aside(self, handle: RunHandle[Any]) -> bool:
-        last = [event async for event in handle.events()][-1]
+        async def events() -> list[RunEvent]:
+            return [event async for event in handle.events()]
+
+        last = (await patiently(events))[-1]
         text = str(last.data.get("error", ""))
         return last.kind == "failed" and ("WORKER_CRASHED" in text or "workers died" in text)
 

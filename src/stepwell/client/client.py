@@ -190,7 +190,11 @@ class Client:
 
     # Finding
 
-    def handle(self, run_id: str, workflow: Startable[Any, R] | None = None) -> RunHandle[R]:
+    @overload
+    def handle(self, run_id: str) -> RunHandle[Any]: ...
+    @overload
+    def handle(self, run_id: str, workflow: Startable[Any, R]) -> RunHandle[R]: ...
+    def handle(self, run_id: str, workflow: Startable[Any, Any] | None = None) -> RunHandle[Any]:
         """A handle for a run that exists; with the workflow its result is typed."""
         return RunHandle(self, RunId(run_id), workflow.decode_result if workflow else PLAIN.decode)
 

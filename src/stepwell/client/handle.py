@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _PAGE = 1000
+_FOLLOW_SECONDS = 0.25  # other processes do not hint at every event: whoever follows looks by itself
 # A run started here and now is watched from before its start: news of its end, here or by a hint, come
 # by themselves. Fifty runs at once that each asked the store after 50 ms cost a fifth of the throughput.
 _FRESH_SECONDS = 1.0
@@ -141,7 +142,7 @@ class RunHandle(Generic[R]):
 
     async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
         """The log from `after` on; with `follow` also what is still to come, until the run ends."""
-        pause = 1.0 if self._client.store.polls else 5.0
+        pause = _FOLLOW_SECONDS
         self._watch.following += follow
         try:
             while True:

@@ -7,6 +7,7 @@ A value without annotation must be JSON already: what would come back as another
 
 from __future__ import annotations
 
+import enum
 import functools
 import hashlib
 import inspect
@@ -44,7 +45,7 @@ class PlainCodec:
     def encode(self, value: object) -> bytes:
         try:
             data = _encoder.encode(value)
-            unchanged = _decode(data) == value
+            unchanged = _decode(data) == value and _exact(value)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise _refusal(value, str(error)) from None
         if not unchanged:
@@ -67,7 +68,7 @@ class TypedCodec:
 
     def encode(self, value: object) -> bytes:
         try:
-            data = _hooked_encoder.encode(value)
+            data = _encoded(value)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise _refusal(value, str(error)) from None
         try:
@@ -123,6 +124,7 @@ class ModelCodec:
 
 
 PLAIN = PlainCodec()
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 _UNTYPED: tuple[Any, ...] = (inspect.Parameter.empty, Any, object)
 
 
@@ -184,6 +186,14 @@ def _model_schema(annotation: Any) -> dict[str, Any]:
 
 
 _hooked_encoder = msgspec.json.Encoder(enc_hook=_to_json, order="deterministic")
+_unordered_encoder = msgspec.json.Encoder(enc_hook=_to_json)
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        return _hooked_encoder.encode(value)
+    except TypeError:  # keys that are no text cannot be put in order
+        return _unordered_encoder.encode(value)
 
 
 def _name(annotation: Any) -> str:
@@ -223,13 +233,25 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
     elif isinstance(value, list | tuple):
         for index, part in enumerate(value):
             yield f"[{index}]", part
-    elif hasattr(value, "__dict__") and not isinstance(value, type):
+    elif hasattr(value, "__dict__") and not isinstance(value, type | enum.Enum):
         for key, part in vars(value).items():
             yield f".{key}", part
 
 
+def _exact(value: object) -> bool:
+    """Made of JSON's own types only: an enum or a subclass that equals one comes back as another type."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    if kind is list:
+        return all(map(_exact, value))  # type: ignore[call-overload]  # it is a list
+    if kind is dict:
+        return all(map(_exact, value.values()))  # type: ignore[attr-defined]  # it is a dict
+    return False
+
+
 def _survives(value: object) -> bool:
     try:
-        return bool(_decode(_encoder.encode(value)) == value)
+        return bool(_decode(_encoder.encode(value)) == value) and _exact(value)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
         return False

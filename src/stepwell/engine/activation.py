@@ -165,7 +165,11 @@ class Activation:
         while self.closed is None and self._ending is None:
             self.turns.run_turn()
             if self.main.done():
-                self._ending = endings.of_main(self)
+                left = () if self.live else [a for a in self.answers if endings.must_be_asked(a)]
+                if left and endings.came_to_its_end(self.main):
+                    self._ending = endings.failed(endings.code_changed(left[0], self.calls, self.program))
+                else:
+                    self._ending = endings.of_main(self)
                 return
             if self.thread is not None and self.thread.running:
                 return

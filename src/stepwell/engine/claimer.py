@@ -49,6 +49,13 @@ class Claimer:
         self.solo_wanted = False  # a run that lost two owners waits to be taken alone
         self.solo_active = False
         self._unanswered: ClaimRequest | None = None
+        self._asking = asyncio.Lock()
+
+    async def stop(self) -> None:
+        """Ask no more; when this returns the last answer is in, and what it gave has begun."""
+        self.stopped = True
+        async with self._asking:
+            pass
 
     def wake(self) -> None:
         """There may be something due."""
@@ -73,7 +80,8 @@ class Claimer:
                 self._next_look = self._clock.monotonic() + self._poll_seconds
                 continue
             try:
-                more = await self._claim()
+                async with self._asking:
+                    more = await self._claim()
                 pause = 0.05
             except StoreError as error:
                 _log.warning("claim not answered: %s", error.message)

@@ -21,13 +21,14 @@ from stepwell.domain.steps import encode_arguments
 from stepwell.engine.calls import StepCall
 from stepwell.engine.execution import Execution
 from stepwell.engine.journal import Answer
-from stepwell.errors import StepTimedOut, StepwellError, Unwind
+from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, Unwind
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
 
 
 _LEASE_LOOK = 0.1  # seconds
+_OUTAGE_PAUSE = 0.5
 
 
 class StepCalls:
@@ -212,6 +213,15 @@ class StepCalls:
             self._activation.writer.transacted(committed)
         except Unwind:
             return  # the run was lost while this waited for its turn: nothing was written
+        except StoreUnavailable:
+            # The database's trouble is no failure of the step: nothing was written, it begins again.
+            self._begin_later(call)
+            return
+        except OutcomeUnknown:
+            # Only the log knows whether it was written: whoever claims the run next reads it.
+            self._activation.broken = True
+            self._activation.lose()
+            return
         except Exception as failure:
             error = failure
             self._activation.writer.give_turn_back(call.path)
@@ -222,6 +232,15 @@ class StepCalls:
             chance = self._activation.services.ids.jitter()
             self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
         self._activation.advance()
+
+    def _begin_later(self, call: StepCall) -> None:
+        activation = self._activation
+        activation.writer.give_turn_back(call.path)
+        self.executing.pop(call.path, None)
+        if activation.closed is None:
+            activation.busy += 1
+            activation.services.loop.call_later(_OUTAGE_PAUSE, self._begin_held, call)
+            activation.advance()
 
     def _turn(self, call: StepCall, result: Any) -> Any:
         data = self._encoded(call, result)

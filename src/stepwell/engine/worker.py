@@ -184,12 +184,12 @@ class Worker:
 
     async def stop(self) -> None:
         """Return what has not begun, let what runs come to a pause within the grace time, sign off."""
-        self._claimer.stopped = True
-        for work in list(self.active.values()):
-            if isinstance(work, Activation):
-                work.drain()
         try:
             async with asyncio.timeout(self.options.grace_seconds):
+                await self._claimer.stop()
+                for work in list(self.active.values()):
+                    if isinstance(work, Activation):
+                        work.drain()
                 while self.active:
                     self._idle.clear()
                     await self._idle.wait()

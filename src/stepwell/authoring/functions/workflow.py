@@ -64,7 +64,7 @@ class Workflow(Generic[In, R]):
             )
         return self._definition
 
-    def encode_input(self, input: Any) -> bytes:
+    def encode_input(self, input: In) -> bytes:
         try:
             return self._types()[0].encode(input)
         except InvalidInput as error:

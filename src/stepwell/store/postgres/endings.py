@@ -94,8 +94,11 @@ class PostgresEndings(PostgresCommits):
             connection, transaction = await self._begun(lane)
             try:
                 commit = await self._asked(body, turn, connection)
-            except BaseException:
+            except BaseException as error:
+                gone = connection.is_closed()  # the server went away under the step's own statements
                 await self._rolled_back(lane, transaction)
+                if gone and isinstance(error, Exception) and fault(error) is Fault.BROKEN:
+                    raise translated(error, self._address.shown) from error
                 raise
         except BaseException:
             await self._given_back(lane)

@@ -1,0 +1,124 @@
+"""Long lives: continue_as_new with an empty history, and many steps at a flat price."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from stepwell import Context, RunFailed, SyncContext, workflow
+from tests.stage import Stage, crash, kinds, suspended, until
+
+
+@pytest.mark.req("F10")
+async def test_run_goes_on_with_a_new_input_and_the_same_id(stage: Stage) -> None:
+    @workflow
+    async def countdown(ctx: Context, n: int) -> str:
+        await ctx.step(str, n)
+        if n:
+            return str(ctx.continue_as_new(n - 1))
+        return f"done in {ctx.run_id}"
+
+    async with stage.engine(countdown) as engine:
+        run = await engine.start(countdown, 5, key="k")
+
+        assert await run.result() == f"done in {run.id}"
+        assert (await kinds(run)).count("continued") == 5
+        assert (await run.state()).generation == 5
+
+
+@pytest.mark.req("F10", "K15", "K6")
+async def test_signals_come_along_and_stay_known(stage: Stage) -> None:
+    @workflow
+    async def counter(ctx: Context, seen: list[str]) -> list[str]:
+        seen = [*seen, str(await ctx.signal("word"))]
+        if len(seen) == 4:
+            return seen
+        return list(ctx.continue_as_new(seen))
+
+    async with stage.engine(counter) as engine:
+        run = await engine.start(counter, [])
+        for word in "abc":
+            await run.signal("word", word, id=word)
+
+        async def three() -> bool:
+            return (await kinds(run)).count("continued") == 3
+
+        await until(three)
+        await suspended(run)
+        await run.signal("word", "a", id="a")  # was taken two lives ago
+        await run.signal("word", "d", id="d")
+
+        assert await run.result() == ["a", "b", "c", "d"]
+
+
+@pytest.mark.req("F10", "K4")
+async def test_crash_after_continuing_replays_the_last_life_only(stage: Stage) -> None:
+    done: list[int] = []
+
+    @workflow
+    async def lives(ctx: Context, n: int) -> int:
+        await ctx.step(done.append, n)
+        if n < 3:
+            return int(ctx.continue_as_new(n + 1))
+        return int(await ctx.signal("go"))
+
+    dying = stage.engine(lives)
+    await dying.open()
+    run = await dying.start(lives, 0)
+    await suspended(run)
+    await crash(dying)
+    async with stage.engine(lives) as engine:
+        again = engine.handle(run.id)
+        await again.signal("go", 7)
+        assert await again.result(15) == 7
+
+    assert done == [0, 1, 2, 3]
+
+
+@pytest.mark.req("F10")
+async def test_plain_function_can_continue(rehearsal: Stage) -> None:
+    @workflow
+    def countdown(ctx: SyncContext, n: int) -> str:
+        ctx.step(str, n)
+        return str(ctx.continue_as_new(n - 1)) if n else "done"
+
+    async with rehearsal.engine(countdown) as engine:
+        assert await (await engine.start(countdown, 3)).result() == "done"
+
+
+@pytest.mark.req("F10", "F9")
+async def test_next_input_is_checked(memory: Stage) -> None:
+    @workflow
+    async def wrong(ctx: Context, n: int) -> int:
+        return int(ctx.continue_as_new("text"))
+
+    async with memory.engine(wrong) as engine:
+        with pytest.raises(RunFailed) as caught:
+            await (await engine.start(wrong, 1)).result()
+
+    assert caught.value.cause_code == "INVALID_INPUT"
+
+
+@pytest.mark.req("F10")
+@pytest.mark.slow
+async def test_ten_thousand_steps_cost_the_same_each(sqlite: Stage) -> None:
+    marks: list[float] = []
+
+    async def mark(n: int) -> int:
+        marks.append(time.process_time())
+        return n
+
+    @workflow
+    async def long_life(ctx: Context) -> int:
+        total = 0
+        for n in range(10_000):
+            total += await ctx.step(mark, n)
+        return total
+
+    async with sqlite.engine(long_life) as engine:
+        run = await engine.start(long_life)
+        assert await run.result(60) == sum(range(10_000))
+
+    early, late = marks[3000] - marks[1000], marks[9900] - marks[7900]
+    assert late < 2.5 * early + 0.2

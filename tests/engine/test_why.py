@@ -1,0 +1,120 @@
+"""why(): the exact reason a run does not move."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+
+from stepwell import Context, workflow
+from stepwell.domain.status import Status
+from tests.stage import SETTINGS, Stage, reaches, suspended, until
+
+
+@workflow
+async def waits(ctx: Context, what: str) -> str:
+    match what:
+        case "signal":
+            return str(await ctx.signal("approve", timeout="1h"))
+        case "event":
+            return str(await ctx.event("mail"))
+        case "approval":
+            return str(await ctx.approval(str, name="boss"))
+        case "sleep":
+            await ctx.sleep("1h")
+        case "child":
+            return await ctx.run(waits, "signal")
+    return what
+
+
+@pytest.mark.req("K28")
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("signal", "signal 'approve' until"),
+        ("event", "event 'mail'"),
+        ("approval", "approval 'boss'"),
+        ("sleep", "a timer until"),
+        ("child", "child run"),
+    ],
+)
+async def test_wait_is_named_with_its_time(stage: Stage, what: str, text: str) -> None:
+    async with stage.engine(waits) as engine:
+        run = await engine.start(waits, what)
+        await suspended(run)
+
+        reason = await run.why()
+
+        assert reason.code == "waits"
+        assert text in reason.text
+        if "until" in text:
+            assert reason.until is not None
+            assert 3500 < reason.until - time.time() < 3700
+
+
+@pytest.mark.req("K28")
+async def test_lease_is_named_with_its_worker_and_step(stage: Stage) -> None:
+    begun = asyncio.Event()
+
+    async def long_step() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def busy(ctx: Context) -> None:
+        await ctx.step(long_step)
+
+    async with stage.engine(busy, settings=replace(SETTINGS, grace_seconds=0.1)) as engine:
+        run = await engine.start(busy)
+        await begun.wait()
+
+        async def told() -> bool:
+            return "0/long_step#1" in (await run.why()).text
+
+        await until(told)
+        reason = await run.why()
+
+        assert reason.code == "lease"
+        assert reason.until is not None
+        assert reason.until > time.time()
+        await run.cancel()
+
+
+@pytest.mark.req("K28")
+async def test_missing_worker_version_queue_slot_and_delay_are_told_apart(stage: Stage) -> None:
+    async with stage.engine(waits, worker=False) as client:
+        run = await client.start(waits, "x")
+        late = await client.start(waits, "x", delay="1h")
+        assert (await run.why()).text == "no worker is running"
+        assert (await late.why()).code == "delayed"
+
+    @workflow(name="other")
+    async def other(ctx: Context) -> None: ...
+
+    async with stage.engine(other) as engine:
+        reason = await engine.handle(run.id).why()
+        assert reason.code == "no_worker"
+        assert "waits@1" in reason.text
+    async with stage.engine(waits, queues=["elsewhere"]) as engine:
+        reason = await engine.handle(run.id).why()
+        assert (reason.code, "default" in reason.text) == ("no_worker", True)
+
+
+@pytest.mark.req("K28")
+async def test_full_worker_is_told(memory: Stage) -> None:
+    gate = asyncio.Event()
+
+    @workflow
+    async def busy(ctx: Context) -> None:
+        await ctx.step(gate.wait)
+
+    async with memory.engine(busy, settings=replace(SETTINGS, slots=1)) as engine:
+        first = await engine.start(busy)
+        await reaches(first, Status.RUNNING)
+        second = await engine.start(busy)
+        assert (await second.why()).code == "queued"
+        gate.set()
+        await second.result()
+        assert (await second.why()).code == "ended"

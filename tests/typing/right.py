@@ -1,0 +1,94 @@
+"""Checked by mypy --strict and pyright: every inference here must hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from stepwell import Context, Engine, Retry, RunHandle, StepContext, SyncContext, Workflow, step, workflow
+
+
+@dataclass
+class Order:
+    id: int
+
+
+@dataclass
+class Receipt:
+    id: str
+
+
+async def charge(order: Order, note: str = "") -> Receipt:
+    return Receipt(str(order.id))
+
+
+def weigh(order: Order) -> float:
+    return 1.0
+
+
+@step
+async def ship(order: Order) -> Receipt:
+    return Receipt("s")
+
+
+@step(retry=Retry(3), timeout="20s")
+def pack(me: StepContext, order: Order, boxes: int = 1) -> list[str]:
+    return [me.key]
+
+
+@workflow
+async def fulfil(ctx: Context, order: Order) -> Receipt:
+    assert_type(await ctx.step(charge, order), Receipt)
+    assert_type(await ctx.step(charge, order, note="x"), Receipt)
+    assert_type(await ctx.step(weigh, order), float)
+    assert_type(await ctx.step(ship, order), Receipt)
+    assert_type(await ctx.step(pack, order, boxes=2), list[str])
+    assert_type(await ctx.step(pack.options(timeout=5), order), list[str])
+    assert_type(await ctx.step.on(queue="gpu")(ship, order), Receipt)
+    assert_type(await ctx.signal("go", Order), Order)
+    assert_type(await ctx.approval(Order), Order)
+    assert_type(await ctx.map(charge_one, [order]), list[Receipt])
+    assert_type(await ctx.map(weigh, [order]), list[float])
+    assert_type(await ctx.all(ctx.step(weigh, order), ctx.step(weigh, order)), list[float])
+    assert_type(await ctx.first(ctx.step(weigh, order), ctx.step(weigh, order)), float)
+    assert_type(await ctx.run(count, 3), int)
+    child = await ctx.start(count, 3)
+    assert_type(await child.result(), int)
+    return await ctx.step(charge, order)
+
+
+async def charge_one(order: Order) -> Receipt:
+    return Receipt("1")
+
+
+@workflow(version="2", timeout="1h")
+async def count(ctx: Context, n: int) -> int:
+    return n
+
+
+@workflow
+async def tick(ctx: Context) -> str:
+    return "tick"
+
+
+@workflow
+def plain(ctx: SyncContext, order: Order) -> str:
+    assert_type(ctx.step(charge, order), Receipt)
+    assert_type(ctx.step(pack, order), list[str])
+    assert_type(ctx.signal("x", int), int)
+    assert_type(ctx.run(count, 1), int)
+    return "plain"
+
+
+async def outside(engine: Engine, order: Order) -> None:
+    assert_type(fulfil, Workflow[Order, Receipt])
+    assert_type(count, Workflow[int, int])
+    run = await engine.start(fulfil, order, key="k")
+    assert_type(run, RunHandle[Receipt])
+    assert_type(await run.result(), Receipt)
+    assert_type(await (await engine.start(plain, order)).result(), str)
+    assert_type(await (await engine.start(tick)).result(), str)
+    assert_type(await engine.run(count, 1), int)
+    assert_type(engine.handle("id", count), RunHandle[int])
+    assert_type(await engine.start("by name", {}), RunHandle[Any])
+    assert_type(await ship(order), Receipt)

@@ -1,0 +1,34 @@
+"""Wrong calls, one a marked line: both type checkers must reject exactly these."""
+
+from __future__ import annotations
+
+from stepwell import Context, Engine, step, workflow
+
+
+def double(n: int) -> int:
+    return 2 * n
+
+
+@step
+async def later(n: int) -> int:
+    return n
+
+
+@workflow
+async def count(ctx: Context, n: int) -> int:
+    await ctx.step(double, "x")  # WRONG
+    await ctx.step(later, "x")  # WRONG
+    await ctx.step(later)  # WRONG
+    await ctx.step(double, 1, 2)  # WRONG
+    await ctx.run(count, "x")  # WRONG
+    await ctx.map(double, ["x"])  # WRONG
+    text: str = await ctx.step(later, 1)  # WRONG
+    return len(text)
+
+
+async def outside(engine: Engine) -> None:
+    await engine.start(count, "x")  # WRONG
+    run = await engine.start(count, 1)
+    text: str = await run.result()  # WRONG
+    await engine.start(count, 1, keey="x")  # WRONG
+    print(text)
