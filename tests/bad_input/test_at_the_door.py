@@ -72,7 +72,7 @@ async def test_wrong_argument_type_at_start(stage: Stage, wrong: Any, field: str
 async def test_input_for_a_workflow_that_takes_none(memory: Stage) -> None:
     async with memory.engine(nothing) as engine:
         with pytest.raises(InvalidInput):
-            await engine.start(nothing, 5)  # type: ignore[arg-type]  # that is the test
+            await engine.start(nothing, 5)  # type: ignore[misc]  # that is the test
 
 
 @pytest.mark.req("F9")
@@ -126,9 +126,9 @@ async def test_signal_or_decision_to_a_finished_run(stage: Stage) -> None:
     async with stage.engine(nothing) as engine:
         run = await engine.start(nothing)
         await run.result()
-        for ask in (lambda: run.signal("x", 1), lambda: run.decide("x")):
+        for talk in (run.signal("x", 1), run.decide("x")):
             with pytest.raises(RunEnded) as caught:
-                await ask()
+                await talk
             assert caught.value.code == "RUN_FINISHED"
             assert run.id in str(caught.value)
         assert await run.result() == "nothing"
@@ -172,7 +172,7 @@ async def test_error_text_with_nul_is_kept(stage: Stage) -> None:
         await ctx.step(bad)
 
     async with stage.engine(fails) as engine:
-        with pytest.raises(StepwellError, match="a.*b"):
+        with pytest.raises(StepwellError, match=r"a.*b"):
             await (await engine.start(fails)).result(15)
 
 
@@ -188,7 +188,7 @@ def test_wrong_definitions_are_refused_when_they_are_made() -> None:
     with pytest.raises(InvalidDefinition, match="two workflows"):
         Engine(":memory:", workflows=[nothing, twin])
     with pytest.raises(InvalidDefinition):
-        workflow(lambda: None)  # type: ignore[call-overload]  # takes no ctx
+        workflow(lambda: None)  # type: ignore[misc, arg-type]  # takes no ctx
 
 
 @pytest.mark.req("K31")

@@ -94,7 +94,7 @@ async def test_runs_are_listed_newest_first_by_status_and_workflow(stage: Stage)
         waiting = await engine.start(tells, 1)
         await suspended(waiting)
 
-        assert [row.id for row in await engine.runs()][0] == waiting.id
+        assert (await engine.runs())[0].id == waiting.id
         assert [row.id for row in await engine.runs(status=Status.FAILED)] == [failed.id]
         assert {row.id for row in await engine.runs(workflow="tells", status=[Status.COMPLETED])} == {
             run.id for run in good

@@ -37,7 +37,7 @@ async def test_idle_engine_asks_less_than_once_a_second(disk: Stage) -> None:
     from stepwell.store.open import open_store
 
     store = Counted(open_store(str(disk.database)))
-    engine = Engine(store, workflows=[waits], settings=Settings())  # type: ignore[arg-type]  # it counts
+    engine = Engine(store, workflows=[waits], settings=Settings())
     async with engine:
         run = await engine.start(waits)
         await suspended(run)

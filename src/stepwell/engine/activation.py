@@ -26,19 +26,19 @@ from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCa
 from stepwell.engine.context import RunContext
 from stepwell.engine.draft import Draft
 from stepwell.engine.inbox_reader import InboxReader
-from stepwell.engine.journal import Answer, Journal, absorb, read_journal
+from stepwell.engine.journal import Answer, Journal, absorb, is_answer, read_journal, result_path
 from stepwell.engine.log_writer import LogWriter
+from stepwell.engine.releasing import release
 from stepwell.engine.services import Services
 from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.sync_body import SyncBody
 from stepwell.engine.timers import Timers
 from stepwell.engine.turns import Scope, TurnLoop
 from stepwell.engine.waits import Waits
-from stepwell.errors import CodeChanged, LeaseLost, RunCancelling, Suspended, Unwind
+from stepwell.errors import CodeChanged, LeaseLost, Suspended, Unwind
 
 _log = logging.getLogger("stepwell.engine")
 
-_ANSWERS = (ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested)
 _WAITS = (TimerCall, WaitCall, ResultCall)
 
 
@@ -165,11 +165,7 @@ class Activation:
         while self.closed is None and self._ending is None:
             self.turns.run_turn()
             if self.main.done():
-                left = () if self.live else [a for a in self.answers if endings.must_be_asked(a)]
-                if left and endings.came_to_its_end(self.main):
-                    self._ending = endings.failed(endings.code_changed(left[0], self.calls, self.program))
-                else:
-                    self._ending = endings.of_main(self)
+                self._ending = endings.of_main(self)
                 return
             if self.thread is not None and self.thread.running:
                 return
@@ -196,33 +192,10 @@ class Activation:
             self.waits.take(rows)
 
     def _release(self, answer: Answer) -> None:
-        if isinstance(answer.fact, ev.CancelRequested):
-            self._cancel_calls()
-            return
-        self.recorded.discard(answer.path)
-        call = self.calls.pop(answer.path, None)
-        if call is None:
-            self._not_asked(answer)
-        elif not call.future.done():
-            try:
-                endings.release(call, answer, self.journal)
-            except CodeChanged as error:
-                self._ending = endings.failed(error)
-
-    def _not_asked(self, answer: Answer) -> None:
-        if isinstance(answer.fact, ev.ChildEnded):
-            self.arrived[answer.path] = answer
-        elif not (answer.optional or self.live):
-            self._ending = endings.failed(endings.code_changed(answer, self.calls, self.program))
-
-    def _cancel_calls(self) -> None:
-        """Raise in every pending ctx call, in the order of asking; cleanup may ask again."""
-        self.cancelling = True
-        calls = list(self.calls.values())
-        for call in calls:
-            if not call.future.done():
-                call.future.set_exception(RunCancelling())
-                self.withdraw(call)
+        try:
+            release(self, answer)
+        except CodeChanged as error:
+            self._ending = endings.failed(error)
 
     def _start_commands(self) -> bool:
         """Begin what the code asked for; effects only when the log has all that led to them."""
@@ -260,10 +233,10 @@ class Activation:
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
-        if isinstance(fact, _ANSWERS) or _final(fact):
-            if isinstance(fact, ev.ChildEnded):
-                path += "!"
-            self.answers.append(Answer(seq, path, fact))
+        if is_answer(fact):
+            self.answers.append(
+                Answer(seq, result_path(path) if isinstance(fact, ev.ChildEnded) else path, fact)
+            )
 
     def settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
@@ -422,9 +395,3 @@ class Activation:
         self.waits = Waits(self)  # signals that were not taken come along in the journal
         self._start_main()
         self.advance()
-
-
-def _final(fact: ev.Fact) -> bool:
-    if isinstance(fact, ev.StepFailed):
-        return fact.retry_in is None
-    return isinstance(fact, ev.WaitEnded) and fact.outcome != "withdrawn"

@@ -18,10 +18,10 @@ from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.messages import Ending as Message
 from stepwell.domain.messages import cancel_request, child_ended
-from stepwell.domain.problems import problem_of, step_error
+from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
-from stepwell.engine.calls import Call, ChildCall, StepCall
+from stepwell.engine.calls import Call
 from stepwell.engine.journal import Answer, Journal
 from stepwell.errors import (
     CodeChanged,
@@ -30,7 +30,6 @@ from stepwell.errors import (
     RunTimedOut,
     StepwellError,
     Unwind,
-    WaitTimedOut,
 )
 from stepwell.store.wakeups import Ended
 
@@ -56,6 +55,9 @@ class Ending:
 def of_main(activation: Activation) -> Ending:
     """What the workflow's own code returned or raised."""
     main = activation.main
+    left = () if activation.live else [a for a in activation.answers if _must_be_asked(a)]
+    if left and _came_to_its_end(main):
+        return failed(code_changed(left[0], activation.calls, activation.program))
     if main.cancelled():
         error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
     else:
@@ -166,57 +168,14 @@ def code_changed(answer: Answer, asked: Mapping[str, Call], program: Program) ->
     )
 
 
-def must_be_asked(answer: Answer) -> bool:
+def _must_be_asked(answer: Answer) -> bool:
     """Code that ends before it asks for this is not the code that the log was written by."""
     return not answer.optional and not isinstance(answer.fact, ev.ChildEnded | ev.CancelRequested)
 
 
-def came_to_its_end(main: asyncio.Task[bytes]) -> bool:
+def _came_to_its_end(main: asyncio.Task[bytes]) -> bool:
     """An error of the code is told as it is; this is about code that thinks that it is done."""
     return not main.cancelled() and (main.exception() is None or isinstance(main.exception(), Continue))
-
-
-def release(call: Call, answer: Answer, journal: Journal) -> None:
-    """Give the recorded answer to the code that asked for it."""
-    fact, future = answer.fact, call.future
-    match fact:
-        case ev.StepCompleted():
-            _same_arguments(call, fact.digest)
-            future.set_result(fact.result)
-        case ev.StepFailed():
-            _same_arguments(call, fact.digest)
-            future.set_exception(step_error(fact.error, answer.path))
-        case ev.TimerFired():
-            future.set_result(None)
-        case ev.WaitEnded(outcome="answered"):
-            future.set_result(journal.taken[fact.received].payload)
-        case ev.WaitEnded():
-            future.set_exception(WaitTimedOut(f"{call.text} was not answered in time"))
-        case ev.ChildStarted() if answer.path in journal.lost and isinstance(call, ChildCall):
-            journal.lost[answer.path] = call.new
-            future.set_result(call.new.id)
-        case ev.ChildStarted():
-            future.set_result(fact.run)
-        case ev.ChildEnded():
-            _release_child(call, fact)
-        case _:
-            raise AssertionError(f"{fact} answers nothing")
-
-
-def _release_child(call: Call, fact: ev.ChildEnded) -> None:
-    if fact.status == Status.COMPLETED:
-        call.future.set_result(fact.result)
-    else:
-        problem = fact.error or Problem(code="CHILD_FAILED", message=f"the child run is {fact.status}")
-        call.future.set_exception(step_error(problem, call.path.rstrip("!"), child=True))
-
-
-def _same_arguments(call: Call, digest: str) -> None:
-    if isinstance(call, StepCall) and digest and call.digest and digest != call.digest:
-        raise CodeChanged(
-            f"{call.path} was recorded with other arguments than the code gives now",
-            hint="create concurrent branches in the same order, or guard the change with ctx.patched",
-        )
 
 
 def finish(activation: Activation, ending: Ending) -> Finish:

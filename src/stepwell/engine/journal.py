@@ -17,6 +17,17 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
 from stepwell.domain.events import Event
 
+_ALWAYS = (ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested)
+
+
+def is_answer(fact: ev.Fact) -> bool:
+    """Does this fact let workflow code go on?"""
+    if isinstance(fact, _ALWAYS):
+        return True
+    if isinstance(fact, ev.StepFailed):
+        return fact.retry_in is None
+    return isinstance(fact, ev.WaitEnded) and fact.outcome != "withdrawn"
+
 
 class Answer(NamedTuple):
     """A recorded fact that lets workflow code go on."""

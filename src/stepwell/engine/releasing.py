@@ -1,0 +1,88 @@
+"""Releasing: a recorded answer goes to the code that asked for it, on the first run as on replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepwell.domain import events as ev
+from stepwell.domain.events import Problem
+from stepwell.domain.problems import step_error
+from stepwell.domain.status import Status
+from stepwell.engine.calls import Call, ChildCall, StepCall
+from stepwell.engine.ending import code_changed
+from stepwell.engine.journal import Answer, Journal
+from stepwell.errors import CodeChanged, RunCancelling, WaitTimedOut
+
+if TYPE_CHECKING:
+    from stepwell.engine.activation import Activation
+
+
+def release(activation: Activation, answer: Answer) -> None:
+    """Let the code go on with this answer. CodeChanged when it is not the code that was recorded."""
+    if isinstance(answer.fact, ev.CancelRequested):
+        _cancel_calls(activation)
+        return
+    activation.recorded.discard(answer.path)
+    call = activation.calls.pop(answer.path, None)
+    if call is None:
+        _not_asked(activation, answer)
+    elif not call.future.done():
+        _answer(call, answer, activation.journal)
+
+
+def _not_asked(activation: Activation, answer: Answer) -> None:
+    if isinstance(answer.fact, ev.ChildEnded):
+        activation.arrived[answer.path] = answer
+    elif not (answer.optional or activation.live):
+        raise code_changed(answer, activation.calls, activation.program)
+
+
+def _cancel_calls(activation: Activation) -> None:
+    """Raise in every pending ctx call, in the order of asking; cleanup may ask again."""
+    activation.cancelling = True
+    for call in list(activation.calls.values()):
+        if not call.future.done():
+            call.future.set_exception(RunCancelling())
+            activation.withdraw(call)
+
+
+def _answer(call: Call, answer: Answer, journal: Journal) -> None:
+    fact, future = answer.fact, call.future
+    match fact:
+        case ev.StepCompleted():
+            _same_arguments(call, fact.digest)
+            future.set_result(fact.result)
+        case ev.StepFailed():
+            _same_arguments(call, fact.digest)
+            future.set_exception(step_error(fact.error, answer.path))
+        case ev.TimerFired():
+            future.set_result(None)
+        case ev.WaitEnded(outcome="answered"):
+            future.set_result(journal.taken[fact.received].payload)
+        case ev.WaitEnded():
+            future.set_exception(WaitTimedOut(f"{call.text} was not answered in time"))
+        case ev.ChildStarted() if answer.path in journal.lost and isinstance(call, ChildCall):
+            journal.lost[answer.path] = call.new
+            future.set_result(call.new.id)
+        case ev.ChildStarted():
+            future.set_result(fact.run)
+        case ev.ChildEnded():
+            _release_child(call, fact)
+        case _:
+            raise AssertionError(f"{fact} answers nothing")
+
+
+def _release_child(call: Call, fact: ev.ChildEnded) -> None:
+    if fact.status == Status.COMPLETED:
+        call.future.set_result(fact.result)
+    else:
+        problem = fact.error or Problem(code="CHILD_FAILED", message=f"the child run is {fact.status}")
+        call.future.set_exception(step_error(problem, call.path.rstrip("!"), child=True))
+
+
+def _same_arguments(call: Call, digest: str) -> None:
+    if isinstance(call, StepCall) and digest and call.digest and digest != call.digest:
+        raise CodeChanged(
+            f"{call.path} was recorded with other arguments than the code gives now",
+            hint="create concurrent branches in the same order, or guard the change with ctx.patched",
+        )

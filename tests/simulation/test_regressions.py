@@ -1,0 +1,30 @@
+"""Seeds that once showed a bug of the engine. What each history looks like changes with the code."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepwell.testing.simulation import simulate
+
+FOUND = {
+    0: "a run parked between announcing a step and beginning it",
+    2: "a remote result that came with the claim was dropped",
+    16: "an event's fan-out that failed once kept its ticket for ever",
+    19: "a claim that was executed after its error left tickets that nobody drove",
+    39: "the same, for a run that was never begun",
+    56: "continue_as_new was skipped when another commit was in flight",
+    85: "a signal that came while continue_as_new was written was lost",
+    275: "one transactional step gave back the turn of another",
+    381: "a heartbeat's old answer ended a run that had just been claimed anew",
+    461: "a transactional step that lost its run said so as an error",
+    769: "a claim asked for again began the same remote step twice",
+    2083: "a claim answered after stop() began work that was already given back",
+}
+
+
+@pytest.mark.req("R1")
+@pytest.mark.parametrize("seed", FOUND, ids=lambda seed: f"{seed}")
+def test_it_stays_mended(seed: int) -> None:
+    report = simulate(seed)
+
+    assert not report.violations, f"once: {FOUND[seed]}"
