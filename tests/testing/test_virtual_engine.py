@@ -99,7 +99,7 @@ async def test_always_replay_mode_comes_to_the_same_result() -> None:
 
         assert await engine.outcome(run) == [100, 7, 1, 2]
         claims = [event async for event in run.events() if event.kind == "claimed"]
-        assert len(claims) >= 4
+        assert len(claims) >= 3  # one a commit: the step, the timer with the signal, the branches
 
 
 async def test_a_run_that_nothing_can_end_is_reported_with_its_reason() -> None:

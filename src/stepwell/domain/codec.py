@@ -175,6 +175,8 @@ def _to_json(value: Any) -> Any:
 def _from_json(annotation: Any, value: Any) -> Any:
     if _is_model(annotation):
         return annotation.model_validate(value)
+    if annotation is object:
+        return value
     raise TypeError(f"{_name(annotation)} is no type that can be read back from JSON")
 
 

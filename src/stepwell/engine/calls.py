@@ -100,11 +100,11 @@ class WaitCall(Call):
 
 
 class ChildCall(Call):
-    """Asks for a child to be started; answered when that is on disk."""
+    """Asks for a child to be started; answered when that is on disk. `new` is None when it is."""
 
     __slots__ = ("detached", "new")
 
-    def __init__(self, path: str, future: asyncio.Future[Any], new: NewRun, detached: bool) -> None:
+    def __init__(self, path: str, future: asyncio.Future[Any], new: NewRun | None, detached: bool) -> None:
         super().__init__(path, future)
         self.new = new
         self.detached = detached

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from stepwell.domain.commit import Claim, ClaimRequest
-from stepwell.domain.ids import Ids, WorkerId
+from stepwell.domain.ids import Ids, LeaseId, WorkerId
 from stepwell.errors import StoreError
 from stepwell.store.base import Store
 from stepwell.system import Clock
@@ -49,6 +49,7 @@ class Claimer:
         self.solo_wanted = False  # a run that lost two owners waits to be taken alone
         self.solo_active = False
         self._unanswered: ClaimRequest | None = None
+        self._full = False  # there may be more than we had slots for
         self._asking = asyncio.Lock()
 
     async def stop(self) -> None:
@@ -60,6 +61,11 @@ class Claimer:
     def wake(self) -> None:
         """There may be something due."""
         self._wake.set()
+
+    def freed(self) -> None:
+        """A slot is free again: look, if that is what we waited for."""
+        if self._full or self.solo_wanted:
+            self._wake.set()
 
     def note_due(self, seconds: float) -> None:
         """A ticket of ours becomes due in so many seconds."""
@@ -75,7 +81,8 @@ class Claimer:
             if not more:
                 await self._sleep()
             self._wake.clear()
-            if self.stopped or self.solo_active or self._active() >= self._slots:
+            self._full = self.stopped or self.solo_active or self._active() >= self._slots
+            if self._full:
                 more = False
                 self._next_look = self._clock.monotonic() + self._poll_seconds
                 continue
@@ -134,6 +141,11 @@ class Claimer:
             queues=self._queues,
             needs=self._needs,
             limit=limit,
-            leases=[self._ids.lease_id() for _ in range(limit)],
+            leases=self._leases(limit),
             solo=self.solo_wanted,
         )
+
+    def _leases(self, count: int) -> list[LeaseId]:
+        """Random as a whole: 128 bits for all, and a number each."""
+        first = self._ids.lease_id()
+        return [LeaseId(f"{first}{number:02x}") for number in range(count)]

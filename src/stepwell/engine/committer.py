@@ -19,12 +19,18 @@ _log = logging.getLogger("stepwell.engine")
 
 Written = Callable[[Committed, Park | Finish | None], None]
 _PAUSE_MAX = 2.0
+_SHARED_FROM = 16  # commits; fewer are not worth splitting
 
 
 class Waiting:
-    """Commits that wait for the next batch."""
+    """Commits that wait for the next batch.
 
-    def __init__(self) -> None:
+    Where several lanes write, one takes its share only: runs that wait for the same batch would else
+    march in step, and Python and the database would take turns instead of working at once.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self._lanes = lanes
         self.members: deque[tuple[Commit, Written]] = deque()
         self._wake = asyncio.Event()
 
@@ -41,11 +47,15 @@ class Waiting:
         await asyncio.sleep(0)
         batch: list[tuple[Commit, Written]] = []
         size = 0
-        while self.members and len(batch) < BATCH_MEMBERS_MAX:
+        waiting = len(self.members)
+        share = waiting if waiting < _SHARED_FROM else -(-waiting // self._lanes)
+        while self.members and len(batch) < min(share, BATCH_MEMBERS_MAX):
             size += self.members[0][0].size
             if batch and size > BATCH_BYTES_MAX:
                 break
             batch.append(self.members.popleft())
+        if self.members:
+            self._wake.set()
         return batch
 
 
@@ -54,8 +64,8 @@ class Committer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._near = Waiting()
-        self._far = Waiting()
+        self._near = Waiting(store.commits_at_once)
+        self._far = Waiting(1)
         self._in_flight = 0
 
     def submit(self, commit: Commit, written: Written) -> None:

@@ -177,7 +177,10 @@ class RunContext:
         self, workflow: Startable[Any, Any], input: Any = None, *, detached: bool = False
     ) -> Child:
         path = self._turns.scope().name(f"child:{workflow.definition.name}")
-        new = self._new_child(path, workflow, input, detached)
+        activation = self._activation
+        # A replay of a thousand children needs none of them made again.
+        started = path in activation.recorded and path not in activation.journal.lost
+        new = None if started else self._new_child(path, workflow, input, detached)
         call = ChildCall(path, self._turns.create_future(), new, detached)
         run_id = RunId(await self._answer(call))
         return Child(self, path, run_id, workflow, detached)

@@ -25,6 +25,10 @@ class InboxReader:
         self.seen = self._last_n if len(claim.inbox) >= INBOX_READ_MAX else claim.wakes
         self.reading = False
 
+    def close(self) -> None:
+        """Nobody wants to hear of messages any more."""
+        self._take = _unheard
+
     def look(self, wakes: int) -> None:
         """Read on if `wakes`, the count of deliveries, says that there is more than we have seen."""
         if wakes > self.seen and not self.reading:
@@ -47,3 +51,7 @@ class InboxReader:
                 self.seen = max(self.seen, self._last_n)
         self.reading = False
         self._take(rows)
+
+
+def _unheard(rows: Sequence[InboxRow]) -> None:
+    pass

@@ -69,6 +69,10 @@ class LogWriter:
         draft.absorb(self.draft)
         self.draft = draft
 
+    def close(self) -> None:
+        """Nobody wants to hear of it any more."""
+        self._written = _unheard
+
     def drop(self, draft: Draft) -> None:
         """The database cannot hold this draft: only who claimed the run remains to be written."""
         self.draft.events[:0] = [e for e in draft.events if e.kind in _OPENING]
@@ -106,3 +110,7 @@ class LogWriter:
             self._in_flight = None
             self.drop(draft)
             self._turn_free.set()
+
+
+def _unheard(draft: Draft, result: Committed, then: Park | Finish | None) -> None:
+    pass

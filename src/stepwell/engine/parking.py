@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from stepwell.domain.commit import NEVER, Park
 from stepwell.domain.status import Status
-from stepwell.engine.calls import StepCall
+from stepwell.engine.calls import ResultCall, StepCall
+
+_LINGER_SECONDS = 0.02
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -23,6 +25,12 @@ def idle(activation: Activation) -> bool:
     return activation.draining or not activation.commands
 
 
+def _lingers(activation: Activation) -> bool:
+    """A thousand children end one after the other: do not replay their parent for each handful."""
+    heard, activation.heard = activation.heard, False
+    return heard and any(isinstance(call, ResultCall) for call in activation.calls.values())
+
+
 def park(activation: Activation) -> Park | None:
     """How to park; None: the wait is so short that the lease is kept."""
     draft = activation.writer.draft
@@ -36,6 +44,9 @@ def park(activation: Activation) -> Park | None:
     elif soonest < activation.services.keep_lease_seconds:
         if not draft.dues:  # else it is looked at again when it is in the log
             activation.timers.wake_in(soonest)
+        return None
+    elif _lingers(activation):
+        activation.timers.wake_in(_LINGER_SECONDS)
         return None
     calls = activation.calls.values()
     steps = [call for call in calls if isinstance(call, StepCall)]

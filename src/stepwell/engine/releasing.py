@@ -61,8 +61,9 @@ def _answer(call: Call, answer: Answer, journal: Journal) -> None:
             future.set_result(journal.taken[fact.received].payload)
         case ev.WaitEnded():
             future.set_exception(WaitTimedOut(f"{call.text} was not answered in time"))
-        case ev.ChildStarted() if answer.path in journal.lost and isinstance(call, ChildCall):
-            journal.lost[answer.path] = call.new
+        case ev.ChildStarted() if isinstance(call, ChildCall) and call.new is not None:
+            if answer.path in journal.lost:
+                journal.lost[answer.path] = call.new
             future.set_result(call.new.id)
         case ev.ChildStarted():
             future.set_result(fact.run)

@@ -61,3 +61,11 @@ class Timers:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+
+    def close(self) -> None:
+        self.stop()
+        self._fired = _unheard
+
+
+def _unheard() -> None:
+    pass

@@ -12,10 +12,11 @@ import asyncio
 import logging
 from asyncio import events, tasks
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
 from typing import Any, NoReturn, TypeVarTuple, Unpack
 
+from stepwell.engine.calls import Call
 from stepwell.errors import NotDurable, Unwind
 
 Ts = TypeVarTuple("Ts")
@@ -75,9 +76,14 @@ class TurnLoop(asyncio.AbstractEventLoop):
         task = asyncio.current_task(self)
         return self._scopes[task] if task is not None else self.root
 
-    def unwind(self) -> None:
-        """Let every task leave its code; who waits for something else is cancelled."""
+    def unwind(self, calls: Iterable[Call], why: type[Unwind]) -> None:
+        """Let every task leave its code: pending calls raise, who waits for something else is cancelled."""
         tasks = list(self._scopes)
+        reasons = []
+        for call in list(calls):
+            if not call.future.done():
+                reasons.append(why())
+                call.future.set_exception(reasons[-1])
         self.run_turn()
         for task in list(self._scopes):
             task.cancel()
@@ -85,6 +91,8 @@ class TurnLoop(asyncio.AbstractEventLoop):
         for task in tasks:
             if task.done() and not task.cancelled():
                 task.exception()  # seen: nobody else asks
+        for reason in reasons:
+            reason.__traceback__ = None  # it holds the frames that hold the future that holds it
 
     # What asyncio asks of a loop
 

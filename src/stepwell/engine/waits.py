@@ -151,9 +151,12 @@ class Waits:
     def start_child(self, call: ChildCall) -> None:
         activation = self._activation
         new = call.new
+        assert new is not None, f"{call.path} is in the log already"
         fact = ev.ChildStarted(run=new.id, workflow=new.workflow, version=new.version, detached=call.detached)
-        activation.writer.draft.rest.starts.append(new)
-        activation.writer.draft.then_do.append(lambda at: activation.services.bulletin.work(new.id))
+        draft = activation.writer.draft
+        if not draft.rest.starts:
+            draft.then_do.append(lambda at: activation.services.bulletin.work())
+        draft.rest.starts.append(new)
         if not call.detached:
             self._children[call.path] = fact
         activation.record(fact, call.path)

@@ -254,7 +254,7 @@ class Worker:
         self._claimer.solo_active = False
         if not self.active:
             self._idle.set()
-        self._claimer.wake()
+        self._claimer.freed()
 
     def _give_back(self, claim: Claim) -> None:
         """We failed, not the run: let it be claimed again a little later."""

@@ -24,6 +24,7 @@ class Seat:
         self.lives = 0
         self.process = Process(f"w{number}.0")
         self.engine: Engine | None = None
+        self.stopping = False
 
 
 class Fleet:
@@ -39,6 +40,7 @@ class Fleet:
         if not seat.process.dead and seat.lives:
             return
         seat.lives += 1
+        seat.stopping = False
         seat.process = Process(f"w{seat.number}.{seat.lives}")
         seat.engine = None
         self._network.trace(seat.process, "boot")
@@ -80,13 +82,13 @@ class Fleet:
         if engine is None or process.dead or process.frozen:
             return
         self._network.trace(process, "stop")
+        seat.stopping = True
         task = self._loop.spawn(process, engine.close())
         for _ in range(100):
             await asyncio.sleep(0.2)
             if task.done() or process.dead:
                 break
         if not process.dead:
-            process.dead = True
             self._loop.crash(process)
         self.boot(seat)
 
@@ -98,5 +100,7 @@ class Fleet:
         """Everybody is up again."""
         for seat in self.seats:
             self._loop.thaw(seat.process)
+            if seat.stopping:
+                self.crash(seat)
             if seat.process.dead:
                 self.boot(seat)

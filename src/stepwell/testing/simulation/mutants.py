@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.domain.commit import (
+    Claim,
     ClaimRequest,
     Claims,
     Commit,
@@ -30,9 +31,13 @@ from stepwell.domain.commit import (
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.judge import judge
 from stepwell.engine.activation import Activation
+from stepwell.engine.log_writer import LogWriter
+from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.strays import Strays
 from stepwell.engine.timers import Timers
 from stepwell.engine.waits import Waits
+from stepwell.engine.worker import Worker
+from stepwell.errors import StoreError
 from stepwell.store.memory import MemoryStore
 from stepwell.store.memory import runs as memory_runs
 from stepwell.testing.simulation.loop import SimLoop
@@ -61,12 +66,12 @@ class Mutant:
 
 
 def hunt(mutant: Mutant, seeds: Sequence[int] = range(SEEDS_MAX)) -> Report | None:
-    """The first seed that catches it; None: it survived."""
-    with mutant.planted():
-        for seed in seeds:
+    """The first seed that catches it and is clean without it; None: it survived."""
+    for seed in seeds:
+        with mutant.planted():
             report = simulate(seed, mutant.store)
-            if report.violations:
-                return report
+        if report.violations and not simulate(seed).violations:
+            return report
     return None
 
 
@@ -196,6 +201,25 @@ def _none(self: Strays, owned: object) -> list[tuple[RunId, str]]:
     return []
 
 
+# Bugs that the simulator found in the engine, planted again
+
+
+def _give_any_turn_back(self: LogWriter, holder: str) -> None:
+    _give_turn_back(self, self._holder)
+
+
+_give_turn_back: Callable[..., None] = LogWriter.give_turn_back
+
+
+async def _fan_out_once(self: Worker, claim: Claim) -> None:
+    self._fanning_out.add(claim.run_id)
+    try:
+        await self.store.fan_out(claim)
+    except StoreError:
+        return
+    self._fanning_out.discard(claim.run_id)
+
+
 def _nothing(self: Any, *args: Any) -> None:
     return None
 
@@ -220,5 +244,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("eager_reaper", "tickets of living workers are freed", EagerReaper),
     Mutant("timer_clock", "timers by the workers' clocks", patches=((Timers, "now", _their_own_time),)),
     Mutant("lost_events", "a wait parks without a look", patches=((Waits, "_look_for_event", _nothing),)),
+    Mutant(
+        "answers_dropped",
+        "what came with the claim finds nothing open",
+        patches=((StepCalls, "recall", _nothing), (Waits, "recall", _nothing)),
+    ),
+    Mutant(
+        "stolen_turn",
+        "a transactional step gives back another's turn",
+        patches=((LogWriter, "give_turn_back", _give_any_turn_back),),
+    ),
+    Mutant("fan_out_once", "a fan-out is tried once", patches=((Worker, "_fan_out", _fan_out_once),)),
     Mutant("strays", "tickets of lost answers stay", patches=((Strays, "overdue", _none),)),
 )

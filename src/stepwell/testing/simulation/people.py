@@ -33,10 +33,10 @@ class People:
         self.wanted: dict[str, Wanted] = {}
         self.signals: list[Sent] = []
         self.seen: dict[str, list[str]] = {}
-        self.decided: dict[tuple[str, str], int] = {}
         self.operations = 0
         self.busy = 0
-        self.healed = False  # from here on the second event is emitted, for waits that missed the first
+        self.healed = False  # from here on the store must answer everything
+        self.refused: list[str] = []
 
     async def use(self, shape: Shape, number: int) -> None:
         """The whole life of one run, seen from its client."""
@@ -55,7 +55,9 @@ class People:
             self.operations += 1
             try:
                 return await ask()
-            except StoreError:
+            except StoreError as error:
+                if self.healed:
+                    self.refused.append(error.message)
                 await asyncio.sleep(0.3)
 
     async def _ended(self, handle: RunHandle[Any]) -> RunRow:

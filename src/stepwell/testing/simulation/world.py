@@ -77,10 +77,10 @@ class World:
         self.fleet = Fleet(plan, self.loop, self.network)
         self.nemesis = Nemesis(plan, self.network, self.fleet)
         self._people_process = Process("people")
+        self._nemesis_process = Process("nemesis")
         rng = random.Random(f"people/{plan.seed}")
         ids = SeededIds(rng, self.loop)
         self.people = People(Client(FaultyStore(self.network, self._people_process), ids), rng)
-        self.refused: list[str] = []
 
     async def run(self) -> None:
         plan = self.plan
@@ -90,7 +90,7 @@ class World:
         people = self.people
         for number in range(plan.runs):
             self.loop.spawn(self._people_process, people.use(rng.choice(SHAPES), number))
-        trouble = self.loop.spawn(Process("nemesis"), self.nemesis.run())
+        trouble = self.loop.spawn(self._nemesis_process, self.nemesis.run())
         while self.loop.time() < PHASE_SECONDS or not trouble.done():
             await asyncio.sleep(0.5)
             if self._over():
@@ -107,6 +107,7 @@ class World:
         return not self.people.busy and not self.store._tickets and bool(self.store._runs)
 
     def _heal(self) -> None:
+        self.loop.crash(self._nemesis_process)  # whatever it still had in mind
         self.network.chances = Chances()
         self.network.kills.clear()
         self.network.outage = False
@@ -140,7 +141,7 @@ class World:
                 *(f"inbox {run} {list(box)}" for run, box in store._inbox.items() if box),
                 *(f"wait {key}" for key in store._waits),
             ],
-            refused=self.refused,
+            refused=people.refused,
             lease_seconds=self.plan.settings.lease_seconds,
         )
 
