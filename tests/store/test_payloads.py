@@ -34,7 +34,11 @@ async def test_no_value_is_on_disk_in_clear_text(tmp_path: Path) -> None:
         await run.signal("more", "canary-signal")
         assert await run.result(10) == "canary-input is the secret canarycanary-signal"
 
-    assert b"canary" not in b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    assert b"canary" not in _on_disk(tmp_path)
+
+
+def _on_disk(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
 
 
 @pytest.mark.req("K32")

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepwell.domain import events as ev
-from stepwell.domain.codec import limited
 from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
 from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
@@ -121,10 +120,6 @@ class Activation:
     def check_open(self) -> None:
         if self.closed is not None:
             raise self.closed()
-
-    def program_input(self, input: Any) -> bytes:
-        limit = self.services.payload_bytes_max
-        return limited(self.program.encode_input(input), "the input of continue_as_new", limit)
 
     # Turns
 

@@ -266,7 +266,9 @@ class RunContext:
             self._activation.record(fact(), path)
 
     def continue_as_new(self, input: Any = None) -> Any:
-        raise Continue(self._activation.program_input(input))
+        data = self._activation.program.encode_input(input)
+        limit = self._activation.services.payload_bytes_max
+        raise Continue(limited(data, "the input of continue_as_new", limit))
 
 
 class Child:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.domain.commit import (
-    Claim,
     ClaimRequest,
     Claims,
     Commit,
@@ -31,13 +30,10 @@ from stepwell.domain.commit import (
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.judge import judge
 from stepwell.engine.activation import Activation
-from stepwell.engine.log_writer import LogWriter
 from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.strays import Strays
 from stepwell.engine.timers import Timers
 from stepwell.engine.waits import Waits
-from stepwell.engine.worker import Worker
-from stepwell.errors import StoreError
 from stepwell.store.memory import MemoryStore
 from stepwell.store.memory import runs as memory_runs
 from stepwell.testing.simulation.loop import SimLoop
@@ -201,25 +197,6 @@ def _none(self: Strays, owned: object) -> list[tuple[RunId, str]]:
     return []
 
 
-# Bugs that the simulator found in the engine, planted again
-
-
-def _give_any_turn_back(self: LogWriter, holder: str) -> None:
-    _give_turn_back(self, self._holder)
-
-
-_give_turn_back: Callable[..., None] = LogWriter.give_turn_back
-
-
-async def _fan_out_once(self: Worker, claim: Claim) -> None:
-    self._fanning_out.add(claim.run_id)
-    try:
-        await self.store.fan_out(claim)
-    except StoreError:
-        return
-    self._fanning_out.discard(claim.run_id)
-
-
 def _nothing(self: Any, *args: Any) -> None:
     return None
 
@@ -249,11 +226,5 @@ MUTANTS: tuple[Mutant, ...] = (
         "what came with the claim finds nothing open",
         patches=((StepCalls, "recall", _nothing), (Waits, "recall", _nothing)),
     ),
-    Mutant(
-        "stolen_turn",
-        "a transactional step gives back another's turn",
-        patches=((LogWriter, "give_turn_back", _give_any_turn_back),),
-    ),
-    Mutant("fan_out_once", "a fan-out is tried once", patches=((Worker, "_fan_out", _fan_out_once),)),
     Mutant("strays", "tickets of lost answers stay", patches=((Strays, "overdue", _none),)),
 )
