@@ -77,9 +77,7 @@ def main() -> None:
         if leftover.is_file():
             leftover.unlink()
     print("first process:", flush=True)
-    first = subprocess.run(
-        [sys.executable, __file__, "first"], env={**os.environ, "CRASH": "1"}, check=False
-    )
+    first = subprocess.run([sys.executable, __file__, "first"], env={**os.environ, "CRASH": "1"}, check=False)
     print(f"  it died with signal {-first.returncode}")
     print("second process:", flush=True)
     second = subprocess.run([sys.executable, __file__, "second"], check=True)
