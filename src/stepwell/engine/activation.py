@@ -195,6 +195,8 @@ class Activation:
 
     def _start_commands(self) -> bool:
         """Begin what the code asked for; effects only when the log has all that led to them."""
+        if not self.commands:
+            return False
         held: deque[Call] = deque()
         while self.commands:
             call = self.commands.popleft()

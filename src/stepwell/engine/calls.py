@@ -41,7 +41,10 @@ class StepCall(Call):
         queue: str,
         digest: str,
     ) -> None:
-        super().__init__(path, future)
+        self.path = path
+        self.future = future
+        self.withdrawn = False
+        self.after = 0
         self.spec = spec
         self.args = args
         self.kwargs = kwargs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stepwell.domain.commit import Commit, Committed, Finish, Park
 from stepwell.errors import StoreError
@@ -25,35 +25,50 @@ _SHARED_FROM = 16  # commits; fewer are not worth splitting
 class Waiting:
     """Commits that wait for the next batch.
 
-    Where several lanes write, one takes its share only: runs that wait for the same batch would else
-    march in step, and Python and the database would take turns instead of working at once.
+    Where several lanes write, Python and the database work at the same time, but only if the runs do
+    not all wait for the same batch, and if the batches stay large: a lane takes its share, and beside
+    a batch in flight it waits for at least half as many (PostgreSQL, 50 runs: 25 instead of 10 a batch).
     """
 
     def __init__(self, lanes: int) -> None:
         self._lanes = lanes
-        self.members: deque[tuple[Commit, Written]] = deque()
         self._wake = asyncio.Event()
+        self.members: deque[tuple[Commit, Written]] = deque()
+        self.in_flight: list[int] = []  # sizes
 
     def put(self, commit: Commit, written: Written) -> None:
         self.members.append((commit, written))
         self._wake.set()
 
+    def landed(self, size: int) -> None:
+        self.in_flight.remove(size)
+        self._wake.set()
+
     async def take(self) -> list[tuple[Commit, Written]]:
-        """All that wait, up to a batch; empty when another lane was faster."""
-        while not self.members:
-            self._wake.clear()
-            await self._wake.wait()
-        # One pass of the loop, so that all who are ready in it share the batch.
-        await asyncio.sleep(0)
+        """The next batch, as soon as it is worth sending."""
+        while True:
+            while not self._worth_sending():
+                self._wake.clear()
+                await self._wake.wait()
+            # One pass of the loop, so that all who are ready in it share the batch.
+            await asyncio.sleep(0)
+            if self._worth_sending():  # unless another lane was faster
+                return self._batch()
+
+    def _worth_sending(self) -> bool:
+        return bool(self.members) and 2 * len(self.members) >= max(self.in_flight, default=0)
+
+    def _batch(self) -> list[tuple[Commit, Written]]:
         batch: list[tuple[Commit, Written]] = []
         size = 0
         waiting = len(self.members)
-        share = waiting if waiting < _SHARED_FROM else -(-waiting // self._lanes)
+        share = waiting if waiting < _SHARED_FROM or self.in_flight else -(-waiting // self._lanes)
         while self.members and len(batch) < min(share, BATCH_MEMBERS_MAX):
             size += self.members[0][0].size
             if batch and size > BATCH_BYTES_MAX:
                 break
             batch.append(self.members.popleft())
+        self.in_flight.append(len(batch))
         if self.members:
             self._wake.set()
         return batch
@@ -66,7 +81,6 @@ class Committer:
         self._store = store
         self._near = Waiting(store.commits_at_once)
         self._far = Waiting(1)
-        self._in_flight = 0
 
     def submit(self, commit: Commit, written: Written) -> None:
         """Write this soon; `written` hears how it went."""
@@ -74,7 +88,7 @@ class Committer:
 
     @property
     def idle(self) -> bool:
-        return not (self._near.members or self._far.members or self._in_flight)
+        return not any(w.members or w.in_flight for w in (self._near, self._far))
 
     async def run(self) -> None:
         """Write batches until cancelled, as many at once as the store takes."""
@@ -86,27 +100,26 @@ class Committer:
     async def _lane(self, waiting: Waiting) -> None:
         while True:
             batch = await waiting.take()
-            if batch:
-                self._in_flight += 1
-                try:
-                    await self._write(batch)
-                finally:
-                    self._in_flight -= 1
-            del batch  # else the runs of the last one stay in memory until the next
+            try:
+                results = await self._results([commit for commit, _ in batch])
+            finally:
+                waiting.landed(len(batch))
+            self._tell(batch, results)
+            del batch, results  # else the runs of the last one stay in memory until the next
 
-    async def _write(self, batch: list[tuple[Commit, Written]]) -> None:
-        commits = [commit for commit, _ in batch]
+    async def _results(self, commits: list[Commit]) -> Sequence[Committed]:
         pause = 0.02
         while True:
             try:
-                results = await self._store.commit(commits)
-                break
+                return await self._store.commit(commits)
             except StoreError as error:
                 _log.warning(
                     "commit of %d runs not answered (%s); sending again", len(commits), error.message
                 )
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MAX)
+
+    def _tell(self, batch: list[tuple[Commit, Written]], results: Sequence[Committed]) -> None:
         for (commit, written), result in zip(batch, results, strict=True):
             try:
                 written(result, commit.then)

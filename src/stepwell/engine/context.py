@@ -72,9 +72,15 @@ class RunContext:
     ) -> Any:
         scope = self._turns.scope()
         path = scope.name(spec.name)
-        concurrent = scope.path != self._concurrent_root
-        call = self._step_call(path, spec, args, kwargs, queue, concurrent=concurrent)
-        return spec.returns.decode(await self._answer(call))
+        call = self._step_call(
+            path, spec, args, kwargs, queue, concurrent=scope.path != self._concurrent_root
+        )
+        try:
+            answer = await self._activation.ask(call)
+        except asyncio.CancelledError:
+            self._activation.withdraw(call)
+            raise
+        return spec.returns.decode(answer)
 
     def _step_call(
         self,

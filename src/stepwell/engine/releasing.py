@@ -50,7 +50,8 @@ def _answer(call: Call, answer: Answer, journal: Journal) -> None:
     fact, future = answer.fact, call.future
     match fact:
         case ev.StepCompleted():
-            _same_arguments(call, fact.digest)
+            if fact.digest:
+                _same_arguments(call, fact.digest)
             future.set_result(fact.result)
         case ev.StepFailed():
             _same_arguments(call, fact.digest)

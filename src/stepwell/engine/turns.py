@@ -13,7 +13,7 @@ import logging
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
-from contextvars import Context
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, NoReturn, TypeVarTuple, Unpack
 
 from stepwell.engine.calls import Call
@@ -45,6 +45,9 @@ class Scope:
         return Scope(f"{self.path}~{self._children}")
 
 
+_scope: ContextVar[Scope] = ContextVar("stepwell_scope")
+
+
 class TurnLoop(asyncio.AbstractEventLoop):
     def __init__(self, root: Scope) -> None:
         self._ready: deque[asyncio.Handle] = deque()
@@ -73,8 +76,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
 
     def scope(self) -> Scope:
         """The scope of the task that runs now."""
-        task = asyncio.current_task(self)
-        return self._scopes[task] if task is not None else self.root
+        return _scope.get(self.root)
 
     def unwind(self, calls: Iterable[Call], why: type[Unwind]) -> None:
         """Let every task leave its code: pending calls raise, who waits for something else is cancelled."""
@@ -105,6 +107,8 @@ class TurnLoop(asyncio.AbstractEventLoop):
         scope: Scope | None = None,
     ) -> asyncio.Task[Any]:
         where = scope or self.scope().child()
+        context = context or copy_context()
+        context.run(_scope.set, where)
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
         self._scopes[task] = where
         task.add_done_callback(self._forget)

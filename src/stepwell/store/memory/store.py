@@ -7,7 +7,8 @@ and the simulator and users' tests run on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from stepwell.domain.commit import NEVER, Definition, LogRow, RunFilter, RunRow, TicketRow, WorkerRow
 from stepwell.domain.ids import RunId

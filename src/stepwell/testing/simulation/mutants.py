@@ -10,8 +10,10 @@ import asyncio
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from stepwell.domain.commit import (
     ClaimRequest,
