@@ -135,6 +135,7 @@ class RunEnded(Conflict):
     """The run has already ended."""
 
     code = "RUN_FINISHED"
+    hint = "read its result; a new run needs a new key"
 
 
 class AlreadyDecided(Conflict):
@@ -221,6 +222,7 @@ class WaitTimedOut(StepwellError, TimeoutError):
     """What the run waited for did not come in time."""
 
     code = "WAIT_TIMED_OUT"
+    path = ""  # of the wait
 
 
 class StoreError(StepwellError):

@@ -127,6 +127,11 @@ class SyncClient:
 
         return SyncRunHandle(self._call, self._call(make()))
 
+    def find(self, key: str) -> SyncRunHandle[Any] | None:
+        """The run that was started with this key."""
+        found = self._call(self._client.find(key))
+        return None if found is None else SyncRunHandle(self._call, found)
+
     def runs(self, **filter: Any) -> list[RunRow]:
         return list(self._call(self._client.runs(**filter)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from stepwell.cli.source import collect
 from stepwell.client import Client
@@ -11,6 +12,7 @@ from stepwell.domain.events import Problem
 from stepwell.domain.program import Program, needs_of
 from stepwell.domain.status import Status
 from stepwell.engine.rehearsal import rehearse
+from stepwell.errors import StoreUnusable
 from stepwell.store.open import open_store
 from stepwell.system import SystemClock, SystemIds
 
@@ -21,11 +23,12 @@ _PAGE = 500
 async def check_against(source: str, database: str) -> int:
     """Prints each run that would trip; 1 if there is one."""
     programs = {needs_of(w.definition): w for w in collect(source).workflows}
+    _must_exist(database)
     store = open_store(database)
     await store.open()
     try:
         client = Client(store, SystemIds())
-        checked = tripped = before = 0
+        checked = tripped = before = plain = 0
         last = ""
         while page := await client.runs(status=_LIVE, before=last, limit=_PAGE):
             last = page[-1].id
@@ -34,17 +37,28 @@ async def check_against(source: str, database: str) -> int:
                 if program is None:
                     before += 1
                     continue
-                checked += 1
+                checked += not program.sync
+                plain += program.sync
                 problem = await _rehearsed(client, run, program)
                 if problem is not None:
                     tripped += 1
                     print(f"{run.id} {run.workflow}@{run.version}: {problem.message}")
     finally:
         await store.close()
-    print(f"{checked} live runs replayed, {tripped} do not fit, {before} of other versions", file=sys.stderr)
+    print(f"{checked} live runs replayed, {tripped} do not fit", file=sys.stderr)
+    if before:
+        print(f"{before} live runs are of workflows or versions that {source} does not have", file=sys.stderr)
+    if plain:
+        print(f"{plain} live runs of plain functions were not replayed", file=sys.stderr)
     return 1 if tripped else 0
 
 
 async def _rehearsed(client: Client, run: RunRow, program: Program) -> Problem | None:
     log = [row async for row in client.handle(run.id).log()]
     return await rehearse(program, run.id, log, clock=SystemClock(), ids=SystemIds())
+
+
+def _must_exist(database: str) -> None:
+    """Opening would make an empty one, in which every run fits."""
+    if "://" not in database and not Path(database).exists():
+        raise StoreUnusable(f"there is no database {database}", hint="name the file that the workers use")

@@ -105,6 +105,7 @@ class Failed(Fact, frozen=True, kw_only=True):
 
 class Cancelled(Fact, frozen=True, kw_only=True):
     reason: str = ""
+    error: Problem | None = None  # of the cleanup
     unconsumed: list[str] = []
 
 

@@ -14,15 +14,16 @@ from stepwell.errors import (
     StepError,
     StepTimedOut,
     StepwellError,
+    WaitTimedOut,
 )
 
 _TEXT_MAX = 4000
+_CAUSES_MAX = 20
 
 
 def problem_of(error: BaseException, path: str = "") -> Problem:
     """The error in words: what, where, and what to do next."""
-    if isinstance(error, StepError):
-        path = error.path or path
+    path = _path_of(error) or path
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if "/stepwell/" not in frame.filename
     ]
@@ -37,6 +38,20 @@ def problem_of(error: BaseException, path: str = "") -> Problem:
         path=path,
         traceback=clean("".join(traceback.format_list(frames[-8:]))),
     )
+
+
+def _path_of(error: BaseException) -> str:
+    """Where it began: the path of the step or wait whose error this is, or was raised from."""
+    for _ in range(_CAUSES_MAX):
+        found = getattr(error, "path", "") if isinstance(error, StepError | WaitTimedOut) else ""
+        if found:
+            return str(found)
+        inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        cause = inner or error.__cause__ or error.__context__
+        if cause is None:
+            return ""
+        error = cause
+    return ""
 
 
 def clean(text: str) -> str:

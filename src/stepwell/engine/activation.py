@@ -63,9 +63,9 @@ class Activation:
         self._again = False
         self._ending: endings.Ending | None = None
         self._timeout_timer: asyncio.TimerHandle | None = None
-        self._next_rows: list[InboxRow] = list(claim.inbox)  # taken when the replay is over
+        self.rows: deque[InboxRow] = deque(claim.inbox)  # messages that the code has not been told of
         self.inbox = InboxReader(services, claim, self._took)
-        self.timers = Timers(services, now, self._fire)
+        self.timers = Timers(services, now, self.advance)
         self.steps = StepCalls(self)
         self.waits = Waits(self)
         self.began = services.clock.monotonic()
@@ -99,6 +99,7 @@ class Activation:
         self.calls: dict[str, Call] = {}
         self.answers: deque[Answer] = journal.answers
         self.recorded = {answer.path for answer in journal.answers}
+        self.withdrawn: set[str] = set()  # asked for, and not wanted any more
         self.arrived: dict[str, Answer] = {}  # a child's end that nobody awaits yet
         self.commands: deque[Call] = deque()
         self.ctx = RunContext(self)
@@ -114,8 +115,7 @@ class Activation:
 
     @property
     def problem(self) -> ev.Problem | None:
-        """Why the run is about to fail, if it is."""
-        return self._ending.problem if self._ending is not None else None
+        return self._ending.problem if self._ending is not None else None  # why it is about to fail
 
     def check_open(self) -> None:
         if self.closed is not None:
@@ -125,8 +125,7 @@ class Activation:
 
     def ask(self, call: Call) -> asyncio.Future[Any]:
         """Workflow code wants an answer: from the log if it has one, else something must be done."""
-        if self.closed is not None:
-            raise self.closed()
+        self.check_open()
         path = call.path
         self.calls[path] = call
         arrived = self.arrived.pop(path, None)
@@ -139,6 +138,8 @@ class Activation:
 
     def advance(self) -> None:
         """Let workflow code run as far as it can, then write what came of it."""
+        if self.closed is not None:
+            return
         if self._advancing:
             self._again = True
             return
@@ -166,18 +167,19 @@ class Activation:
             if self.thread is not None and self.thread.running:
                 return
             if self.answers:
+                if self.writer.turn_held:
+                    return  # a transactional step is about to come first in the log
                 self._release(self.answers.popleft())
             elif not self.live:
                 self._go_live()
-            elif not self._start_commands():
+            elif not self._take_next() and not self._start_commands():
                 return
 
     def _go_live(self) -> None:
         """The replay is over: now the messages that came with the claim."""
         self.live = True
         self.waits.start_again()
-        if self._next_rows:
-            rows, self._next_rows = self._next_rows, []
+        if self.rows:
             # Waits and remote steps must be open for their answers; but nothing begins or times out
             # before the messages are taken: an answer that came in time wins, a cancel comes first.
             for call in self.commands:
@@ -185,7 +187,22 @@ class Activation:
                     self.steps.recall(call)
                 elif isinstance(call, WaitCall):
                     self.waits.recall(call)
-            self.waits.take(rows)
+
+    def _take_next(self) -> bool:
+        """One message, or one path that is due. One at a time: what it leads to may withdraw the next."""
+        if self.rows:
+            self.waits.take([self.rows.popleft()])
+            return True
+        path = self.timers.next_due()
+        if path is None:
+            return False
+        del self.timers.dues[path]
+        call = self.calls.get(path)
+        if isinstance(call, StepCall):
+            self.steps.due(call)
+        elif call is not None:
+            self.waits.due(call)
+        return True
 
     def _release(self, answer: Answer) -> None:
         try:
@@ -198,7 +215,7 @@ class Activation:
         if not self.commands:
             return False
         held: deque[Call] = deque()
-        while self.commands:
+        while self.commands and not self.answers:  # one answer at a time: it may withdraw the next
             call = self.commands.popleft()
             if call.withdrawn or call.future.done():
                 continue
@@ -211,12 +228,14 @@ class Activation:
                 self.steps.start(call)
             elif isinstance(call, ChildCall):
                 self.waits.start_child(call)
+        held.extend(self.commands)
         self.commands = held
-        return bool(self.answers)
+        return bool(self.answers) or self.timers.next_due() is not None
 
     def withdraw(self, call: Call) -> None:
         """Workflow code does not want this answer any more."""
         call.withdrawn = True
+        self.withdrawn.add(call.path)
         self.calls.pop(call.path, None)
         self.timers.dues.pop(call.path, None)
         self.writer.draft.dues.pop(call.path, None)
@@ -254,12 +273,10 @@ class Activation:
                 self.settle()
                 return
             then = parking.park(self)
-            if then is None and not draft.needed:
-                return
         else:
             self.timers.watch()
-            if not draft.needed:
-                return
+        if then is None and not draft.needed:
+            return
         self.writer.send(then)
 
     def _written(self, draft: Draft, result: Committed, then: Park | Finish | None) -> None:
@@ -280,7 +297,9 @@ class Activation:
             else:
                 self._go_on(result, continued=draft.base is not None)
         elif result.outcome is Outcome.WOKEN:
-            self.writer.take_back(draft, without=self._ending.event if self._ending else None)
+            if self._ending is not None:
+                self._ending.undraft(draft)
+            self.writer.take_back(draft)
             self.inbox.look(result.wakes)
             if not self.inbox.reading:  # the messages were read while the commit was on its way
                 self.advance()
@@ -315,18 +334,6 @@ class Activation:
 
     # Idle, park, finish
 
-    def _fire(self) -> None:
-        """A wait for which the lease was kept is over."""
-        if self.closed is not None:
-            return
-        for path in self.timers.take_due():
-            call = self.calls.get(path)
-            if isinstance(call, StepCall):
-                self.steps.due(call)
-            elif call is not None:
-                self.waits.due(call)
-        self.advance()
-
     def _timed_out(self, limit: float) -> None:
         if self.closed is None and self._ending is None:
             self._ending = endings.timed_out(limit)
@@ -339,12 +346,7 @@ class Activation:
             self.inbox.look(wakes)
 
     def _took(self, rows: Sequence[InboxRow]) -> None:
-        if self.closed is not None:
-            return
-        if self._ending is not None and self._ending.continues is not None:
-            self._next_rows.extend(rows)  # what is carried on was counted: they are for the next generation
-        else:
-            self.waits.take(rows)
+        self.rows.extend(rows)
         self.heard = True
         self.advance()
 
@@ -353,8 +355,7 @@ class Activation:
     def drain(self) -> None:
         """Start nothing more; park when what runs has ended."""
         self.draining = True
-        if self.closed is None:
-            self.advance()
+        self.advance()
 
     def lose(self) -> None:
         """Somebody else owns the run now."""
@@ -374,8 +375,7 @@ class Activation:
             self.thread.stop()
         if self.on_end is not None:
             self.on_end(self)
-        # Nothing is asked of these any more; without them the whole is freed at once, not by the
-        # garbage collector (a third of the time when 10,000 runs go to sleep).
+        # Without these the whole is freed at once, not by the garbage collector: a third of the time.
         self.writer.close()
         self.inbox.close()
         self.timers.close()

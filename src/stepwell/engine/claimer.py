@@ -16,6 +16,7 @@ _log = logging.getLogger("stepwell.engine")
 
 _CLAIM_MAX = 100
 _PAUSE_MAX = 2.0
+_SOLO_REST = 3
 
 
 class Claimer:
@@ -49,6 +50,8 @@ class Claimer:
         self.solo_wanted = False  # a run that lost two owners waits to be taken alone
         self.solo_active = False
         self._unanswered: ClaimRequest | None = None
+        self._solo_rest = 0  # sweeps to let pass
+        self._solo_until = 0.0  # how long to hold back for it
         self._full = False  # there may be more than we had slots for
         self._asking = asyncio.Lock()
 
@@ -65,6 +68,15 @@ class Claimer:
     def freed(self) -> None:
         """A slot is free again: look, if that is what we waited for."""
         if self._full or self.solo_wanted:
+            self._wake.set()
+
+    def want_solo(self) -> None:
+        """A run that lost two owners waits for a worker that has nothing else to do. Asked each sweep."""
+        self._solo_rest -= 1
+        if self._solo_rest <= 0 and not self.solo_wanted and not self.stopped:
+            self._solo_rest = _SOLO_REST
+            self.solo_wanted = True
+            self._solo_until = self._clock.monotonic() + self._poll_seconds
             self._wake.set()
 
     def note_due(self, seconds: float) -> None:
@@ -109,8 +121,10 @@ class Claimer:
         """One look; True: look again at once."""
         active = self._active()
         if self.solo_wanted and active:
-            self._next_look = self._clock.monotonic() + self._poll_seconds
-            return False  # let the others finish first
+            if self._clock.monotonic() < self._solo_until:
+                self._next_look = self._clock.monotonic() + self._poll_seconds
+                return False  # let the others finish first
+            self.solo_wanted = False  # they take too long: other runs must not wait for them
         request = self._request(active)
         # An answer that is lost may have been a success: the same leases are asked for again, and
         # the store gives what it gave before. Otherwise nobody would drive those runs.
@@ -120,6 +134,9 @@ class Claimer:
         if request.solo:
             self.solo_wanted = False
             self.solo_active = bool(found.claims)
+            if not found.claims:
+                self._solo_rest = _SOLO_REST  # not for us, it seems
+                return True
         now = self._clock.monotonic()
         next_in = self._poll_seconds if found.next_in is None else min(found.next_in, self._poll_seconds)
         self._next_look = now + next_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +14,7 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Finish, NewEvent
+from stepwell.domain.commit import Message as CommitMessage
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.messages import Ending as Message
@@ -22,6 +23,7 @@ from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
 from stepwell.engine.calls import Call
+from stepwell.engine.draft import Draft
 from stepwell.engine.journal import Answer, Journal
 from stepwell.errors import (
     CodeChanged,
@@ -50,6 +52,16 @@ class Ending:
     reason: str = ""
     continues: ev.Continued | None = None
     event: NewEvent | None = None
+    messages: list[CommitMessage] = field(default_factory=list)
+
+    def undraft(self, draft: Draft) -> None:
+        """Its commit was refused: it is drafted anew, with what came meanwhile."""
+        if self.event is not None:
+            draft.events.remove(self.event)
+            self.event = None
+        for message in self.messages:
+            draft.rest.deliveries.remove(message)
+        self.messages = []
 
 
 def of_main(activation: Activation) -> Ending:
@@ -65,7 +77,8 @@ def of_main(activation: Activation) -> Ending:
     if isinstance(error, Continue):
         return _continued(activation, error)
     if activation.cancelling:
-        return Ending(Status.CANCELLED, reason=activation.waits.cancel_reason)
+        failure = None if error is None or isinstance(error, Unwind) else problem_of(error)
+        return Ending(Status.CANCELLED, reason=activation.waits.cancel_reason, problem=failure)
     if error is None:
         return _completed(activation, main.result())
     return failed(error)
@@ -181,13 +194,13 @@ def _came_to_its_end(main: asyncio.Task[bytes]) -> bool:
 def finish(activation: Activation, ending: Ending) -> Finish:
     """Draft the last event and what goes with it: news for the parent, the end of open children."""
     draft = activation.writer.draft
-    unconsumed = [*activation.waits.untaken_keys()]
+    unconsumed = [*activation.waits.untaken_keys(), *(row.key for row in activation.rows)]
     fact: ev.Fact
     match ending.status:
         case Status.COMPLETED:
             fact = ev.Completed(result=Raw(ending.result or b"null"), unconsumed=unconsumed)
         case Status.CANCELLED:
-            fact = ev.Cancelled(reason=ending.reason, unconsumed=unconsumed)
+            fact = ev.Cancelled(reason=ending.reason, error=ending.problem, unconsumed=unconsumed)
         case Status.TIMED_OUT:
             assert ending.problem is not None
             fact = ev.TimedOut(error=ending.problem, unconsumed=unconsumed)
@@ -205,12 +218,14 @@ def finish(activation: Activation, ending: Ending) -> Finish:
             run=activation.run_id,
         )
         seq = activation.writer.head + len(draft.events)
-        draft.rest.deliveries.append(child_ended(RunId(accepted.parent), accepted.parent_path, seq, message))
+        ending.messages.append(child_ended(RunId(accepted.parent), accepted.parent_path, seq, message))
     if ending.status is not Status.COMPLETED:
-        draft.rest.deliveries.extend(
+        ending.messages.extend(
             cancel_request(child, f"parent run {activation.run_id} is {ending.status}")
             for child in activation.waits.open_children()
         )
+    if ending.messages:
+        draft.rest.deliveries.extend(ending.messages)
     return Finish(
         seen=activation.inbox.seen,
         status=ending.status,

@@ -19,6 +19,7 @@ from stepwell.errors import StepTimedOut, Unwind
 if TYPE_CHECKING:
     from stepwell.engine.services import Services
 
+_NOT_YET = float("inf")
 _EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
 Ended = Callable[[Any, BaseException | None], None]
 
@@ -60,7 +61,8 @@ class Execution:
         self._lease = lease
         self.attempt = attempt
         self._args = (self.context, *args) if spec.wants_context else args
-        self.began = services.clock.monotonic()
+        # A plain function may have to wait for a thread or process: its time counts from there.
+        self.began = services.clock.monotonic() if spec.is_async and spec.isolation == "none" else _NOT_YET
         self.noted = False
         self._ended: Ended | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -83,17 +85,21 @@ class Execution:
         task.add_done_callback(self._done)
         self._services.runner.running[self] = None
         limit = self.spec.timeout
-        if limit is not None and limit < _EXACT_BELOW:
+        if limit is not None and limit < _EXACT_BELOW and self.began != _NOT_YET:
             self._handle = self._services.loop.call_later(limit, self._time_out)
 
     def _work(self) -> Any:
         spec = self.spec
         if spec.isolation == "process":
-            return self._services.runner.in_process(spec, self._args, self._kwargs, self.context)
+            return self._services.runner.in_process(spec, self._args, self._kwargs, self)
         if not spec.is_async:
-            return self._services.runner.in_thread(spec.function, self._args, self._kwargs)
+            return self._services.runner.in_thread(spec.function, self._args, self._kwargs, self)
         work = spec.function(*self._args, **self._kwargs)
         return work if asyncio.iscoroutine(work) else _awaited(work)
+
+    def begin(self) -> None:
+        """A thread or process has taken it up. May be called on that thread."""
+        self.began = self._services.clock.monotonic()
 
     def body(self, connection: Any) -> Any:
         """The function over an open transaction."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 from stepwell.domain.commit import Claim, InboxRow
 from stepwell.engine.services import Services
-from stepwell.errors import StoreError
 from stepwell.store.base import INBOX_READ_MAX
 
 _log = logging.getLogger("stepwell.engine")
@@ -39,8 +38,8 @@ class InboxReader:
         rows: Sequence[InboxRow] = ()
         try:
             rows = await self._services.store.read_inbox(self._run_id, after=self._last_n)
-        except StoreError as error:
-            _log.warning("inbox of run %s not answered: %s", self._run_id, error.message)
+        except Exception as error:  # whatever it was: a run must not hang on it
+            _log.warning("inbox of run %s not answered: %s", self._run_id, error)
             await asyncio.sleep(_PAUSE)
         else:
             # The count was read before the inbox, so every message that it counts is here; unless the

@@ -81,7 +81,7 @@ class Journal:
     retries: int = 0
     claims: int = 0
     active_seconds: float = 0.0
-    cancelling: bool = False
+    cancel_reason: str = ""
     answers: deque[Answer] = field(default_factory=deque)
     steps: dict[str, StepRecord] = field(default_factory=dict)
     timers: dict[str, float] = field(default_factory=dict)
@@ -119,7 +119,10 @@ def absorb(journal: Journal, event: Event) -> None:
     journal.last_at = event.at
     fact, path = event.fact, event.path
     match fact:
-        case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded() | ev.CancelRequested():
+        case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
+            _answered(journal, event)
+        case ev.CancelRequested():
+            journal.cancel_reason = fact.reason
             _answered(journal, event)
         case ev.StepFailed():
             _step_failed(journal, event, fact)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from stepwell.domain import events as ev
-from stepwell.domain.commit import Commit, Committed, Finish, NewEvent, Park
+from stepwell.domain.commit import Commit, Committed, Finish, Park
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.engine.committer import Committer
 from stepwell.engine.draft import Draft
@@ -36,6 +36,11 @@ class LogWriter:
         return self._in_flight is not None
 
     @property
+    def turn_held(self) -> bool:
+        """A transactional step's fact will come before whatever is drafted now."""
+        return self._holder != ""
+
+    @property
     def future_seq(self) -> int:
         """The seq that the last drafted event will have."""
         return self.head + (len(self._in_flight.events) if self._in_flight else 0) + len(self.draft.events)
@@ -61,11 +66,8 @@ class LogWriter:
         if draft is not None:
             self._written(draft, result, then)
 
-    def take_back(self, draft: Draft, without: NewEvent | None) -> None:
+    def take_back(self, draft: Draft) -> None:
         """A refused park or finish wrote nothing: its draft comes first in the next commit."""
-        if without is not None:
-            draft.events.remove(without)
-            draft.rest.deliveries.clear()
         draft.absorb(self.draft)
         self.draft = draft
 

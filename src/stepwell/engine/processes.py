@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -81,11 +82,17 @@ class Processes:
         self._idle: list[_Child] = []
 
     async def run(
-        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], context: StepContext
+        self,
+        spec: StepSpec,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        context: StepContext,
+        begun: Callable[[], None],
     ) -> Any:
         request = self._request(spec, args, kwargs, context)
         async with self._slots:
             child = await self._take()
+            begun()
             try:
                 reply = await child.ask(request)
             except BaseException:

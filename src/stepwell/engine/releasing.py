@@ -33,7 +33,7 @@ def release(activation: Activation, answer: Answer) -> None:
 def _not_asked(activation: Activation, answer: Answer) -> None:
     if isinstance(answer.fact, ev.ChildEnded):
         activation.arrived[answer.path] = answer
-    elif not (answer.optional or activation.live):
+    elif not (answer.optional or activation.live or answer.path in activation.withdrawn):
         raise code_changed(answer, activation.calls, activation.program)
 
 
@@ -61,7 +61,9 @@ def _answer(call: Call, answer: Answer, journal: Journal) -> None:
         case ev.WaitEnded(outcome="answered"):
             future.set_result(journal.taken[fact.received].payload)
         case ev.WaitEnded():
-            future.set_exception(WaitTimedOut(f"{call.text} was not answered in time"))
+            late = WaitTimedOut(f"{call.text} was not answered in time")
+            late.path = call.path
+            future.set_exception(late)
         case ev.ChildStarted() if isinstance(call, ChildCall) and call.new is not None:
             if answer.path in journal.lost:
                 journal.lost[answer.path] = call.new

@@ -259,7 +259,7 @@ class StepCalls:
         writer, answers = self._activation.writer, self._activation.answers
 
         def answer(at: float) -> None:
-            answers.append(Answer(writer.head, call.path, fact))
+            answers.appendleft(Answer(writer.head, call.path, fact))  # what came meanwhile is behind it
 
         return writer.transaction(fact, call.path, call.attempt, answer)
 
@@ -282,7 +282,7 @@ class StepCalls:
         """Tell the log of steps that have been running since before `mark`."""
         noted = False
         for path, execution in self.executing.items():
-            if not execution.noted and execution.began < mark:
+            if not execution.noted and execution.began < mark and not execution.spec.transactional:
                 execution.noted = noted = True
                 if self._activation.losses == 0:
                     fact = ev.StepStarted(step=execution.spec.name)

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.execution import Execution
 from stepwell.engine.processes import Processes
@@ -39,15 +38,24 @@ class StepRunner:
             _log.error("unexpected error beside a run", exc_info=task.exception())
 
     async def in_thread(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        execution: Execution,
     ) -> Any:
         context = contextvars.copy_context()
-        return await self._threads.run(lambda: context.run(function, *args, **kwargs))
+
+        def call() -> Any:
+            execution.begin()
+            return context.run(function, *args, **kwargs)
+
+        return await self._threads.run(call)
 
     async def in_process(
-        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], context: StepContext
+        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], execution: Execution
     ) -> Any:
-        return await self._processes.run(spec, args, kwargs, context)
+        return await self._processes.run(spec, args, kwargs, execution.context, execution.begin)
 
     async def close(self) -> None:
         for task in list(self._tasks):

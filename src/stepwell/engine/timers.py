@@ -32,13 +32,12 @@ class Timers:
     def soonest(self) -> float:
         return min(self.dues.values(), default=NEVER)
 
-    def take_due(self) -> list[str]:
-        """The paths whose time has come; they are due once."""
-        now = self.now()
-        paths = [path for path, due in self.dues.items() if due <= now]
-        for path in paths:
-            del self.dues[path]
-        return paths
+    def next_due(self) -> str | None:
+        """The path whose time came first; None: none has come yet."""
+        if not self.dues:
+            return None
+        path = min(self.dues, key=self.dues.__getitem__)
+        return path if self.dues[path] <= self.now() else None
 
     def wake_in(self, seconds: float) -> None:
         """The lease is kept for so short a wait: come back by ourselves."""

@@ -31,7 +31,7 @@ class Waits:
         self._activation = activation
         journal = activation.journal
         self.keys = journal.keys  # of messages that were taken: a repeat has no effect
-        self.cancel_reason = ""
+        self.cancel_reason = journal.cancel_reason
         self._open: dict[str, WaitCall] = {}
         self._timers = set(journal.timers)  # set, neither fired nor withdrawn
         self._signals: dict[str, deque[Message]] = {}
@@ -64,8 +64,6 @@ class Waits:
             activation.record(ev.TimerSet(seconds=call.seconds), call.path)
             self._timers.add(call.path)
             activation.writer.draft.dues[call.path] = call.seconds
-        elif due <= activation.timers.now():
-            activation.record(ev.TimerFired(), call.path)
         else:
             activation.timers.dues[call.path] = due
 
@@ -83,9 +81,6 @@ class Waits:
             self._register(call)
         elif call.what == "event":
             self._look_for_event(call)
-        due = activation.timers.dues.get(call.path)
-        if due is not None and due <= activation.timers.now():
-            self.due(call)
 
     def _register(self, call: WaitCall) -> None:
         activation = self._activation

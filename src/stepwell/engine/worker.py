@@ -333,6 +333,7 @@ class Worker:
         self._claimer.wake()
 
     def _swept(self, reaped: Reaped) -> None:
-        self._claimer.solo_wanted = reaped.solo_due and not self._claimer.stopped
-        if reaped.tickets or reaped.solo_due:
+        if reaped.solo_due:
+            self._claimer.want_solo()
+        if reaped.tickets:
             self._claimer.wake()

@@ -8,6 +8,7 @@ the middle leaves the file as it was.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -54,7 +55,7 @@ def open_writer(path: str) -> apsw.Connection:
         try:
             connection.set_busy_timeout(int(OPEN_SECONDS * 1000))
             _check_file(connection, path)
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            _switch_to_wal(connection)
             connection.execute(_WRITER)
             _migrate(connection, path)
             if is_new:
@@ -64,6 +65,19 @@ def open_writer(path: str) -> apsw.Connection:
             raise
     connection.set_busy_timeout(0)  # from now on the writer waits in its own way (intent.py)
     return connection
+
+
+def _switch_to_wal(connection: apsw.Connection) -> None:
+    """Two processes that make a new file at once meet here; SQLite then says busy without waiting."""
+    until = time.monotonic() + OPEN_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            return
+        except apsw.BusyError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def open_reader(path: str) -> apsw.Connection:
