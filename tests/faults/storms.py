@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tests.faults.checks import Evidence, Findings, check, write_down
+from tests.faults.checks import Evidence, Findings, check, read_ledger, write_down
 from tests.faults.client import Outside, gathered, opened
 from tests.faults.fleet import LEASE_SECONDS, Fleet
 from tests.faults.stage import Stage
@@ -110,9 +110,11 @@ async def take_overs(stage: Stage, fleet: Fleet, *, kills: int) -> Outcome:
         for n in range(kills):
             fleet.ready(fleet.start())
             await asyncio.sleep(LEASE_SECONDS)  # whoever came or went before is history
+            before = len(read_ledger(stage.ledger.file))
             playing = asyncio.ensure_future(outside.play_shape(slow, range(n * 40, n * 40 + 40)))
-            await asyncio.sleep(0.5)
-            fleet.kill(fleet.busiest(stage.ledger))
+            while len(read_ledger(stage.ledger.file)) < before + 20:  # they are in the middle of it
+                await asyncio.sleep(0.01)
+            fleet.kill(fleet.busiest(stage.ledger, last=20))
             await playing
         evidence = await gathered(outside, fleet, stage.ledger)
     return Outcome(check(evidence), evidence, time.monotonic() - began)

@@ -134,8 +134,8 @@ class Claimer:
         if request.solo:
             self.solo_wanted = False
             self.solo_active = bool(found.claims)
+            self._solo_rest = 0 if found.claims else _SOLO_REST  # none: they are not for us, it seems
             if not found.claims:
-                self._solo_rest = _SOLO_REST  # not for us, it seems
                 return True
         now = self._clock.monotonic()
         next_in = self._poll_seconds if found.next_in is None else min(found.next_in, self._poll_seconds)
