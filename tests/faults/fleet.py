@@ -108,9 +108,9 @@ class Fleet:
         worker.process.send_signal(signal.SIGCONT)
         self.note("freeze", worker.pid, now)
 
-    def busiest(self, ledger: LedgerProcess, *, last: int = 60) -> Worker:
+    def busiest(self, ledger: LedgerProcess) -> Worker:
         """Who began most of the last effects."""
-        pids = [json.loads(line)["pid"] for line in ledger.file.read_bytes().splitlines()[-last:]]
+        pids = [json.loads(line)["pid"] for line in ledger.file.read_bytes().splitlines()[-60:]]
         return max(self.workers, key=lambda worker: pids.count(worker.pid))
 
     def stop(self, worker: Worker) -> int:

@@ -112,9 +112,11 @@ async def take_overs(stage: Stage, fleet: Fleet, *, kills: int) -> Outcome:
             await asyncio.sleep(LEASE_SECONDS)  # whoever came or went before is history
             before = len(read_ledger(stage.ledger.file))
             playing = asyncio.ensure_future(outside.play_shape(slow, range(n * 40, n * 40 + 40)))
-            while len(read_ledger(stage.ledger.file)) < before + 20:  # they are in the middle of it
+            for _ in range(1000):  # until they are in the middle of it: 40 runs of 4 steps, begun and ended
+                if len(read_ledger(stage.ledger.file)) >= before + 160:
+                    break
                 await asyncio.sleep(0.01)
-            fleet.kill(fleet.busiest(stage.ledger, last=20))
+            fleet.kill(fleet.busiest(stage.ledger))
             await playing
         evidence = await gathered(outside, fleet, stage.ledger)
     return Outcome(check(evidence), evidence, time.monotonic() - began)
