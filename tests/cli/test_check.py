@@ -68,3 +68,17 @@ def test_a_file_without_workflows_is_asked_for_with_a_hint(
     assert main(["check", str(empty), "--against", str(tmp_path / "app.db")]) == 2
 
     assert "@workflow" in capsys.readouterr().err
+
+
+@pytest.mark.req("F8")
+def test_a_database_that_does_not_exist_is_refused_and_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "some_flows.py"
+    source.write_text(OLD)
+    database = tmp_path / "typo.db"
+
+    assert main(["check", str(source), "--against", str(database)]) == 2
+
+    assert "there is no database" in capsys.readouterr().err
+    assert not database.exists()
