@@ -1,0 +1,1 @@
+"""Workflows as data: nodes and edges in JSON."""
