@@ -187,12 +187,17 @@ class Compiler:
 
     def _map(self, node: MapOf) -> Closure:
         self.constructs = True
+        for key, _ in node.entries:
+            if isinstance(key, Constant) and not isinstance(key.value, str):
+                raise BadExpression(
+                    "keys of a map are strings", column=key.at + 1, hint="write {'key': value}"
+                )
         entries = tuple((self.compile(key), self.compile(value), key.at + 1) for key, value in node.entries)
 
         def run(frame: Frame) -> Any:
             found: dict[str, Any] = {}
-            for key_of, value_of, column in entries:
-                key = key_of(frame)
+            for name_of, value_of, column in entries:
+                key = name_of(frame)
                 if type(key) is not str:
                     raise Fault(f"keys of a map are strings, this one is {type_name(key)}", column=column)
                 if key in found:

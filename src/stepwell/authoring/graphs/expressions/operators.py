@@ -20,6 +20,9 @@ from stepwell.authoring.graphs.expressions.values import type_name
 CHARACTERS_A_STEP = 512
 ELEMENTS_A_STEP = 16
 
+NUMBERS = frozenset({int, float})
+ORDERED = frozenset({int, float, str, bool})
+
 
 class Operator(Protocol):
     def __call__(self, frame: Frame, left: Any, right: Any, /) -> Any: ...
@@ -150,7 +153,7 @@ def equal(frame: Frame, left: Any, right: Any) -> bool:
             if kind is str:
                 read_text(frame, left)
             return bool(left == right)
-        return {kind, other} == {int, float} and bool(left == right)
+        return kind in NUMBERS and other in NUMBERS and as_double(left) == as_double(right)
     return kind is other and _equal_inside(frame, left, right)
 
 
@@ -178,40 +181,44 @@ def unequal(frame: Frame, left: Any, right: Any) -> bool:
     return not equal(frame, left, right)
 
 
-NUMBERS = frozenset({int, float})
-ORDERED = frozenset({int, float, str, bool})
-
-
-def order_kind(frame: Frame, left: Any, right: Any) -> None:
-    """A fault unless the two have an order."""
+def ordered(frame: Frame, left: Any, right: Any) -> tuple[Any, Any]:
+    """The two as Python can compare them; a fault unless they have an order."""
     kind, other = type(left), type(right)
     if kind is other and kind in ORDERED:
         if kind is str:
             read_text(frame, left if len(left) < len(right) else right)
-        return
+        return left, right
     if kind in NUMBERS and other in NUMBERS:
-        return
+        return as_double(left), as_double(right)
     raise mismatch("there is no order between", left, right)
 
 
+def as_double(value: int | float) -> float:
+    """CEL compares an int with a double as doubles, so that beyond 2^53 neighbours are equal."""
+    try:
+        return float(value)
+    except OverflowError:
+        return inf if value > 0 else -inf
+
+
 def less(frame: Frame, left: Any, right: Any) -> bool:
-    order_kind(frame, left, right)
-    return bool(left < right)
+    one, two = ordered(frame, left, right)
+    return bool(one < two)
 
 
 def less_or_equal(frame: Frame, left: Any, right: Any) -> bool:
-    order_kind(frame, left, right)
-    return bool(left <= right)
+    one, two = ordered(frame, left, right)
+    return bool(one <= two)
 
 
 def greater(frame: Frame, left: Any, right: Any) -> bool:
-    order_kind(frame, left, right)
-    return bool(left > right)
+    one, two = ordered(frame, left, right)
+    return bool(one > two)
 
 
 def greater_or_equal(frame: Frame, left: Any, right: Any) -> bool:
-    order_kind(frame, left, right)
-    return bool(left >= right)
+    one, two = ordered(frame, left, right)
+    return bool(one >= two)
 
 
 def contained(frame: Frame, item: Any, container: Any) -> bool:
