@@ -18,6 +18,7 @@ from stepwell.authoring.graphs.expressions.expression import (
     from_tokens,
 )
 from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.lexer import tokens
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, Limits
 from stepwell.authoring.graphs.expressions.values import SCALAR_SIZE, check_size, copy, text, type_name
@@ -29,15 +30,18 @@ EXPRESSIONS_MAX = 10_000
 
 
 class Rendering:
-    """One rendering: the scope, the time, and how much may still be made."""
+    """One rendering: the frame that all its expressions share, and how much may still be made."""
 
-    __slots__ = ("left", "limits", "now", "scope")
+    __slots__ = ("_frame", "left", "limits")
 
-    def __init__(self, scope: Mapping[str, Any], now: float | None, limits: Limits) -> None:
-        self.scope = scope
-        self.now = now
-        self.limits = limits
-        self.left = limits.structure_size
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self.limits = frame.limits
+        self.left = frame.limits.structure_size
+
+    def value(self, expression: Expression) -> Any:
+        self._frame.odd = False
+        return expression.evaluate_in(self._frame)
 
     def spend(self, size: int) -> None:
         self.left -= size
@@ -64,7 +68,7 @@ class Template:
 
     def render(self, scope: Mapping[str, Any], now: float | None = None) -> Any:
         """A new JSON value that shares nothing with the scope. ExpressionError as for expressions."""
-        return self._part(Rendering(scope, now, self._limits))
+        return self._part(Rendering(Frame(scope, now, self._limits)))
 
 
 def compile_template(value: Any, limits: Limits = DEFAULT_LIMITS) -> Template:
@@ -186,7 +190,7 @@ def _whole(expression: Expression) -> Part:
     """The value itself, in lists and maps of its own."""
 
     def run(rendering: Rendering) -> Any:
-        value = expression.evaluate(rendering.scope, rendering.now)
+        value = rendering.value(expression)
         try:
             rendering.spend(check_size(value, rendering.limits.structure_size, rendering.limits))
         except Fault as fault:
@@ -204,7 +208,7 @@ def _text(pieces: list[str | Expression], source: str) -> Part:
         try:
             for piece in pieces:
                 if isinstance(piece, Expression):
-                    found.append(text(piece.evaluate(rendering.scope, rendering.now), limits))
+                    found.append(text(rendering.value(piece), limits))
                 else:
                     found.append(piece)
                 length += len(found[-1])

@@ -52,7 +52,10 @@ class Expression:
         What is in the scope is handed out as it is, not copied: do not change what you get.
         ExpressionError names the column, and the path that is missing.
         """
-        frame = Frame(scope, now, self._limits)
+        return self.evaluate_in(Frame(scope, now, self._limits))
+
+    def evaluate_in(self, frame: Frame) -> Any:
+        """The same with a frame that several expressions share, and so its budget."""
         if self._slots:
             frame.locals = [None] * self._slots
         try:

@@ -86,6 +86,12 @@ def _token(source: str, at: int) -> Token:
     if quoted := QUOTED.match(source, at):
         return Token("quoted", quoted[0], quoted[0][1:-1], at, quoted.end())
     character = source[at]
+    if character.isalpha():
+        raise BadExpression(
+            f"names have only letters a to z, digits and _, so {character!r} cannot stand here",
+            column=at + 1,
+            hint="write the key in brackets: ctx['größe']",
+        )
     raise BadExpression(
         f"{character!r} has no meaning here",
         column=at + 1,

@@ -91,7 +91,7 @@ def element(value: Any, key: Any, optional: bool, path: str, column: int) -> Any
         if optional:
             return None
         raise Fault(
-            f"{path} does not exist: index {index} of a list with {len(value)} items",
+            f"{path} does not exist: the list has {len(value)} items, counted from 0",
             column=column,
             path=path,
         )

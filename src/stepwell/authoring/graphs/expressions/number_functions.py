@@ -10,6 +10,7 @@ from typing import Any
 from stepwell.authoring.graphs.expressions.fault import Fault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.operators import (
+    COMPARISONS_A_STEP,
     NUMBERS,
     double,
     greater,
@@ -22,6 +23,7 @@ from stepwell.authoring.graphs.expressions.values import type_name
 INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 DOUBLE = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
 DIGITS_MAX = 15
+ROUNDING_STEPS = 10
 TEXT_MAX = 400
 
 
@@ -94,7 +96,7 @@ def total(frame: Frame, value: Any) -> int | float:
 def _list(frame: Frame, function: str, value: Any) -> list[Any]:
     if type(value) is not list:
         raise Fault(f"{function} needs a list, this is {type_name(value)}")
-    frame.spend(1 + len(value))
+    frame.spend(1 + len(value) // COMPARISONS_A_STEP)
     return value
 
 
@@ -118,6 +120,7 @@ def rounded(frame: Frame, value: Any, digits: Any = None) -> int | float:
         return integer(number)
     if not isfinite(number):
         raise Fault(f"{number} cannot be rounded")
+    frame.spend(ROUNDING_STEPS)
     step = Decimal(1).scaleb(-(digits or 0))
     if abs(number) >= 1e16:  # a double this large has nothing behind the point
         return integer(int(number)) if digits is None else number

@@ -16,9 +16,11 @@ from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.literals import INTEGER_MAX, INTEGER_MIN
 from stepwell.authoring.graphs.expressions.values import type_name
 
-# Work on this many characters, or on this many elements that Python compares by itself, is one step.
+# One step is work on so many characters, on so many items that Python itself goes through, or on so
+# many items that are looked at here one by one.
 CHARACTERS_A_STEP = 512
 ELEMENTS_A_STEP = 16
+COMPARISONS_A_STEP = 4
 
 NUMBERS = frozenset({int, float})
 ORDERED = frozenset({int, float, str, bool})
@@ -165,12 +167,12 @@ def _equal_inside(frame: Frame, left: Any, right: Any) -> bool:
         if type(one) is list and type(two) is list:
             if len(one) != len(two):
                 return False
-            frame.spend(1 + len(one))
+            frame.spend(1 + len(one) // COMPARISONS_A_STEP)
             waiting.extend(zip(one, two, strict=True))
         elif type(one) is dict and type(two) is dict:
             if one.keys() != two.keys():
                 return False
-            frame.spend(1 + len(one))
+            frame.spend(1 + len(one) // COMPARISONS_A_STEP)
             waiting.extend((value, two[key]) for key, value in one.items())
         elif type(one) in (list, dict) or not equal(frame, one, two):
             return False
@@ -231,7 +233,7 @@ def contained(frame: Frame, item: Any, container: Any) -> bool:
         # Python's own search is right for strings: nothing else equals one.
         frame.spend(1 + len(container) // ELEMENTS_A_STEP)
         return item in container
-    frame.spend(1 + len(container))
+    frame.spend(1 + len(container) // COMPARISONS_A_STEP)
     return any(equal(frame, item, each) for each in container)
 
 

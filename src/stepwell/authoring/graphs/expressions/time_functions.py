@@ -20,6 +20,7 @@ WRITTEN = re.compile(
 )
 PART = re.compile("YYYY|MM|DD|HH|mm|ss|SSS|iso")
 FORMAT_LENGTH_MAX = 200
+DATE_STEPS = 10
 
 
 def now(frame: Frame) -> int:
@@ -30,6 +31,7 @@ def now(frame: Frame) -> int:
 
 def date(frame: Frame, *given: Any) -> int | str:
     """date(text), date(year, month, day): milliseconds. date(time, format): text."""
+    frame.spend(DATE_STEPS)
     if len(given) == 3:
         if any(type(part) is not int for part in given):
             raise Fault("date(year, month, day) needs integers")
@@ -39,6 +41,7 @@ def date(frame: Frame, *given: Any) -> int | str:
         return _milliseconds(when)
     if type(given[1]) is not str or len(given[1]) > FORMAT_LENGTH_MAX:
         raise Fault(f"the format of a date is a short string, this is {type_name(given[1])}")
+    frame.spend(len(given[1]))
     return string(frame, _written(when, given[1]))
 
 
@@ -46,7 +49,7 @@ def _made(year: int, month: int, day: int) -> datetime:
     try:
         return datetime(year, month, day, tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise Fault(f"there is no date {year}-{month}-{day}") from None
+        raise Fault("there is no such date") from None
 
 
 def _read(frame: Frame, value: Any) -> datetime:
@@ -54,7 +57,7 @@ def _read(frame: Frame, value: Any) -> datetime:
         try:
             return EPOCH + timedelta(milliseconds=value)
         except (OverflowError, ValueError):
-            raise Fault(f"{value} milliseconds are outside the years 1 to 9999") from None
+            raise Fault("so many milliseconds are outside the years 1 to 9999") from None
     if type(value) is not str:
         raise Fault(f"date needs a string or milliseconds, this is {type_name(value)}")
     read_text(frame, value)

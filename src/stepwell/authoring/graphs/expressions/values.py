@@ -38,7 +38,7 @@ def json_text(value: Any, limits: Limits) -> str:
     check_size(value, limits.string_length, limits)
     try:
         return _encode(value).decode()
-    except (TypeError, ValueError, UnicodeError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise Fault(f"this cannot be written as JSON: {error}") from None
 
 
