@@ -6,6 +6,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   │   └─ NotSerialisable        a value cannot be written as JSON and read back the same
 │   ├─ PayloadTooLarge
 │   ├─ InvalidDefinition          a workflow or step is declared wrongly
+│   ├─ BadExpression              an expression or template cannot be read; names the column
 │   ├─ UnknownWorkflow
 │   ├─ RunNotFound
 │   ├─ SettingsInvalid
@@ -22,6 +23,7 @@ StepwellError                     code, message, hint; the text is the same in P
 ├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
 │   ├─ StepTimedOut
 │   └─ ChildFailed
+├─ ExpressionError                an expression has no value for this data
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
 └─ StoreError                     the database is the trouble
     ├─ StoreUnavailable           try again: nothing is known to be lost
@@ -91,6 +93,16 @@ class InvalidDefinition(AskedWrongly):
     """The workflow or step is declared wrongly."""
 
     code = "INVALID_DEFINITION"
+
+
+class BadExpression(AskedWrongly):
+    """The expression cannot be read."""
+
+    code = "BAD_EXPRESSION"
+
+    def __init__(self, message: str = "", *, hint: str = "", column: int = 1, **context: object) -> None:
+        super().__init__(message, hint=hint, column=column, **context)
+        self.column = column
 
 
 class UnknownWorkflow(AskedWrongly):
@@ -216,6 +228,19 @@ class ChildFailed(StepError):
     """The child run did not complete."""
 
     code = "CHILD_FAILED"
+
+
+class ExpressionError(StepwellError):
+    """The expression has no value for this data."""
+
+    code = "EXPRESSION_ERROR"
+
+    def __init__(
+        self, message: str = "", *, hint: str = "", column: int = 0, path: str = "", **context: object
+    ) -> None:
+        super().__init__(message, hint=hint, column=column, **context)
+        self.column = column
+        self.path = path  # up to the first part that is missing
 
 
 class WaitTimedOut(StepwellError, TimeoutError):

@@ -1,1 +1,1 @@
-"""Workflows as data: nodes and edges in JSON."""
+"""Workflows as graphs of nodes and edges."""
