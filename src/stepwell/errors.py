@@ -215,6 +215,8 @@ class StepError(StepwellError):
         super().__init__(message, hint=hint, **context)
         self.path = path
         self.error_type = error_type
+        self.cause_code = ""  # of the error that it failed with
+        self.cause_message = ""
 
 
 class StepTimedOut(StepError, TimeoutError):

@@ -173,6 +173,31 @@ class RunHandle(Generic[R]):
         )
         self._delivered(await self._client.deliver(message), f"signal {name!r}")
 
+    async def event(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
+        """Send an event to this run alone; the earliest fitting wait takes it, also one that comes later.
+
+        The same `id` counts once: False says that it had come before.
+        """
+        body = {"key": checked_text(key, "key"), "data": payload}
+        data = limited(PLAIN.encode(body), f"event {name}", self._client.payload_bytes_max)
+        message = Message(
+            run_id=self.id,
+            key=f"signal/{checked_text(id, 'id') or self._client.token()}",
+            kind="signal",
+            name=f"event:{checked_text(name, 'name')}",
+            payload=data,
+        )
+        known = bool(id) and await self._received(message.key)
+        outcome = await self._client.deliver(message)
+        self._delivered(outcome, f"event {name!r}")
+        return outcome is Delivery.DELIVERED and not known
+
+    async def _received(self, key: str) -> bool:
+        async for row in self.log():
+            if row.kind == "received" and ev.read_as(ev.Received, row).key == key:
+                return True
+        return False
+
     async def decide(self, answer: Any, *, path: str = "", by: str = "") -> None:
         """Answer one open approval (the only one, or the one at `path`); AlreadyDecided if it is not open."""
         wait = await self._open_decision(path)

@@ -63,6 +63,7 @@ def new_run_of(
         depth=depth,
         key=key,
         queue=queue or options.queue,
+        test=test,
     )
     return NewRun(
         id=run_id,

@@ -153,6 +153,8 @@ def absorb(journal: Journal, event: Event) -> None:
             journal.values[path] = fact.value
         case ev.Published() | ev.Progress():
             journal.told.add(path)
+        case ev.NodeFact():
+            journal.told.add(f"{event.kind} {path}")
         case _:
             _absorb_run_fact(journal, event)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepwell.authoring.graphs.build.plan import NodePlan
-from stepwell.authoring.graphs.expressions import ExpressionError
 from stepwell.authoring.graphs.joins import Arrivals, Move, decide
 from stepwell.authoring.graphs.nodes.merging import Merge
 from stepwell.authoring.graphs.nodes.types import OUT
@@ -19,6 +18,8 @@ from stepwell.authoring.graphs.state import (
     Step,
     StepStatus,
 )
+
+from stepwell.errors import ExpressionError
 
 if TYPE_CHECKING:
     from stepwell.authoring.graphs.frontier import Frontier

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepwell.authoring.graphs.expressions import ExpressionError
 from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.nodes.containers import Loop
 from stepwell.authoring.graphs.nodes.types import Outcome
 from stepwell.authoring.graphs.scope import Context
 from stepwell.authoring.graphs.starting import failure_of
 from stepwell.authoring.graphs.state import Failure, NoteKind, ScopeRun, Step
-from stepwell.errors import StepwellError
+from stepwell.errors import ExpressionError, StepwellError
 
 if TYPE_CHECKING:
     from stepwell.authoring.graphs.frontier import Frontier

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepwell.authoring.graphs.expressions import ExpressionError
 from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.mailbox import Mailbox
 from stepwell.authoring.graphs.nodes.types import DONE, Outcome, Role
 from stepwell.authoring.graphs.nodes.waiting import Event, Poll, Question, Timer
 from stepwell.authoring.graphs.state import Ask, Failure, NoteKind, Purpose, Step, StepStatus
-from stepwell.errors import StepwellError
+from stepwell.errors import ExpressionError, StepwellError
 
 if TYPE_CHECKING:
     from stepwell.authoring.graphs.frontier import Frontier
