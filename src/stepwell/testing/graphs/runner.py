@@ -52,6 +52,13 @@ def run_case(case: Case, url: str = "", *, replay_always: bool = False) -> dict[
     return found
 
 
+def _alone(url: str) -> str:
+    """One process needs no LISTEN; its connection would wait in real time."""
+    if url.startswith(("postgresql://", "postgres://")) and "poll_only=" not in url:
+        return f"{url}{'&' if '?' in url else '?'}poll_only=1"
+    return url or ":memory:"
+
+
 class _Play:
     def __init__(self, case: Case, plan: Plan, script: Script, loop: VirtualLoop, url: str) -> None:
         self._case = case
@@ -63,7 +70,7 @@ class _Play:
 
     async def run(self, replay_always: bool) -> dict[str, Any]:
         clock = VirtualClock(self._loop)
-        store: Any = Patient(open_store(self._url or ":memory:", clock=clock), self._loop.bench)
+        store: Any = Patient(open_store(_alone(self._url), clock=clock), self._loop.bench)
         # Its own name: a database that was used before has other runs, whose work is not ours.
         program = GraphWorkflow(self._plan, name=f"case-{self._case.id}-{SystemIds().token()}")
         engine = Engine(
