@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from stepwell.app import Engine
     from stepwell.authoring.functions.step import Step, step
     from stepwell.authoring.functions.workflow import Workflow, workflow
+    from stepwell.authoring.graphs.builder import GraphBuilder
+    from stepwell.authoring.graphs.failure import NodeError
+    from stepwell.authoring.graphs.nodes.working import NodeResult, node
+    from stepwell.authoring.graphs.problems import InvalidGraph
+    from stepwell.authoring.graphs.program import graph
     from stepwell.client import Client, RunEvent, RunHandle
     from stepwell.domain.program import Context, StepContext, SyncContext
     from stepwell.domain.retry import Retry
@@ -25,9 +30,13 @@ _WHERE = {
     "Client": "client",
     "Context": "domain.program",
     "Engine": "app",
+    "GraphBuilder": "authoring.graphs.builder",
+    "InvalidGraph": "authoring.graphs.problems",
+    "NodeError": "authoring.graphs.failure",
     "Permanent": "errors",
     "Retry": "domain.retry",
     "RetryAfter": "errors",
+    "NodeResult": "authoring.graphs.nodes.working",
     "RunEvent": "client",
     "RunFailed": "errors",
     "RunHandle": "client",
@@ -41,6 +50,8 @@ _WHERE = {
     "SyncContext": "domain.program",
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
+    "graph": "authoring.graphs.program",
+    "node": "authoring.graphs.nodes.working",
     "step": "authoring.functions.step",
     "workflow": "authoring.functions.workflow",
 }
@@ -49,6 +60,10 @@ __all__ = [
     "Client",
     "Context",
     "Engine",
+    "GraphBuilder",
+    "InvalidGraph",
+    "NodeError",
+    "NodeResult",
     "Permanent",
     "Retry",
     "RetryAfter",
@@ -65,6 +80,8 @@ __all__ = [
     "SyncContext",
     "WaitTimedOut",
     "Workflow",
+    "graph",
+    "node",
     "step",
     "workflow",
 ]

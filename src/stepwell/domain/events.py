@@ -52,6 +52,7 @@ class Accepted(Fact, frozen=True, kw_only=True):
     key: str = ""
     queue: str = "default"
     test: bool = False
+    graph: Raw = NULL  # of a run that brings its own: a test run, or a graph that was saved
 
 
 class Claimed(Fact, frozen=True, kw_only=True):

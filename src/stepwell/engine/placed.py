@@ -70,9 +70,7 @@ class Placed:
     def step(
         self, place: str, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], answered: Answered
     ) -> Call:
-        call = StepCall(
-            self._prefix + place, self.future(), spec, args, kwargs, queue=spec.queue, digest=""
-        )
+        call = StepCall(self._prefix + place, self.future(), spec, args, kwargs, queue=spec.queue, digest="")
         return self._asked(call, answered)
 
     def attempt(self, call: Call) -> int:

@@ -50,11 +50,16 @@ def test_the_command_prints_a_line_for_each_case(tmp_path: Path) -> None:
     path = tmp_path / "some.json"
     some = [case for case in CASES if case.id in ("A01", "F01", "V01")]
     path.write_text(
-        json.dumps({"cases": [{"id": c.id, "graph": c.graph, "script": c.script, "events": c.events} for c in some]})
+        json.dumps(
+            {"cases": [{"id": c.id, "graph": c.graph, "script": c.script, "events": c.events} for c in some]}
+        )
     )
 
     done = subprocess.run(
-        [sys.executable, "-m", "stepwell.testing.graphs", str(path)], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "stepwell.testing.graphs", str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
     lines = [json.loads(line) for line in done.stdout.splitlines()]

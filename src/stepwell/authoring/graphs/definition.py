@@ -37,7 +37,7 @@ class NodeShape(Canvas):
     type: str
     position: Position = Position()
     parent_id: Identifier | None = None
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = Field(default_factory=dict)
 
 
 class EdgeShape(Canvas):
@@ -58,7 +58,7 @@ class Trigger(Strict):
     cron: str | None = None
     timezone: str = "UTC"
     event: str | None = None
-    input: dict[str, Any] = {}
+    input: dict[str, Any] = Field(default_factory=dict)
 
 
 class GraphSettings(Strict):
@@ -74,9 +74,9 @@ class GraphShape(Canvas):
     schema_version: Literal["graph/1"] = "graph/1"
     id: str | None = None
     name: str = ""
-    nodes: list[Any] = []
-    edges: list[Any] = []
-    triggers: list[Trigger] = []
+    nodes: list[Any] = Field(default_factory=list)
+    edges: list[Any] = Field(default_factory=list)
+    triggers: list[Trigger] = Field(default_factory=list)
     settings: GraphSettings = GraphSettings()
 
 
@@ -200,7 +200,9 @@ def _read_edge(
     except ValidationError as error:
         named = str(raw.get("id", "")) if isinstance(raw, dict) else ""
         problems.extend(
-            GraphProblem(code="INVALID_EDGE", message=p.message, edge=named or f"edges.{index}", field=p.field)
+            GraphProblem(
+                code="INVALID_EDGE", message=p.message, edge=named or f"edges.{index}", field=p.field
+            )
             for p in _shape_problems(error, "INVALID_EDGE")
         )
         return None

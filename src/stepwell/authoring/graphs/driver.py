@@ -34,16 +34,18 @@ class Driver:
         self._finished = ctx.future()
         accepted = ctx.accepted
         run = {"id": ctx.run_id, "workflow": accepted.workflow, "version": accepted.version}
-        self._frontier = Frontier(
-            plan, run=run, clock=ctx.time, known=ctx.recorded, test=accepted.test
-        )
+        self._frontier = Frontier(plan, run=run, clock=ctx.time, known=ctx.recorded, test=accepted.test)
 
     async def run(self, input: Any) -> dict[str, Any]:
-        self._frontier.begin(input)
-        self._act()
-        if self._frontier.end is None:
-            await self._finished
-        end = self._frontier.end
+        try:
+            self._frontier.begin(input)
+            self._act()
+            if self._frontier.end is None:
+                await self._finished
+            end = self._frontier.end
+        finally:
+            self._frontier.close()
+            self._calls.clear()
         assert end is not None
         if end.failure is not None:
             raise error_of(end.failure, self._ctx.path(end.failure.path))
@@ -94,7 +96,12 @@ class Driver:
             case Purpose.QUESTION:
                 assert isinstance(data, Question)
                 return ctx.question(
-                    path, data.form, answered, title=data.title, assignees=data.assignees, timeout=data.timeout
+                    path,
+                    data.form,
+                    answered,
+                    title=data.title,
+                    assignees=data.assignees,
+                    timeout=data.timeout,
                 )
             case Purpose.CHILD:
                 return self._child(ask)

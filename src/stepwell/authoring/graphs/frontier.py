@@ -105,6 +105,14 @@ class Frontier:
         """Something runs or waits for its next attempt; else the run only waits (P1)."""
         return any(ask.purpose in WORKING for ask in self.open_asks)
 
+    def close(self) -> None:
+        """It is over: let go of what refers to it, so that all is freed at once."""
+        if self.root is not None:
+            self.root.steps.clear()
+        del self.joining, self.loops, self.containers, self.starting
+        self.root, self.observe = None, None
+        self.open_asks.clear()
+
     # The pump
 
     def _pump(self) -> None:
@@ -365,4 +373,3 @@ class Frontier:
     def take_actions(self) -> list[Action]:
         actions, self.actions = self.actions, []
         return actions
-

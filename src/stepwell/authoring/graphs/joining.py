@@ -18,7 +18,6 @@ from stepwell.authoring.graphs.state import (
     Step,
     StepStatus,
 )
-
 from stepwell.errors import ExpressionError
 
 if TYPE_CHECKING:
@@ -104,7 +103,9 @@ class Joining:
             self._fail(step, Failure("MERGE_CONFLICT", str(error), node.id, step.path, config=True))
             return
         except ExpressionError as error:
-            self._fail(step, Failure(error.code, error.message, node.id, step.path, hint=error.hint, config=True))
+            self._fail(
+                step, Failure(error.code, error.message, node.id, step.path, hint=error.hint, config=True)
+            )
             return
         ordered = sorted(arrivals, key=lambda arrival: arrival.order)
         output = {
@@ -145,7 +146,9 @@ class Joining:
         now = self._frontier.clock(step.path) if step.node.uses_time else None
         found = join.custom.evaluate(scope, now)
         if not isinstance(found, dict):
-            raise ExpressionError("a custom merge gives an object of variables", hint="e.g. branches[0].delta")
+            raise ExpressionError(
+                "a custom merge gives an object of variables", hint="e.g. branches[0].delta"
+            )
         return base.written(step.number, None, None, found)
 
     # Failing

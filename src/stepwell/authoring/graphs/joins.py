@@ -50,9 +50,9 @@ def decide(join: Merge, seen: Arrivals) -> Move:
     move = _by_mode(join, seen)
     if move is Move.WAIT and seen.expired:
         return Move.TIMEOUT
-    if move is Move.FIRE and join.errors == "best-effort" and join.mode in ("all", "timeout"):
-        if seen.live < join.min_successful:
-            return Move.FAIL_BRANCHES
+    waits_for_all = join.errors == "best-effort" and join.mode in ("all", "timeout")
+    if move is Move.FIRE and waits_for_all and seen.live < join.min_successful:
+        return Move.FAIL_BRANCHES
     return move
 
 

@@ -61,9 +61,7 @@ class Loops:
                 items = [items[at : at + size] for at in range(0, len(items), size)]
             count = len(items)
         if count is not None and count > loop.limit:
-            raise NodeError(
-                "LOOP_LIMIT", f"{count:,} iterations; the limit is {loop.limit:,}", config=True
-            )
+            raise NodeError("LOOP_LIMIT", f"{count:,} iterations; the limit is {loop.limit:,}", config=True)
         run = step.loop = LoopRun(items, count)
         run.carry = loop.carry.evaluate(scope, now) if loop.carry is not None else loop.carry_value
         self._frontier.note(NoteKind.LOOP_STARTED, step.path, count)
@@ -93,7 +91,10 @@ class Loops:
             run.over = True
         elif run.next >= loop.limit:
             raise NodeError(
-                "LOOP_LIMIT", f"still true after {loop.limit:,} iterations", hint="raise maxIterations", config=True
+                "LOOP_LIMIT",
+                f"still true after {loop.limit:,} iterations",
+                hint="raise maxIterations",
+                config=True,
             )
         return not run.over
 

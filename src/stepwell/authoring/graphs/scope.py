@@ -22,7 +22,9 @@ class Context:
         self.values = values
         self.marks = marks  # the number of the write that a variable comes from
 
-    def written(self, mark: int, variable: str | None, output: Any, more: Mapping[str, Any] | None) -> Context:
+    def written(
+        self, mark: int, variable: str | None, output: Any, more: Mapping[str, Any] | None
+    ) -> Context:
         """The context behind a node."""
         if variable is None and not more:
             return self

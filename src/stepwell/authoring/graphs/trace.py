@@ -107,7 +107,7 @@ class _Reader:
         while at < len(self._log):
             event = self._log[at]
             self._now = event.at
-            if isinstance(event.fact, ev.Retried):
+            if isinstance(event.fact, ev.Retried) and at not in self._dropped:
                 self._take_back(at)
                 self._dropped.add(at)
                 self._begin()
@@ -120,9 +120,7 @@ class _Reader:
 
     def _take_back(self, at: int) -> None:
         """The failure that a person sent on: forget it and what ended the run."""
-        failed = next(
-            (i for i in range(at - 1, -1, -1) if isinstance(self._log[i].fact, ev.Failed)), None
-        )
+        failed = next((i for i in range(at - 1, -1, -1) if isinstance(self._log[i].fact, ev.Failed)), None)
         if failed is None:
             return
         fact = self._log[failed].fact
@@ -138,7 +136,11 @@ class _Reader:
     def _status(self, event: Event) -> None:
         fact = event.fact
         if isinstance(fact, ev.ENDINGS):
-            status = {ev.Completed: Status.COMPLETED, ev.Failed: Status.FAILED, ev.Cancelled: Status.CANCELLED}
+            status = {
+                ev.Completed: Status.COMPLETED,
+                ev.Failed: Status.FAILED,
+                ev.Cancelled: Status.CANCELLED,
+            }
             told = str(status.get(type(fact), Status.TIMED_OUT))
         elif not self._started:
             return
@@ -146,7 +148,9 @@ class _Reader:
             told = str(Status.RUNNING)
         else:
             told = str(Status.SUSPENDED)
-        while self.history and self.history[-1][1] == event.at:
+        if not self.history:
+            self.history.append((str(Status.RUNNING), self._log[0].at))
+        while len(self.history) > 1 and self.history[-1][1] == event.at:
             self.history.pop()
         if not self.history or self.history[-1][0] != told:
             self.history.append((told, event.at))
@@ -198,6 +202,9 @@ class _Reader:
                 problem = fact.error
                 failure = Failure(problem.code, problem.message, node, place, event.attempt)
                 self._frontier.fail(ask, failure)
+            case ev.NodeFailed():  # it could not even be prepared
+                problem = fact.error
+                self._frontier.fail(ask, Failure(problem.code, problem.message, node, place, config=True))
             case ev.TimerFired():
                 self._frontier.answer(ask, None)
             case ev.WaitEnded(outcome="answered"):
@@ -264,5 +271,3 @@ class _Reader:
             queued_at=self._now if begun else None,
             started_at=self._now if begun else None,
         )
-
-

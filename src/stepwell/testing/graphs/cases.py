@@ -80,7 +80,9 @@ def verdict(case: Case, found: Mapping[str, Any]) -> list[str]:
     for name, wanted in case.expect.items():
         got = found.get(name)
         if name in ("steps", "starts") and isinstance(got, dict):
-            wrong += [f"{name}.{k} is {got.get(k)!r}, not {v!r}" for k, v in wanted.items() if got.get(k) != v]
+            wrong += [
+                f"{name}.{k} is {got.get(k)!r}, not {v!r}" for k, v in wanted.items() if got.get(k) != v
+            ]
         elif name == "log" and isinstance(got, list):
             wrong += [f"log lacks {kind}" for kind in wanted if kind not in got]
         elif name == "history" and isinstance(got, list):

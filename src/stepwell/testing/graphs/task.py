@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.build.compiler import Compiler
+from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.nodes.data import NodeData
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.nodes.retrying import retry_of
 from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
-from stepwell.authoring.graphs.nodes.working import RESULTS, Result, outcome_of
+from stepwell.authoring.graphs.nodes.working import RESULTS, NodeResult, outcome_of
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import ExpressionError
@@ -34,7 +34,7 @@ class TaskWork:
             returns=RESULTS,
         )
 
-    async def _execute(self, step: StepContext, scope: dict[str, Any]) -> Result:
+    async def _execute(self, step: StepContext, scope: dict[str, Any]) -> NodeResult:
         assert self._script is not None
         self._script.starts[self._node] += 1
         line = self._script.line(self._node, step.path, step.attempt)
@@ -43,7 +43,7 @@ class TaskWork:
         if line.get("fail"):
             raise NodeError(line["fail"])
         try:
-            return Result(self._script.output(line, scope), line.get("handle", "out"))
+            return NodeResult(self._script.output(line, scope), line.get("handle", "out"))
         except ExpressionError as error:
             raise NodeError(error.code, error.message, hint=error.hint, config=True) from None
 
@@ -64,5 +64,3 @@ def registry(script: Script | None = None) -> NodeRegistry:
         handles=lambda data: frozenset({"out", "error"}),
     )
     return NodeRegistry([made])
-
-

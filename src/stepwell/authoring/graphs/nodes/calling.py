@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, Field
 
-from stepwell.authoring.graphs.build.compiler import Compiler
+from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.nodes.data import NodeData
 from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from stepwell.authoring.graphs.build.compiler import Compiler
+from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.nodes.data import Milliseconds, NodeData, Source
 from stepwell.authoring.graphs.nodes.types import NodeType, Role
 

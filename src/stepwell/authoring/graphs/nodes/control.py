@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from stepwell.authoring.graphs.build.compiler import Compiler
+from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.nodes.data import Identifier, NodeData, Source, Strict, Variable
 from stepwell.authoring.graphs.nodes.types import DONE, NodeType, Now, Outcome, Role, Scope
@@ -17,7 +17,7 @@ class StartData(NodeData):
 
 
 class EndData(NodeData):
-    output: dict[Variable, Any] = {}
+    output: dict[Variable, Any] = Field(default_factory=dict)
     terminate: bool = False
 
 

@@ -39,7 +39,7 @@ class RetryData(Strict):
     backoff: Literal["fixed", "exponential"] = "exponential"
     max_delay_ms: Milliseconds = 30_000
     jitter: bool = False
-    non_retryable: list[str] = []
+    non_retryable: list[str] = Field(default_factory=list)
 
 
 class NodeData(Strict):

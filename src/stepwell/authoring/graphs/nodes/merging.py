@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field, model_validator
 
-from stepwell.authoring.graphs.build.compiler import Compiler
+from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.nodes.data import NodeData, Source
 from stepwell.authoring.graphs.nodes.types import NodeType, Role
 
@@ -28,7 +28,9 @@ class MergeData(NodeData):
     error_strategy: ErrorStrategy | None = None
     min_successful: Annotated[
         int,
-        Field(ge=1, validation_alias=AliasChoices("minSuccessful", "minSuccessfulBranches", "min_successful")),
+        Field(
+            ge=1, validation_alias=AliasChoices("minSuccessful", "minSuccessfulBranches", "min_successful")
+        ),
     ] = 1
 
     @model_validator(mode="after")

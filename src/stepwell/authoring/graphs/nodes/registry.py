@@ -39,7 +39,9 @@ class NodeRegistry:
         made = getattr(handler, "custom_node", None)
         found = handler if isinstance(handler, NodeType) else getattr(made, "type", None)
         if not isinstance(found, NodeType):
-            raise InvalidDefinition(f"{handler!r} is no node", hint='decorate the function with @node("name")')
+            raise InvalidDefinition(
+                f"{handler!r} is no node", hint='decorate the function with @node("name")'
+            )
         if found.name in self._types and self._types[found.name] is not found:
             raise InvalidDefinition(f"two types of nodes are called {found.name!r}")
         self._types[found.name] = found

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepwell.authoring.graphs.nodes.data import NodeData
 
 if TYPE_CHECKING:
-    from stepwell.authoring.graphs.build.compiler import Compiler
+    from stepwell.authoring.graphs.compiler import Compiler
 
 Scope = Mapping[str, Any]
 Now = float | None  # seconds since 1970; None where no expression of the node asks for it

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from stepwell.authoring.graphs.build.compiler import Compiler
+from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.expressions import Expression
 from stepwell.authoring.graphs.failure import NodeConfigError
 from stepwell.authoring.graphs.nodes.data import Milliseconds, NodeData, Source
@@ -51,7 +51,7 @@ class WaitData(NodeData):
 
 
 class ApprovalData(NodeData):
-    assignees: list[str] = []
+    assignees: list[str] = Field(default_factory=list)
     message: str = ""
     form: dict[str, Any] | None = None
 

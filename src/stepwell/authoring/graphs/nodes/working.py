@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stepwell.authoring.graphs.build.compiler import Compiler
+from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.failure import NodeConfigError, NodeError
 from stepwell.authoring.graphs.nodes.data import NodeData
 from stepwell.authoring.graphs.nodes.retrying import DEFAULT, NodeRetry, retry_of
@@ -25,7 +25,7 @@ Handler = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class NodeResult:
     """What a node's handler may return instead of its bare output."""
 
     output: Any = None
@@ -59,7 +59,7 @@ class ResultCodec:
     """A node's result in the log: its output, and the handle and delay where they are not the usual."""
 
     def encode(self, value: object) -> bytes:
-        found = value if isinstance(value, Result) else Result(value)
+        found = value if isinstance(value, NodeResult) else NodeResult(value)
         body: dict[str, Any] = {"output": found.output}
         if found.handle != "out":
             body["handle"] = found.handle
@@ -197,7 +197,10 @@ class CustomNode:
             for name in self.config_of(data):
                 if name not in known:
                     compiler.problem(
-                        "INVALID_DATA", "this type of node has no such field", name, f"it has: {', '.join(known)}"
+                        "INVALID_DATA",
+                        "this type of node has no such field",
+                        name,
+                        f"it has: {', '.join(known)}",
                     )
         return CustomWork(self, data, compiler)
 
@@ -245,7 +248,7 @@ def _with_policy(error: Exception, policy: Mapping[str, Any] | None) -> Exceptio
 
 class CallData(NodeData):
     step: str
-    args: dict[str, Any] | list[Any] = {}
+    args: dict[str, Any] | list[Any] = Field(default_factory=dict)
 
 
 class CallWork:
@@ -273,7 +276,9 @@ class CallWork:
         args = self._args.render(scope, now)
         names = list(self._codecs)
         if isinstance(args, list):
-            typed = [self._typed(names[i], value) if i < len(names) else value for i, value in enumerate(args)]
+            typed = [
+                self._typed(names[i], value) if i < len(names) else value for i, value in enumerate(args)
+            ]
             return tuple(typed), {}
         return (), {name: self._typed(name, value) for name, value in args.items()}
 
@@ -305,7 +310,7 @@ def node(
 ) -> Callable[[Handler], Handler]:
     """Declare a type of node: `@node("shopify:create_order", config=Order)`.
 
-    The handler takes (config, ctx, helpers) and returns its output, or a `Result` with a handle and
+    The handler takes (config, ctx, helpers) and returns its output, or a `NodeResult` with a handle and
     a delay. It runs at least once, up to three times unless `retry` says otherwise.
     """
 
@@ -317,4 +322,14 @@ def node(
     return decorate
 
 
-__all__ = ["CALL", "RESULTS", "CustomNode", "Helpers", "NodeRetry", "Result", "Work", "node", "outcome_of"]
+__all__ = [
+    "CALL",
+    "RESULTS",
+    "CustomNode",
+    "Helpers",
+    "NodeResult",
+    "NodeRetry",
+    "Work",
+    "node",
+    "outcome_of",
+]
