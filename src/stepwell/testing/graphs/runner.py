@@ -52,6 +52,13 @@ def run_case(case: Case, url: str = "", *, replay_always: bool = False) -> dict[
     return found
 
 
+async def _ended(run: RunHandle[Any]) -> None:
+    try:
+        await run.result()
+    except RunError:
+        pass
+
+
 def _alone(url: str) -> str:
     """One process needs no LISTEN; its connection would wait in real time."""
     if url.startswith(("postgresql://", "postgres://")) and "poll_only=" not in url:
@@ -79,12 +86,9 @@ class _Play:
         async with engine:
             run: RunHandle[Any] = await engine.start(program, self._case.input)
             begin = self._loop.time()
-            events = asyncio.ensure_future(self._happen(run, begin))
-            try:
-                await run.result()
-            except RunError:
-                pass
-            await events
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._happen(run, begin))
+                group.create_task(_ended(run))
             return await self._tell(run)
 
     async def _happen(self, run: RunHandle[Any], begin: float) -> None:
