@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from stepwell.client import Client, RunHandle
+from stepwell.client.library import GraphLibrary
 from stepwell.domain import events as ev
 from stepwell.domain.ids import Ids
 from stepwell.domain.program import Program, needs_of
@@ -95,6 +96,11 @@ class Engine(Client):
 
             self._graphs = Graphs(self._nodes, self._steps)
         return self._graphs
+
+    @property
+    def library(self) -> GraphLibrary:
+        """Saved graphs: drafts, published versions, their differences."""
+        return GraphLibrary(self, self.graphs)
 
     def _program(self, workflow: Program | GraphSource) -> Program:
         """A workflow, or a graph: its JSON, a file, or what the Python builder made."""

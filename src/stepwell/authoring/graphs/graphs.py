@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.difference import diff
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem
 from stepwell.authoring.graphs.program import GraphWorkflow, graph, read_graph
@@ -45,6 +46,9 @@ class Graphs:
 
     def trace(self, log: list[Event], body: bytes) -> Trace:
         return trace(self._lenient.build(msgspec.json.decode(body)), log)
+
+    def diff(self, old: Any, new: Any) -> dict[str, Any]:
+        return diff(old, new)
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of graphs with this engine's types of nodes."""
