@@ -283,6 +283,7 @@ class Activation:
         """The committer's answer. Not ok: nothing of the draft was written."""
         if self.closed is not None:
             return
+        self.timers.held = False
         if result.outcome is Outcome.OK:
             self.writer.head += len(draft.events)
             self.last_at = result.at

@@ -146,7 +146,8 @@ class StepCalls:
     def due(self, call: StepCall) -> None:
         """The time of its next attempt has come, or that of a remote step has run out."""
         if call.retrying:
-            self._next_attempt(call)
+            if not self._activation.draining:  # else the run parks soon, and the next owner begins it
+                self._next_attempt(call)
             return
         limit = call.spec.timeout or 0.0
         error = StepTimedOut(f"{call.path} on queue {call.queue!r} was not done within {limit:g} s")

@@ -23,6 +23,7 @@ class Timers:
         self._wakes_at = 0.0
         self.claimed_at = now
         self.dues: dict[str, float] = {}
+        self.held = False  # the run is about to be given back: what is due is the next owner's
 
     def now(self) -> float:
         """The store's time, never ahead of it: what it told us plus what we have counted since."""
@@ -34,7 +35,7 @@ class Timers:
 
     def next_due(self) -> str | None:
         """The path whose time came first; None: none has come yet."""
-        if not self.dues:
+        if not self.dues or self.held:
             return None
         path = min(self.dues, key=self.dues.__getitem__)
         return path if self.dues[path] <= self.now() else None
