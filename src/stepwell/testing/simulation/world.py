@@ -142,6 +142,7 @@ class World:
                 *(f"wait {key}" for key in store._waits),
             ],
             refused=people.refused,
+            claims_late=self.network.claims_late,
             lease_seconds=self.plan.settings.lease_seconds,
         )
 
