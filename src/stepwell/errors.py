@@ -21,6 +21,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ RunFailed · RunCancelled · RunTimedOut
 ├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
 │   ├─ StepTimedOut
+│   ├─ StepNotBegun              a remote step that no worker could take up
 │   └─ ChildFailed
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
 └─ StoreError                     the database is the trouble
@@ -210,6 +211,12 @@ class StepTimedOut(StepError, TimeoutError):
 
     code = "STEP_TIMED_OUT"
     hint = "give it more time with @step(timeout=...), or timeout=None to wait for ever"
+
+
+class StepNotBegun(StepError):
+    """The worker that took a remote step could not begin it."""
+
+    code = "STEP_NOT_BEGUN"
 
 
 class ChildFailed(StepError):

@@ -197,7 +197,10 @@ class StepCalls:
             self._activation.record(fact, path, call.attempt)
         else:
             self._activation.journal.steps.pop(path, None)  # what it said is settled by this
-            self._record_failure(call, ending.error, ending.retry_in)
+            # The caller's policy counts, not that of the worker which ran it.
+            chance = self._activation.services.ids.jitter()
+            retry_in = call.spec.retry.wait_after(call.failures + 1, ending.failure, chance)
+            self._record_failure(call, ending.error, retry_in)
 
     # Transactional
 
