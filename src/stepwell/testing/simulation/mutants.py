@@ -125,7 +125,7 @@ class OldSnapshot(MemoryStore):
 # Keys
 
 
-class _Forgetful(set[str]):
+class _Forgetful(dict[str, None]):
     def __contains__(self, key: object) -> bool:
         return False
 
