@@ -62,7 +62,6 @@ class Activation:
         self._advancing = False
         self._again = False
         self._ending: endings.Ending | None = None
-        self._timeout_timer: asyncio.TimerHandle | None = None
         self.rows: deque[InboxRow] = deque(claim.inbox)  # messages that the code has not been told of
         self.inbox = InboxReader(services, claim, self._took)
         self.timers = Timers(services, now, self.advance)
@@ -81,10 +80,7 @@ class Activation:
         if self.claim.lost_lease:
             self.writer.open_with(ev.LeaseLost(lease=self.claim.lost_lease))
         self.writer.open_with(ev.Claimed(lease=self.claim.lease, worker=self.services.worker))
-        limit = self.journal.accepted.timeout
-        if limit is not None:
-            left = max(0.0, limit - self.journal.active_seconds)
-            self._timeout_timer = self.services.loop.call_later(left, self._timed_out, limit)
+        self.timers.limit_run(self.journal, self._timed_out)
         if endings.is_poison(self.claim.losses):
             self._ending = endings.poisoned(self.journal)
             self.settle()
@@ -282,6 +278,7 @@ class Activation:
         """The committer's answer. Not ok: nothing of the draft was written."""
         if self.closed is not None:
             return
+        self.timers.held = False
         if result.outcome is Outcome.OK:
             self.writer.head += len(draft.events)
             self.last_at = result.at
@@ -368,8 +365,6 @@ class Activation:
             return
         self.closed = why
         self.timers.stop()
-        if self._timeout_timer is not None:
-            self._timeout_timer.cancel()
         self.steps.stop_all()
         self.turns.unwind(self.calls.values(), why)
         if self.thread is not None:
@@ -393,6 +388,7 @@ class Activation:
         self.closed = None
         absorb(self.journal, ev.Event(self.writer.head, self.last_at, "", 0, fact))
         self.timers.dues.clear()
+        self.timers.limit_run(self.journal, self._timed_out)
         self.live = False
         self._open_program()
         self.waits = Waits(self)  # signals that were not taken come along in the journal

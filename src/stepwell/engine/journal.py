@@ -92,7 +92,7 @@ class Journal:
     messages: dict[str, Message] = field(default_factory=dict)  # received, not taken by a wait yet
     taken: dict[str, Message] = field(default_factory=dict)  # by key: what answered a wait
     told: set[str] = field(default_factory=set)  # news that were recorded
-    keys: set[str] = field(default_factory=set)
+    keys: dict[str, None] = field(default_factory=dict)  # of messages that were taken, oldest first
     failed: ev.Failed | None = None
     lease: str = ""
     _claimed_at: float = 0.0
@@ -140,11 +140,11 @@ def absorb(journal: Journal, event: Event) -> None:
         case ev.WaitEnded():
             _wait_ended(journal, event, fact)
         case ev.Received():
-            journal.keys.add(fact.key)
+            journal.keys[fact.key] = None
             if fact.rejected:
                 journal.messages.pop(fact.key, None)
                 if fact.what == "decide":
-                    journal.keys.discard(fact.key)  # a fitting decision may follow
+                    journal.keys.pop(fact.key, None)  # a fitting decision may follow
             else:
                 journal.messages[fact.key] = Message(fact.key, fact.what, fact.name, fact.payload)
         case ev.ChildStarted():
@@ -263,11 +263,12 @@ def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.taken.clear()
     journal.told.clear()
     journal.answers.clear()
-    journal.active_seconds = 0.0
+    journal.active_seconds = 0.0  # each generation has the whole of its timeout
+    journal._claimed_at = journal.last_at
     journal.messages = {
         f"carried/{fact.generation}/{i}": Message(
             f"carried/{fact.generation}/{i}", "signal", c.name, c.payload
         )
         for i, c in enumerate(fact.carried)
     }
-    journal.keys.update(fact.keys)
+    journal.keys = dict.fromkeys(fact.keys)

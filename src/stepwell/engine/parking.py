@@ -51,6 +51,7 @@ def park(activation: Activation) -> Park | None:
     calls = activation.calls.values()
     steps = [call for call in calls if isinstance(call, StepCall)]
     assert activation.draining or all(s.retrying or s.queue for s in steps), "a step would be forgotten"
+    activation.timers.held = True
     retrying = len(steps) == len(calls) and all(step.retrying for step in steps)
     return Park(
         seen=activation.inbox.seen,
