@@ -134,6 +134,9 @@ class _Run:
             while True:
                 try:
                     value = yield awaited
+                except GeneratorExit:  # the loop is gone
+                    coroutine.close()
+                    raise
                 except BaseException as error:
                     thrown_away = isinstance(error, GeneratorExit)
                     awaited = slice_of(coroutine.throw, error)
@@ -141,7 +144,7 @@ class _Run:
                     awaited = slice_of(coroutine.send, value)
         except StopIteration as ended:
             self._job.done(ended.value, None)
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except BaseException as error:
             if thrown_away:  # with its loop: nobody is left to hear of it

@@ -64,8 +64,8 @@ class Bulletin:
         self._workers: list[Callable[[RunId | None], None]] = []
         self._far: Callable[[], None] = lambda: None
         self._telling = False
-        self._broken: BaseException | None = None  # what ended this process' worker
         self.followed: dict[RunId, int] = {}  # runs of which somebody wants to hear every event
+        self._broken: BaseException | None = None  # what ended this process' worker
 
     def watch(self, run_id: RunId) -> Watch:
         found = self._watches.get(run_id)
