@@ -125,7 +125,7 @@ class _Run:
         self._leave_rest = leave_rest
 
     def __await__(self) -> Generator[Any, Any, None]:
-        coroutine, thrown_away = self._coroutine, False
+        coroutine = self._coroutine
         slice_of = contextvars.Context().run
         try:
             awaited = slice_of(coroutine.send, None)
@@ -138,7 +138,6 @@ class _Run:
                     coroutine.close()
                     raise
                 except BaseException as error:
-                    thrown_away = isinstance(error, GeneratorExit)
                     awaited = slice_of(coroutine.throw, error)
                 else:
                     awaited = slice_of(coroutine.send, value)
@@ -147,6 +146,4 @@ class _Run:
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except BaseException as error:
-            if thrown_away:  # with its loop: nobody is left to hear of it
-                raise
             self._job.done(None, error)
