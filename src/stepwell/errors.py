@@ -8,6 +8,8 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ InvalidDefinition          a workflow or step is declared wrongly
 │   ├─ UnknownWorkflow
 │   ├─ RunNotFound
+│   ├─ StepNotFound
+│   ├─ InvalidFile                no exported run, or one that this version cannot read
 │   ├─ SettingsInvalid
 │   └─ NotDurable                 workflow code awaits something that no replay can repeat
 ├─ Conflict                       the run is not in a state that allows this
@@ -15,6 +17,9 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ RunEnded                   a signal or decision for a finished run
 │   ├─ AlreadyDecided             the wait is closed, or somebody answered it before
 │   ├─ NotRetryable
+│   ├─ NotForkable                no new run can begin at that place of the log
+│   ├─ NotRemovable               the run, or one below it, has not ended
+│   ├─ RunExists                  an imported run is there already
 │   ├─ SignalLimit
 │   └─ CodeChanged                the log does not fit the code any more
 ├─ RunError                       the run went wrong; raised by result()
@@ -106,6 +111,20 @@ class RunNotFound(AskedWrongly):
     hint = "check the id, and that you are connected to the right database"
 
 
+class StepNotFound(AskedWrongly):
+    """The run has no step of that name or path."""
+
+    code = "STEP_NOT_FOUND"
+    hint = "look at the paths in the run's log: run.events() or run.checkpoints()"
+
+
+class InvalidFile(AskedWrongly):
+    """The file is no exported run."""
+
+    code = "INVALID_FILE"
+    hint = "give a file that export made; nothing was written"
+
+
 class SettingsInvalid(AskedWrongly):
     """A setting has a value that cannot work."""
 
@@ -149,6 +168,25 @@ class NotRetryable(Conflict):
     """Only a failed run can be retried."""
 
     code = "NOT_RETRYABLE"
+
+
+class NotForkable(Conflict):
+    """No new run can begin at that place of the log."""
+
+    code = "NOT_FORKABLE"
+
+
+class NotRemovable(Conflict):
+    """Only a run that has ended, with all runs below it, can be deleted."""
+
+    code = "NOT_REMOVABLE"
+
+
+class RunExists(Conflict):
+    """A run of that id is there already."""
+
+    code = "RUN_EXISTS"
+    hint = "delete it first, or import into another database; nothing was imported"
 
 
 class SignalLimit(Conflict):

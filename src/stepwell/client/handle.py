@@ -15,6 +15,7 @@ from stepwell.client.text import checked_text
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
+from stepwell.domain.copies import Removal
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import Decision, decide_key
@@ -25,6 +26,7 @@ from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
     AlreadyDecided,
     InvalidInput,
+    NotRemovable,
     NotRetryable,
     RunEnded,
     RunNotFound,
@@ -242,12 +244,40 @@ class RunHandle(Generic[R]):
             outcome = RetryOutcome.RETRIED  # the answer to our own first call was lost
         if outcome is RetryOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
+        if outcome is RetryOutcome.COMPENSATED:
+            raise NotRetryable(
+                f"run {self.id} has undone what it did", hint="rerun it, or fork it before it failed"
+            )
         if outcome is RetryOutcome.NOT_FAILED:
             raise NotRetryable(
                 f"run {self.id} is {await self.status()}", hint="only a failed run can be retried"
             )
         self._watch.ended = None
         self._client.bulletin.work(self.id)
+
+    async def delete(self) -> None:
+        """Remove this run and all below it for good. NotRemovable while any of them is live."""
+        asked = 0
+
+        async def ask() -> Removal:
+            nonlocal asked
+            asked += 1
+            return await self._client.store.remove(self.id)
+
+        match await self._client.patiently(ask):
+            case Removal.LIVE:
+                raise NotRemovable(
+                    f"run {self.id}, or a run below it, has not ended", hint="cancel it and wait for its end"
+                )
+            case Removal.CHILD:
+                parent = (await self.info()).parent
+                raise NotRemovable(
+                    f"run {self.id} belongs to run {parent}", hint="delete the run that started it all"
+                )
+            case Removal.UNKNOWN if asked == 1:  # else our own first call removed it
+                raise RunNotFound(f"there is no run {self.id}")
+            case _:
+                pass
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"

@@ -207,7 +207,7 @@ class RunContext:
             limited(workflow.encode_input(input), "the child's input", services.payload_bytes_max),
             run_id=run_id,
             key=f"child/{run_id}",
-            seed=f"{recorded_random(journal.seed, path):032x}",
+            seed=f"{recorded_random(journal.seed_now, path):032x}",
             parent="" if detached else activation.run_id,
             parent_path="" if detached else path,
             root=run_id if detached else journal.accepted.root or activation.run_id,
@@ -235,7 +235,7 @@ class RunContext:
 
     def _recorded(self, what: str) -> int:
         path = self._turns.scope().name(what)
-        return recorded_random(self._activation.journal.seed, path)
+        return recorded_random(self._activation.journal.seed_now, path)
 
     def patched(self, change: str) -> bool:
         path = f"{self._turns.root.path}/patched:{checked_name(change)}"

@@ -114,7 +114,7 @@ def _continued(activation: Activation, error: Continue) -> Ending:
     fact = ev.Continued(
         generation=generation,
         input=Raw(error.input),
-        seed=f"{recorded_random(journal.seed, f'continue/{generation}'):032x}",
+        seed=f"{recorded_random(journal.seed_now, f'continue/{generation}'):032x}",
         carried=[ev.Carried(name=m.name, payload=m.payload) for m in activation.waits.unmatched()],
         keys=sorted(activation.waits.keys)[-_KEYS_KEPT:],
     )

@@ -101,6 +101,15 @@ class Journal:
     def replays(self) -> bool:
         return bool(self.answers)
 
+    @property
+    def seed_now(self) -> str:
+        """What ctx.random() draws from: a fork's code draws as the old run did while it replays the
+        copy, and its own from there on."""
+        origin = self.accepted.origin
+        if origin is None or (self.answers and self.answers[0].seq <= origin.copied):
+            return self.seed
+        return f"{origin.salt}/{self.seed}"
+
 
 def read_journal(rows: Sequence[LogRow]) -> Journal:
     """Fold a claimed run's log: its first event, then everything since it last continued as new."""
