@@ -248,15 +248,13 @@ class PurgeRules:
         runs = [await scene.failed() for _ in range(8)]
         scene.clock.advance(DAY)
 
-        async def retried(run_id: RunId) -> RetryOutcome:
-            return await scene.store.retry(run_id)
-
-        outcomes: Sequence[RetryOutcome | object] = await asyncio.gather(
-            *(retried(run_id) for run_id in runs), scene.store.purge(1.0), scene.store.purge(1.0)
-        )
+        async with asyncio.TaskGroup() as group:
+            retries = [group.create_task(scene.store.retry(run_id)) for run_id in runs]
+            for _ in range(2):
+                group.create_task(scene.store.purge(1.0))
 
         left = await present(scene)
-        for run_id, outcome in zip(runs, outcomes, strict=False):
-            assert (run_id in left) == (outcome is RetryOutcome.RETRIED)
+        for run_id, retry in zip(runs, retries, strict=True):
+            assert (run_id in left) == (retry.result() is RetryOutcome.RETRIED)
             log: Sequence[object] = await scene.log(run_id)
             assert bool(log) == (run_id in left)
