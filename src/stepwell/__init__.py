@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from stepwell.app import Engine
     from stepwell.authoring.functions.step import Step, step
     from stepwell.authoring.functions.workflow import Workflow, workflow
+    from stepwell.authoring.machines.machine import Machine
+    from stepwell.authoring.machines.transition import transition
     from stepwell.client import Client, RunEvent, RunHandle
     from stepwell.domain.program import Context, StepContext, SyncContext
     from stepwell.domain.retry import Retry
@@ -25,6 +27,7 @@ _WHERE = {
     "Client": "client",
     "Context": "domain.program",
     "Engine": "app",
+    "Machine": "authoring.machines.machine",
     "Permanent": "errors",
     "Retry": "domain.retry",
     "RetryAfter": "errors",
@@ -42,6 +45,7 @@ _WHERE = {
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
     "step": "authoring.functions.step",
+    "transition": "authoring.machines.transition",
     "workflow": "authoring.functions.workflow",
 }
 
@@ -49,6 +53,7 @@ __all__ = [
     "Client",
     "Context",
     "Engine",
+    "Machine",
     "Permanent",
     "Retry",
     "RetryAfter",
@@ -66,6 +71,7 @@ __all__ = [
     "WaitTimedOut",
     "Workflow",
     "step",
+    "transition",
     "workflow",
 ]
 

@@ -6,6 +6,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   │   └─ NotSerialisable        a value cannot be written as JSON and read back the same
 │   ├─ PayloadTooLarge
 │   ├─ InvalidDefinition          a workflow or step is declared wrongly
+│   ├─ NoWayOut                   no transition of a machine can leave the place where it is
 │   ├─ UnknownWorkflow
 │   ├─ RunNotFound
 │   ├─ StepNotFound
@@ -16,6 +17,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ KeyConflict                same idempotency key, other input
 │   ├─ RunEnded                   a signal or decision for a finished run
 │   ├─ AlreadyDecided             the wait is closed, or somebody answered it before
+│   ├─ WrongPlace                 a trigger that does not fit the place where the machine is
 │   ├─ NotRetryable
 │   ├─ NotForkable                no new run can begin at that place of the log
 │   ├─ NotRemovable               the run, or one below it, has not ended
@@ -26,6 +28,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ RunFailed · RunCancelled · RunTimedOut
 ├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
 │   ├─ StepTimedOut
+│   │   └─ TransitionTimedOut     of a machine
 │   └─ ChildFailed
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
 └─ StoreError                     the database is the trouble
@@ -36,7 +39,7 @@ StepwellError                     code, message, hint; the text is the same in P
 Permanent, RetryAfter             what authors raise in a step: never again · again after a while
 
 Unwind (BaseException)            control flow of the engine; `except Exception` cannot swallow it
-├─ Suspended · LeaseLost · Continue · RunCancelling
+├─ Suspended · LeaseLost · Continue · RunCancelling · TransitionStopped
 """
 
 from __future__ import annotations
@@ -96,6 +99,12 @@ class InvalidDefinition(AskedWrongly):
     """The workflow or step is declared wrongly."""
 
     code = "INVALID_DEFINITION"
+
+
+class NoWayOut(AskedWrongly):
+    """A machine is at a place that none of its transitions can leave now."""
+
+    code = "NO_WAY_OUT"
 
 
 class UnknownWorkflow(AskedWrongly):
@@ -162,6 +171,12 @@ class AlreadyDecided(Conflict):
 
     code = "ALREADY_DECIDED"
     hint = "read the run's open waits; a decision answers exactly one of them"
+
+
+class WrongPlace(Conflict):
+    """The machine is at a place that this trigger does not fit."""
+
+    code = "WRONG_PLACE"
 
 
 class NotRetryable(Conflict):
@@ -250,6 +265,13 @@ class StepTimedOut(StepError, TimeoutError):
     hint = "give it more time with @step(timeout=...), or timeout=None to wait for ever"
 
 
+class TransitionTimedOut(StepTimedOut):
+    """An attempt of the transition took longer than its timeout."""
+
+    code = "TRANSITION_TIMED_OUT"
+    hint = "give it more time with @transition(timeout=...), or timeout=None to wait for ever"
+
+
 class ChildFailed(StepError):
     """The child run did not complete."""
 
@@ -315,6 +337,14 @@ class LeaseLost(Unwind):
 
 class RunCancelling(Unwind):
     """Somebody asked to cancel the run: clean up in `finally`, then let this pass."""
+
+
+class TransitionStopped(Unwind):
+    """A machine's transition failed for good and has nowhere else to go; `problem` is its record."""
+
+    def __init__(self, problem: object) -> None:
+        super().__init__()
+        self.problem = problem
 
 
 class Continue(Unwind):

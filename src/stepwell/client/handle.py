@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Raw
 
+from stepwell.client import decisions
 from stepwell.client.text import checked_text
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, limited
@@ -18,14 +18,12 @@ from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, Ret
 from stepwell.domain.copies import Removal
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import Decision, decide_key
 from stepwell.domain.problems import run_error
 from stepwell.domain.state import OpenWait, RunState, fold
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
     AlreadyDecided,
-    InvalidInput,
     NotRemovable,
     NotRetryable,
     RunEnded,
@@ -177,33 +175,12 @@ class RunHandle(Generic[R]):
 
     async def decide(self, answer: Any, *, path: str = "", by: str = "") -> None:
         """Answer one open approval (the only one, or the one at `path`); AlreadyDecided if it is not open."""
-        wait = await self._open_decision(path)
-        data = limited(PLAIN.encode(answer), "the decision", self._client.payload_bytes_max)
-        _check_form(wait, data)
-        decision = Decision(token=self._client.token(), answer=Raw(data), by=by)
-        message = Message(
-            run_id=self.id,
-            key=decide_key(wait.path),
-            kind="decide",
-            name=wait.path,
-            payload=msgspec.json.encode(decision),
-            wait=wait.path,
-        )
-        self._delivered(await self._client.deliver(message), f"a decision on {wait.path}")
+        await decisions.decide(self, answer, path=path, by=by)
 
-    async def _open_decision(self, path: str) -> OpenWait:
-        state = await self.state()
-        if state.status.terminal:
-            raise RunEnded(f"run {self.id} is {state.status}; nothing can be decided any more")
-        waits = [w for w in state.waits.values() if w.what == "approval" and path in ("", w.path)]
-        if not waits:
-            raise AlreadyDecided(f"run {self.id} has no open question{f' at {path}' if path else ''}")
-        if len(waits) > 1:
-            raise InvalidInput(
-                f"run {self.id} has {len(waits)} open questions",
-                hint="say which one: path=" + " or ".join(w.path for w in waits),
-            )
-        return waits[0]
+    async def trigger(self, transition: str, payload: Any = None, *, by: str = "") -> None:
+        """Take a transition that a machine waits for. WrongPlace when it does not fit the place where the
+        machine is, AlreadyDecided when somebody was faster; `signal` instead waits until it fits."""
+        await decisions.trigger(self, transition, payload, by=by)
 
     def _delivered(self, outcome: Delivery, what: str) -> None:
         match outcome:
@@ -292,16 +269,3 @@ def readable(row: LogRow) -> RunEvent:
         attempt=row.attempt,
         data=msgspec.json.decode(row.payload),
     )
-
-
-def _check_form(wait: OpenWait, data: bytes) -> None:
-    """An answer that does not fit the form is refused at once, not found out by the run."""
-    import jsonschema_rs
-
-    form = msgspec.json.decode(wait.form)
-    if form is None or form is True:
-        return
-    problem = next(iter(jsonschema_rs.validator_for(form).iter_errors(msgspec.json.decode(data))), None)
-    if problem is not None:
-        field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
-        raise InvalidInput(f"{problem.message} at {field}", field=field, question=wait.path)

@@ -221,7 +221,7 @@ class TimerFired(Fact, frozen=True, kw_only=True):
 
 
 class WaitOpened(Fact, frozen=True, kw_only=True):
-    what: Literal["signal", "event", "approval"]
+    what: Literal["signal", "event", "approval", "trigger"]
     name: str
     key: str = ""
     timeout: float | None = None
@@ -229,6 +229,15 @@ class WaitOpened(Fact, frozen=True, kw_only=True):
     title: str = ""
     assignees: list[str] = []
     since: float = 0.0  # events published from here on count, even before the wait was registered
+    choices: list[Choice] = []  # of a trigger: the transitions that can be taken from here
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A transition that a person may choose; `form` is the JSON Schema of what it takes."""
+
+    name: str
+    form: Raw = NULL
+    title: str = ""
 
 
 class WaitEnded(Fact, frozen=True, kw_only=True):
@@ -245,6 +254,38 @@ class Received(Fact, frozen=True, kw_only=True):
     name: str = ""
     payload: Raw = NULL
     rejected: str = ""
+    choice: str = ""  # of a decision among several: which
+    by: str = ""  # who decided
+
+
+# Machines
+
+
+class TransitionCompleted(Fact, frozen=True, kw_only=True):
+    """The machine is at another place. This is its checkpoint: whoever claims the run reads from here on."""
+
+    transition: str
+    source: str
+    target: str
+    version: int  # 1, 2, 3 ... the number of the checkpoint
+    state: Raw = NULL
+    documents: list[str] = []  # visible at this checkpoint
+    error: Problem | None = None  # the failure that led here instead of to the transition's own target
+    # What must not be forgotten with the log before it.
+    carried: list[Carried] = []
+    keys: list[str] = []
+    children: dict[str, str] = {}  # path -> run: started and neither ended nor awaited
+    active: float | None = None  # seconds of the run's own timeout that are used up
+
+
+class TransitionFailed(Fact, frozen=True, kw_only=True):
+    """An attempt left no trace; `retry_in` seconds later comes the next, None: that was the last."""
+
+    transition: str
+    source: str
+    error: Problem
+    retry_in: float | None = None
+    target: str = ""  # where the machine goes instead; '' it stays
 
 
 # Children and news
@@ -300,6 +341,8 @@ FACTS: tuple[type[Fact], ...] = (
     WaitOpened,
     WaitEnded,
     Received,
+    TransitionCompleted,
+    TransitionFailed,
     ChildStarted,
     ChildEnded,
     Published,
@@ -315,9 +358,16 @@ KIND: dict[type[Fact], str] = {fact: _snake(fact.__name__) for fact in FACTS}
 _DECODERS = {kind: msgspec.json.Decoder(fact) for fact, kind in KIND.items()}
 _encode = msgspec.json.Encoder().encode
 
+# Replay begins at the last one of these.
+BASES = frozenset({KIND[Continued], KIND[TransitionCompleted]})
+
 # A commit that holds one of these shows that the run moves: its count of lost owners starts anew.
 SETTLING = frozenset(
-    KIND[fact] for fact in (StepCompleted, StepFailed, TimerFired, WaitEnded, ChildEnded, Continued, *ENDINGS)
+    KIND[fact]
+    for fact in (
+        *(StepCompleted, StepFailed, TimerFired, WaitEnded, ChildEnded),
+        *(TransitionCompleted, TransitionFailed, Continued, *ENDINGS),
+    )
 )
 
 

@@ -29,6 +29,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token: str
     answer: Raw = NULL
     by: str = ""
+    choice: str = ""  # of several ways on: the one that was chosen
 
 
 def child_ended(parent: RunId, path: str, ending_seq: int, ending: Ending) -> Message:

@@ -31,6 +31,20 @@ class OpenWait:
     form: Raw = field(default_factory=lambda: ev.NULL)
     title: str = ""
     assignees: list[str] = field(default_factory=list)
+    choices: list[ev.Choice] = field(default_factory=list)  # of a trigger: the transitions it can be
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A machine after a transition: where it is, with what, and under which number."""
+
+    version: int
+    place: str
+    state: Raw
+    documents: tuple[str, ...] = ()
+    transition: str = ""
+    seq: int = 0
+    at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -45,6 +59,9 @@ class RunState:
     waits: dict[str, OpenWait] = field(default_factory=dict)
     unconsumed: list[str] = field(default_factory=list)
     progress: ev.Progress | None = None
+    checkpoint: Checkpoint | None = None  # of a machine
+    has_error: bool = False  # a transition failed since then
+    retry_at: float | None = None  # when it is tried again
 
 
 def fold(events: Iterable[Event]) -> RunState:
@@ -75,8 +92,14 @@ def apply(state: RunState, event: Event) -> None:
             state.waits.pop(event.path, None)
         case ev.Progress():
             state.progress = fact
+        case ev.TransitionCompleted():
+            _arrive(state, event, fact)
+        case ev.TransitionFailed():
+            state.has_error, state.error = True, fact.error
+            state.retry_at = None if fact.retry_in is None else event.at + fact.retry_in
         case ev.Retried():
             state.status, state.error, state.unconsumed = Status.RUNNING, None, []
+            state.has_error = False
         case ev.Continued():
             state.generation = fact.generation
             state.steps.clear()
@@ -85,6 +108,21 @@ def apply(state: RunState, event: Event) -> None:
             _end(state, fact)
         case _:
             pass
+
+
+def _arrive(state: RunState, event: Event, fact: ev.TransitionCompleted) -> None:
+    state.checkpoint = Checkpoint(
+        version=fact.version,
+        place=fact.target,
+        state=fact.state,
+        documents=tuple(fact.documents),
+        transition=fact.transition,
+        seq=event.seq,
+        at=event.at,
+    )
+    state.has_error, state.error, state.retry_at = False, None, None
+    state.steps.clear()
+    state.waits = {path: wait for path, wait in state.waits.items() if path in fact.children}
 
 
 def _apply_step(state: RunState, event: Event) -> None:
@@ -125,6 +163,7 @@ def _open_wait(state: RunState, event: Event) -> None:
                 form=fact.form,
                 title=fact.title,
                 assignees=fact.assignees,
+                choices=fact.choices,
             )
         case ev.ChildStarted() if not fact.detached:
             state.waits[path] = OpenWait(path, "child", name=fact.workflow, key=fact.run)

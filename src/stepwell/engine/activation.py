@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
@@ -21,11 +21,13 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
 from stepwell.engine import ending as endings
 from stepwell.engine import parking
-from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.bodies import start_body
+from stepwell.engine.calls import BodyCall, Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.context import RunContext
+from stepwell.engine.continuing import begin_generation
 from stepwell.engine.draft import Draft
 from stepwell.engine.inbox_reader import InboxReader
-from stepwell.engine.journal import Answer, Journal, absorb, is_answer, read_journal, result_path
+from stepwell.engine.journal import Answer, Journal, is_answer, read_journal, result_path
 from stepwell.engine.log_writer import LogWriter
 from stepwell.engine.releasing import release
 from stepwell.engine.services import Services
@@ -35,6 +37,9 @@ from stepwell.engine.timers import Timers
 from stepwell.engine.turns import Scope, TurnLoop
 from stepwell.engine.waits import Waits
 from stepwell.errors import CodeChanged, LeaseLost, Suspended, Unwind
+
+if TYPE_CHECKING:
+    from stepwell.engine.visits import Visits
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -55,6 +60,7 @@ class Activation:
         self.draining = False
         self.cancelling = False
         self.thread: SyncBody | None = None
+        self.visits: Visits | None = None  # of a machine
         self.busy = 0  # things under way outside the workflow's code: looks into the store
         self.writer = LogWriter(
             claim.run_id, claim.lease, claim.head, committer=services.committer, written=self._written
@@ -72,7 +78,7 @@ class Activation:
         self.heard = False  # messages came since it last had nothing to do
         self.broken = False  # our own mistake ended it: the run must be given back
         self.on_end: Callable[[Activation], None] | None = None
-        self._open_program()
+        self.open_program()
 
     # Life
 
@@ -89,10 +95,10 @@ class Activation:
             self._ending = endings.poisoned(self.journal)
             self.settle()
         else:
-            self._start_main()
+            self.start_main()
             self.advance()
 
-    def _open_program(self) -> None:
+    def open_program(self) -> None:
         journal = self.journal
         root = Scope(str(journal.generation))
         self.turns = TurnLoop(root)  # type: ignore[abstract]  # what it lacks it refuses by name
@@ -104,7 +110,7 @@ class Activation:
         self.commands: deque[Call] = deque()
         self.ctx = RunContext(self)
 
-    def _start_main(self) -> None:
+    def start_main(self) -> None:
         data = bytes(self.journal.input)
         if self.program.sync:
             self.thread = SyncBody(self, lambda ctx: self.program.run(ctx, data))
@@ -228,6 +234,8 @@ class Activation:
                 self.steps.start(call)
             elif isinstance(call, ChildCall):
                 self.waits.start_child(call)
+            elif isinstance(call, BodyCall):
+                start_body(self, call)
         held.extend(self.commands)
         self.commands = held
         return bool(self.answers) or self.timers.next_due() is not None
@@ -312,7 +320,8 @@ class Activation:
 
     def _go_on(self, result: Committed, *, continued: bool) -> None:
         if continued and self._ending is not None and self._ending.continues is not None:
-            self._begin_generation(self._ending.continues)
+            fact, self._ending = self._ending.continues, None
+            begin_generation(self, fact)
             return
         self.inbox.look(result.wakes)
         self.services.bulletin.moved(self.run_id)
@@ -381,19 +390,5 @@ class Activation:
         self.timers.close()
         self.calls.clear()
         self.__dict__.pop("main", None)
+        self.visits = None
         del self.ctx, self.steps, self.waits
-
-    def _begin_generation(self, fact: ev.Continued) -> None:
-        """continue_as_new is on disk: leave the code and begin it again with an empty history."""
-        self._ending = None
-        self.steps.stop_all()
-        self.closed = Suspended
-        self.turns.unwind(self.calls.values(), Suspended)
-        self.closed = None
-        absorb(self.journal, ev.Event(self.writer.head, self.last_at, "", 0, fact))
-        self.timers.dues.clear()
-        self.live = False
-        self._open_program()
-        self.waits = Waits(self)  # signals that were not taken come along in the journal
-        self._start_main()
-        self.advance()

@@ -17,6 +17,7 @@ from stepwell.domain.codec import PLAIN, codec_for, digest, limited
 from stepwell.domain.commit import NewRun
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import RunId, child_run_id, recorded_random
+from stepwell.domain.moves import MachineRun
 from stepwell.domain.program import Startable
 from stepwell.domain.starting import new_run
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
@@ -50,7 +51,6 @@ class RunContext:
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
         self._turns = activation.turns
-        self._concurrent_root = activation.turns.root.path
         self.step = StepCaller(self)
 
     @property
@@ -72,9 +72,7 @@ class RunContext:
     ) -> Any:
         scope = self._turns.scope()
         path = scope.name(spec.name)
-        call = self._step_call(
-            path, spec, args, kwargs, queue, concurrent=scope.path != self._concurrent_root
-        )
+        call = self._step_call(path, spec, args, kwargs, queue, concurrent="~" in scope.path)
         try:
             answer = await self._activation.ask(call)
         except asyncio.CancelledError:
@@ -132,7 +130,7 @@ class RunContext:
         winner = next(i for i, task in enumerate(tasks) if task in done)
         await asyncio.gather(*tasks, return_exceptions=True)
         if path not in self._activation.journal.values:
-            self._record_value(path, "winner", winner)
+            self.record_value(path, "winner", winner)
         return tasks[winner].result()
 
     # Waits
@@ -224,7 +222,7 @@ class RunContext:
         path = self._turns.scope().name("now")
         known = self._activation.journal.values.get(path)
         if known is None:
-            known = self._record_value(path, "now", self._activation.timers.now())
+            known = self.record_value(path, "now", self._activation.timers.now())
         return datetime.fromtimestamp(msgspec.json.decode(known, type=float), tz=UTC)
 
     def random(self) -> float:
@@ -243,10 +241,15 @@ class RunContext:
         if path not in values:
             self._activation.check_open()
             passed_before = not self._activation.live and bool(self._activation.answers)
-            values[path] = Raw(b"false") if passed_before else self._record_value(path, "patched", True)
+            values[path] = Raw(b"false") if passed_before else self.record_value(path, "patched", True)
         return bytes(values[path]) == b"true"
 
-    def _record_value(self, path: str, what: str, value: Any) -> Raw:
+    def known_value(self, path: str) -> Any:
+        """What was recorded here, None: nothing yet."""
+        known = self._activation.journal.values.get(path)
+        return None if known is None else msgspec.json.decode(known)
+
+    def record_value(self, path: str, what: str, value: Any) -> Raw:
         self._activation.check_open()
         raw = Raw(msgspec.json.encode(value))
         self._activation.journal.values[path] = raw
@@ -270,6 +273,12 @@ class RunContext:
             self._activation.check_open()
             self._activation.journal.told.add(path)
             self._activation.record(fact(), path)
+
+    def machine(self) -> MachineRun:
+        """For the program of a machine: its checkpoint, and what moves it."""
+        from stepwell.engine.visits import Visits  # most runs are no machines
+
+        return Visits(self._activation)
 
     def continue_as_new(self, input: Any = None) -> Any:
         data = self._activation.program.encode_input(input)

@@ -31,6 +31,7 @@ from stepwell.errors import (
     NotDurable,
     RunTimedOut,
     StepwellError,
+    TransitionStopped,
     Unwind,
 )
 from stepwell.store.wakeups import Ended
@@ -122,6 +123,9 @@ def _continued(activation: Activation, error: Continue) -> Ending:
 
 
 def failed(error: BaseException) -> Ending:
+    if isinstance(error, TransitionStopped):
+        assert isinstance(error.problem, Problem)
+        return Ending(Status.FAILED, problem=error.problem)
     return Ending(Status.FAILED, problem=problem_of(error))
 
 

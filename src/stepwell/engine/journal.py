@@ -51,6 +51,15 @@ class StepRecord:
 
 
 @dataclass(slots=True)
+class Attempts:
+    """How often the transition of this visit was tried."""
+
+    begun: int = 0
+    failures: int = 0  # since the last retry by a person
+    retry_at: float | None = None
+
+
+@dataclass(slots=True)
 class Opened:
     """A wait that was registered."""
 
@@ -94,6 +103,12 @@ class Journal:
     told: set[str] = field(default_factory=set)  # news that were recorded
     keys: set[str] = field(default_factory=set)
     failed: ev.Failed | None = None
+    place: str = ""  # of a machine, with the fields below; '' has not left its start
+    version: int = 0  # number of its last checkpoint
+    state: Raw | None = None
+    routed_by: ev.Problem | None = None  # the failure that led to this place
+    chosen: str = ""  # the transition that this visit began with
+    attempts: Attempts = field(default_factory=Attempts)
     lease: str = ""
     _claimed_at: float = 0.0
 
@@ -116,9 +131,12 @@ def read_journal(rows: Sequence[LogRow]) -> Journal:
     first = ev.read(rows[0])
     assert isinstance(first.fact, ev.Accepted)
     journal = Journal(first.fact, first.at, input=first.fact.input, seed=first.fact.seed)
+    machine = first.fact.kind == "machine"
     for row in rows:
         event = ev.read(row)
         absorb(journal, event)
+        if machine and not journal.chosen:
+            journal.chosen = chosen_by(event.path)
     return journal
 
 
@@ -155,7 +173,8 @@ def absorb(journal: Journal, event: Event) -> None:
                 if fact.what == "decide":
                     journal.keys.discard(fact.key)  # a fitting decision may follow
             else:
-                journal.messages[fact.key] = Message(fact.key, fact.what, fact.name, fact.payload)
+                name = fact.choice or fact.name
+                journal.messages[fact.key] = Message(fact.key, fact.what, name, fact.payload)
         case ev.ChildStarted():
             _child_started(journal, event, fact)
         case ev.ValueRecorded():
@@ -180,6 +199,13 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             _retried(journal, event.seq)
         case ev.Continued() as continued:
             _continued(journal, continued)
+        case ev.TransitionCompleted() as completed:
+            _transition_completed(journal, completed, event.at)
+        case ev.TransitionFailed() as failure:
+            journal.attempts.begun = max(journal.attempts.begun, event.attempt)
+            journal.attempts.failures += 1
+            journal.attempts.retry_at = None if failure.retry_in is None else event.at + failure.retry_in
+            begin_anew(journal)
         case _:
             pass
 
@@ -232,6 +258,7 @@ def _retried(journal: Journal, seq: int) -> None:
     path = journal.failed.error.path if journal.failed else ""
     journal.failed = None
     journal.retries += 1
+    journal.attempts.failures, journal.attempts.retry_at = 0, None
     failure = max(
         (a.seq for a in journal.answers if path and a.path in (path, result_path(path))), default=seq
     )
@@ -263,6 +290,12 @@ def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> Non
 def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.generation = fact.generation
     journal.input, journal.seed = fact.input, fact.seed
+    journal.active_seconds = 0.0
+    _forget(journal, fact.carried, fact.keys, f"carried/{fact.generation}")
+
+
+def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str], prefix: str) -> None:
+    """The log from here on tells everything that is needed."""
     journal.steps.clear()
     journal.timers.clear()
     journal.waits.clear()
@@ -272,11 +305,59 @@ def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.taken.clear()
     journal.told.clear()
     journal.answers.clear()
-    journal.active_seconds = 0.0
     journal.messages = {
-        f"carried/{fact.generation}/{i}": Message(
-            f"carried/{fact.generation}/{i}", "signal", c.name, c.payload
-        )
-        for i, c in enumerate(fact.carried)
+        f"{prefix}/{i}": Message(f"{prefix}/{i}", "signal", c.name, c.payload) for i, c in enumerate(carried)
     }
-    journal.keys.update(fact.keys)
+    journal.keys.update(keys)
+
+
+# Machines
+
+
+def chosen_by(path: str) -> str:
+    """The transition that an event of its visit names: generation/transition@visit/..."""
+    parts = path.split("/", 2)
+    if len(parts) < 2 or "@" not in parts[1] or parts[1].startswith(TRIGGER):
+        return ""
+    return parts[1].rpartition("@")[0]
+
+
+TRIGGER = "trigger:"
+
+
+def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
+    _forget(journal, fact.carried, fact.keys, f"carried/{fact.version}")
+    arrive(journal, fact)
+    journal.active_seconds, journal._claimed_at = fact.active or 0.0, at  # the claim may lie before what was read
+    journal.children = {path: ev.ChildStarted(run=run, workflow="") for path, run in fact.children.items()}
+
+
+def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:
+    """The machine is at its next place, and nothing was tried from there."""
+    journal.place, journal.version, journal.state = fact.target, fact.version, fact.state
+    journal.routed_by, journal.chosen, journal.attempts = fact.error, "", Attempts()
+
+
+def begin_anew(journal: Journal) -> None:
+    """A transition is tried again: what completed counts, what failed or was open is done anew."""
+    for step in journal.steps.values():
+        step.failures, step.retry_at, step.scheduled_at, step.started = 0, None, None, False
+    journal.timers.clear()
+    journal.waits.clear()
+    again = {a.path.rstrip("!") for a in journal.answers if failed_answer(a.fact)}
+    journal.answers = deque(a for a in journal.answers if a.path.rstrip("!") not in again)
+    for path in again:
+        journal.children.pop(path, None)
+    journal.retries += 1  # a child that failed is another child next time
+
+
+def failed_answer(fact: ev.Fact) -> bool:
+    match fact:
+        case ev.StepFailed():
+            return True
+        case ev.WaitEnded():
+            return fact.outcome != "answered"
+        case ev.ChildEnded():
+            return fact.status != "completed"
+        case _:
+            return False

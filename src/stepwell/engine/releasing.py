@@ -8,7 +8,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.events import Problem
 from stepwell.domain.problems import step_error
 from stepwell.domain.status import Status
-from stepwell.engine.calls import Call, ChildCall, StepCall
+from stepwell.engine.calls import BodyCall, Call, ChildCall, StepCall, TriggerCall
 from stepwell.engine.ending import code_changed
 from stepwell.engine.journal import Answer, Journal
 from stepwell.errors import CodeChanged, RunCancelling, WaitTimedOut
@@ -27,6 +27,8 @@ def release(activation: Activation, answer: Answer) -> None:
     if call is None:
         _not_asked(activation, answer)
     elif not call.future.done():
+        if activation.visits is not None:
+            activation.visits.note(answer, call)
         _answer(call, answer, activation.journal)
 
 
@@ -41,7 +43,9 @@ def _cancel_calls(activation: Activation) -> None:
     """Raise in every pending ctx call, in the order of asking; cleanup may ask again."""
     activation.cancelling = True
     for call in list(activation.calls.values()):
-        if not call.future.done():
+        if isinstance(call, BodyCall) and call.running is not None:
+            call.running.cancel()  # its code cleans up, then the machine hears of it
+        elif not call.future.done():
             call.future.set_exception(RunCancelling())
             activation.withdraw(call)
 
@@ -59,7 +63,8 @@ def _answer(call: Call, answer: Answer, journal: Journal) -> None:
         case ev.TimerFired():
             future.set_result(None)
         case ev.WaitEnded(outcome="answered"):
-            future.set_result(journal.taken[fact.received].payload)
+            message = journal.taken[fact.received]
+            future.set_result(message if isinstance(call, TriggerCall) else message.payload)
         case ev.WaitEnded():
             late = WaitTimedOut(f"{call.text} was not answered in time")
             late.path = call.path

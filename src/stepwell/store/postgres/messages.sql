@@ -329,7 +329,9 @@ log AS MATERIALIZED (
     FROM clock
     CROSS JOIN (SELECT e.seq, e.at FROM stepwell.events AS e WHERE e.run_id = $2 ORDER BY e.seq DESC LIMIT 1) AS l
     CROSS JOIN (
-        SELECT max(e.seq) AS seq FROM stepwell.events AS e WHERE e.run_id = $2 AND e.kind = 'continued'
+        SELECT max(e.seq) AS seq
+        FROM stepwell.events AS e
+        WHERE e.run_id = $2 AND e.kind IN ('continued', 'transition_completed')
     ) AS c
 ),
 shown AS (

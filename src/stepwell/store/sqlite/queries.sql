@@ -186,7 +186,11 @@ SELECT
     status, workflow, version, queue, workspace, lane, priority,
     (SELECT seq FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1) AS head,
     (SELECT at FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1) AS at,
-    (SELECT coalesce(max(seq), 1) FROM events WHERE run_id = ?1 AND kind = 'continued') AS base,
+    (
+        SELECT coalesce(max(seq), 1)
+        FROM events
+        WHERE run_id = ?1 AND kind IN ('continued', 'transition_completed')
+    ) AS base,
     EXISTS (SELECT 1 FROM events WHERE run_id = ?1 AND kind = 'compensation_started') AS compensated
 FROM runs
 WHERE id = ?1;
