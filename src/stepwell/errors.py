@@ -29,6 +29,7 @@ StepwellError                     code, message, hint; the text is the same in P
 ├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
 │   ├─ StepTimedOut
 │   │   └─ TransitionTimedOut     of a machine
+│   ├─ CompensationFailed
 │   └─ ChildFailed
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
 └─ StoreError                     the database is the trouble
@@ -270,6 +271,13 @@ class TransitionTimedOut(StepTimedOut):
 
     code = "TRANSITION_TIMED_OUT"
     hint = "give it more time with @transition(timeout=...), or timeout=None to wait for ever"
+
+
+class CompensationFailed(StepError):
+    """What a step did could not be undone."""
+
+    code = "COMPENSATION_FAILED"
+    hint = "look at the compensation's error in the log and undo it by hand"
 
 
 class ChildFailed(StepError):

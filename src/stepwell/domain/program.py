@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
@@ -38,6 +38,9 @@ class Program(Protocol):
     def definition(self) -> Definition: ...
 
     @property
+    def options(self) -> RunOptions: ...
+
+    @property
     def sync(self) -> bool:
         """The body is a plain function: it runs in a thread, over a SyncContext."""
         ...
@@ -63,6 +66,9 @@ class Startable(Protocol[I_contra, R_co]):
     def decode_result(self, data: bytes) -> R_co: ...
 
 
+OnFailure = Literal["compensate", "hold"]  # hold: undo nothing, so that a person can retry it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """What a definition says about each of its runs."""
@@ -70,6 +76,7 @@ class RunOptions:
     timeout: float | None = None  # seconds of not-suspended time
     queue: str = "default"
     priority: int = 0
+    on_failure: OnFailure = "compensate"
 
 
 def needs_of(definition: Definition) -> str:

@@ -48,6 +48,15 @@ class Checkpoint:
 
 
 @dataclass(slots=True)
+class CompensationState:
+    """What is undone because the run ends badly."""
+
+    steps: list[str]
+    failed: list[str] = field(default_factory=list)
+    completed: bool = False
+
+
+@dataclass(slots=True)
 class RunState:
     status: Status = Status.PENDING
     output: Raw | None = None
@@ -59,6 +68,7 @@ class RunState:
     waits: dict[str, OpenWait] = field(default_factory=dict)
     unconsumed: list[str] = field(default_factory=list)
     progress: ev.Progress | None = None
+    compensation: CompensationState | None = None
     checkpoint: Checkpoint | None = None  # of a machine
     has_error: bool = False  # a transition failed since then
     retry_at: float | None = None  # when it is tried again
@@ -92,6 +102,11 @@ def apply(state: RunState, event: Event) -> None:
             state.waits.pop(event.path, None)
         case ev.Progress():
             state.progress = fact
+        case ev.CompensationStarted():
+            state.compensation = CompensationState(list(fact.steps))
+            state.waits.clear()
+        case ev.CompensationCompleted() if state.compensation is not None:
+            state.compensation.failed, state.compensation.completed = list(fact.failed), True
         case ev.TransitionCompleted():
             _arrive(state, event, fact)
         case ev.TransitionFailed():

@@ -19,8 +19,8 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
 from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
+from stepwell.engine import compensation, parking
 from stepwell.engine import ending as endings
-from stepwell.engine import parking
 from stepwell.engine.bodies import start_body
 from stepwell.engine.calls import BodyCall, Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.context import RunContext
@@ -61,6 +61,7 @@ class Activation:
         self.cancelling = False
         self.thread: SyncBody | None = None
         self.visits: Visits | None = None  # of a machine
+        self.compensation: compensation.Compensation | None = None
         self.busy = 0  # things under way outside the workflow's code: looks into the store
         self.writer = LogWriter(
             claim.run_id, claim.lease, claim.head, committer=services.committer, written=self._written
@@ -111,6 +112,8 @@ class Activation:
         self.ctx = RunContext(self)
 
     def start_main(self) -> None:
+        if self.journal.compensation is not None:
+            return compensation.resume(self, self.journal.compensation)
         data = bytes(self.journal.input)
         if self.program.sync:
             self.thread = SyncBody(self, lambda ctx: self.program.run(ctx, data))
@@ -168,11 +171,10 @@ class Activation:
         while self.closed is None and self._ending is None:
             self.turns.run_turn()
             if self.main.done():
-                self._ending = endings.of_main(self)
+                self._ending = compensation.after_main(self)
+            elif self.thread is not None and self.thread.running:
                 return
-            if self.thread is not None and self.thread.running:
-                return
-            if self.answers:
+            elif self.answers:
                 if self.writer.turn_held:
                     return  # a transactional step is about to come first in the log
                 self._release(self.answers.popleft())
@@ -345,9 +347,13 @@ class Activation:
 
     def _timed_out(self, limit: float) -> None:
         if self.closed is None and self._ending is None:
-            self._ending = endings.timed_out(limit)
-            self.steps.stop_all()
-            self.settle()
+            self._ending = compensation.instead(self, endings.timed_out(limit))
+            self.advance()
+
+    def stop_clock(self) -> None:
+        """The run's own timeout does not count any more."""
+        if self._timeout_timer is not None:
+            self._timeout_timer.cancel()
 
     def woken(self, wakes: int) -> None:
         """Somebody says that messages came; look if they are news."""
@@ -376,8 +382,7 @@ class Activation:
             return
         self.closed = why
         self.timers.stop()
-        if self._timeout_timer is not None:
-            self._timeout_timer.cancel()
+        self.stop_clock()
         self.steps.stop_all()
         self.turns.unwind(self.calls.values(), why)
         if self.thread is not None:

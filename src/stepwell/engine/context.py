@@ -15,6 +15,7 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, codec_for, digest, limited
 from stepwell.domain.commit import NewRun
+from stepwell.domain.compensating import undoing
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import RunId, child_run_id, recorded_random
 from stepwell.domain.moves import MachineRun
@@ -94,7 +95,10 @@ class RunContext:
         if queue and spec.transactional:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
         mark = _fingerprint(args, kwargs) if concurrent else ""
-        return StepCall(path, self._turns.create_future(), spec, args, kwargs, queue=queue, digest=mark)
+        call = StepCall(path, self._turns.create_future(), spec, args, kwargs, queue=queue, digest=mark)
+        if spec.compensate is not None:
+            call.undo = undoing(spec, args, kwargs, self._activation.services.payload_bytes_max)
+        return call
 
     async def _answer(self, call: Call) -> Any:
         future = self._activation.ask(call)

@@ -103,6 +103,9 @@ class Journal:
     told: set[str] = field(default_factory=set)  # news that were recorded
     keys: set[str] = field(default_factory=set)
     failed: ev.Failed | None = None
+    undoable: dict[str, ev.StepCompleted] = field(default_factory=dict)  # in log order
+    compensation: ev.CompensationStarted | None = None
+    compensated: bool = False
     place: str = ""  # of a machine, with the fields below; '' has not left its start
     version: int = 0  # number of its last checkpoint
     state: Raw | None = None
@@ -148,6 +151,8 @@ def absorb(journal: Journal, event: Event) -> None:
     match fact:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
             _answered(journal, event)
+            if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
+                journal.undoable[path] = fact
         case ev.CancelRequested():
             journal.cancel_reason = fact.reason
             _answered(journal, event)
@@ -199,6 +204,10 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             _retried(journal, event.seq)
         case ev.Continued() as continued:
             _continued(journal, continued)
+        case ev.CompensationStarted() as started:
+            _compensating(journal, started)
+        case ev.CompensationCompleted():
+            journal.compensated = True
         case ev.TransitionCompleted() as completed:
             _transition_completed(journal, completed, event.at)
         case ev.TransitionFailed() as failure:
@@ -291,6 +300,7 @@ def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.generation = fact.generation
     journal.input, journal.seed = fact.input, fact.seed
     journal.active_seconds = 0.0
+    journal.undoable.clear()  # going on as new settles what came before
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.generation}")
 
 
@@ -311,6 +321,15 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
     journal.keys.update(keys)
 
 
+def _compensating(journal: Journal, started: ev.CompensationStarted) -> None:
+    """The workflow's code is over: what it asked for is not asked for again."""
+    journal.compensation = started
+    journal.answers.clear()
+    journal.timers.clear()
+    journal.waits.clear()
+    journal.lost.clear()
+
+
 # Machines
 
 
@@ -328,7 +347,8 @@ TRIGGER = "trigger:"
 def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.version}")
     arrive(journal, fact)
-    journal.active_seconds, journal._claimed_at = fact.active or 0.0, at  # the claim may lie before what was read
+    # The claim may lie before what was read.
+    journal.active_seconds, journal._claimed_at = fact.active or 0.0, at
     journal.children = {path: ev.ChildStarted(run=run, workflow="") for path, run in fact.children.items()}
 
 

@@ -22,6 +22,8 @@ def release(activation: Activation, answer: Answer) -> None:
     if isinstance(answer.fact, ev.CancelRequested):
         _cancel_calls(activation)
         return
+    if isinstance(answer.fact, ev.StepCompleted) and answer.fact.undo is not None:
+        activation.journal.undoable[answer.path] = answer.fact
     activation.recorded.discard(answer.path)
     call = activation.calls.pop(answer.path, None)
     if call is None:

@@ -118,7 +118,7 @@ class StepCalls:
             return
         if error is None:
             try:
-                fact = ev.StepCompleted(result=Raw(self._encoded(call, result)), digest=call.digest)
+                fact = _completed(call, Raw(self._encoded(call, result)))
             except StepwellError as refusal:
                 self._failed(call, refusal, retry_in=None)
             else:
@@ -192,7 +192,7 @@ class StepCalls:
         self._activation.timers.dues.pop(path, None)
         self._activation.writer.draft.dues.pop(path, None)
         if ending.error is None:
-            fact = ev.StepCompleted(result=ending.result, digest=call.digest)
+            fact = _completed(call, ending.result)
             self._activation.record(fact, path, call.attempt)
         else:
             self._activation.journal.steps.pop(path, None)  # what it said is settled by this
@@ -244,7 +244,7 @@ class StepCalls:
 
     def _turn(self, call: StepCall, result: Any) -> Any:
         data = self._encoded(call, result)
-        fact = ev.StepCompleted(result=Raw(data), digest=call.digest)
+        fact = _completed(call, Raw(data))
         if self._activation.services.store.turn_first:
             return self._transaction(call, fact)
         return self._take_turn(call, fact)
@@ -288,3 +288,7 @@ class StepCalls:
                     fact = ev.StepStarted(step=execution.spec.name)
                     self._activation.record(fact, path, execution.attempt)
         return noted
+
+
+def _completed(call: StepCall, result: Raw) -> ev.StepCompleted:
+    return ev.StepCompleted(result=result, digest=call.digest, undo=call.undo)
