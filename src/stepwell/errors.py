@@ -10,6 +10,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ UnknownWorkflow
 │   ├─ RunNotFound
 │   ├─ StepNotFound
+│   ├─ DocumentNotFound
 │   ├─ InvalidFile                no exported run, or one that this version cannot read
 │   ├─ SettingsInvalid
 │   └─ NotDurable                 workflow code awaits something that no replay can repeat
@@ -126,6 +127,13 @@ class StepNotFound(AskedWrongly):
 
     code = "STEP_NOT_FOUND"
     hint = "look at the paths in the run's log: run.events() or run.checkpoints()"
+
+
+class DocumentNotFound(AskedWrongly):
+    """The run has no such document there."""
+
+    code = "DOCUMENT_NOT_FOUND"
+    hint = "a document is visible once the step or transition that saves it has completed"
 
 
 class InvalidFile(AskedWrongly):

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from stepwell.client import decisions
+from stepwell.client.past import Past
 from stepwell.client.text import checked_text
-from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId
 from stepwell.domain.problems import run_error
-from stepwell.domain.state import OpenWait, RunState, fold
+from stepwell.domain.state import OpenWait
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
@@ -57,7 +57,7 @@ class RunEvent:
     data: dict[str, Any]
 
 
-class RunHandle(Generic[R]):
+class RunHandle(Past, Generic[R]):
     def __init__(
         self, client: Client, run_id: RunId, decode: Callable[[bytes], R], *, fresh: bool = False
     ) -> None:
@@ -113,10 +113,6 @@ class RunHandle(Generic[R]):
 
     async def status(self) -> Status:
         return (await self.info()).status
-
-    async def state(self) -> RunState:
-        """The run as its log tells it."""
-        return fold([ev.read(row) async for row in self.log()])
 
     async def waits(self) -> list[OpenWait]:
         """What the run waits for right now."""

@@ -135,7 +135,7 @@ class History:
         old = await self._read(run)
         edits = Edits(
             input=await self._encoded_input(old, input),
-            state=None if state is UNCHANGED else self._limited(state, "the edited state"),
+            state=await self._encoded_state(old, state),
             outputs=self._encoded_outputs(outputs),
         )
         return await self._fork(run, old, ev.Origin(how="fork", run=old.id, seq=at), edits, key)
@@ -161,6 +161,17 @@ class History:
         data = self._limited(input, "the edited input")
         definition = await self.store.read_definition(self.workspace, old.workflow, old.version)
         return data if definition is None else self._checked(definition, PLAIN.decode(data))
+
+    async def _encoded_state(self, old: RunCopy, state: Any) -> bytes | None:
+        if state is UNCHANGED:
+            return None
+        data = self._limited(state, "the edited state")
+        definition = await self.store.read_definition(self.workspace, old.workflow, old.version)
+        body: dict[str, Any] = {} if definition is None else msgspec.json.decode(definition.body)
+        if definition is None or "state" not in body:
+            return data
+        schema = msgspec.json.encode(body["state"])
+        return self._checked(replace(definition, input_schema=schema), PLAIN.decode(data))
 
     def _encoded_outputs(self, outputs: Mapping[str, Any] | None) -> dict[str, bytes]:
         return {

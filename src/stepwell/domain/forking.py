@@ -140,8 +140,63 @@ def _before_the_end(events: Sequence[Event], seq: int) -> int:
     return seq
 
 
+# Machines
+
+
+def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
+    """A machine's past is its last checkpoint; beyond it, what the visit's code was answered.
+
+    It does not replay, so inner steps that had completed are kept whatever else was open. With another
+    state they would not fit it: then nothing of the visit is kept.
+    """
+    seq = _before_the_end(events, seq)
+    places = [e.seq for e in events[:seq] if isinstance(e.fact, ev.TransitionCompleted)]
+    place = places[-1] if places else 1
+    past = [_arrived(event, edits) if event.seq == place else event for event in events[:place]]
+    if edits.state is not None:
+        if not places:
+            raise NotForkable(
+                f"at event {seq} the machine had no checkpoint, so no state",
+                hint="rerun it with another input, or fork it at a checkpoint",
+            )
+        return Cut(past, place)
+    visit = events[place:seq]
+    if any(isinstance(event.fact, ev.CancelRequested | ev.CompensationStarted) for event in visit):
+        raise NotForkable(
+            f"at event {seq} the run was already ending", hint=f"fork at {place}, its last checkpoint"
+        )
+    return Cut([*past, *_answered(visit)], seq)
+
+
+def _arrived(event: Event, edits: Edits) -> Event:
+    if not isinstance(event.fact, ev.TransitionCompleted):
+        return event
+    state = event.fact.state if edits.state is None else Raw(edits.state)
+    return event._replace(fact=replace(event.fact, state=state, children={}))
+
+
+_NEWS = (ev.ValueRecorded, ev.Published, ev.Progress, ev.DocumentSaved, ev.Received)
+
+
+def _answered(visit: Sequence[Event]) -> list[Event]:
+    """What the code of a visit may be given again: nothing that failed, or was open."""
+    settled: set[str] = set()
+    for event in visit:
+        match event.fact:
+            case ev.StepCompleted() | ev.TimerFired() | ev.WaitEnded(outcome="answered"):
+                settled.add(event.path)
+            case ev.ChildEnded(status=status) if status == Status.COMPLETED:
+                settled.add(event.path)
+            case ev.ChildStarted(detached=True):
+                settled.add(event.path)
+            case _:
+                pass
+    kept = [e for e in visit if e.path in settled or isinstance(e.fact, _NEWS)]
+    return [e for e in kept if not isinstance(e.fact, ev.StepFailed | ev.StepStarted | ev.StepScheduled)]
+
+
 CutLog = Callable[[Sequence[Event], int, Edits], Cut]
-CUTS: dict[str, CutLog] = {"function": cut_function}
+CUTS: dict[str, CutLog] = {"function": cut_function, "machine": cut_machine}
 
 
 # From a step on
@@ -150,6 +205,7 @@ CUTS: dict[str, CutLog] = {"function": cut_function}
 def place_before(events: Sequence[Event], step: str) -> int:
     """The seq before the first event of that step: its path, or its name where that is unique."""
     paths = list(dict.fromkeys(e.path for e in events if e.path and not e.path.startswith("compensate/")))
+    paths = list(dict.fromkeys(part for path in paths for part in (_visit_of(path), path) if part))
     named = [path for path in paths if step in (path, _name_of(path))]
     if not named:
         raise StepNotFound(f"the run has no step {step!r}", steps=", ".join(paths[:10]) or "none")
@@ -157,12 +213,19 @@ def place_before(events: Sequence[Event], step: str) -> int:
         raise StepNotFound(
             f"the run has {len(named)} steps called {step!r}", hint="give the path: " + ", ".join(named[:5])
         )
-    return next(event.seq for event in events if event.path == named[0]) - 1
+    inside = f"{named[0]}/"
+    return next(e.seq for e in events if e.path == named[0] or e.path.startswith(inside)) - 1
 
 
 def _name_of(path: str) -> str:
-    """`0/charge#1` is called charge; so is `0~2/charge#3`."""
-    return path.rpartition("/")[2].partition("#")[0]
+    """`0/charge#1` is called charge; so are `0~2/charge#3` and, of a machine, `0/charge@4`."""
+    return path.rpartition("/")[2].partition("#")[0].partition("@")[0]
+
+
+def _visit_of(path: str) -> str:
+    """`0/approve@3/pay#1` belongs to the machine's visit `0/approve@3`."""
+    parts = path.split("/", 2)
+    return "/".join(parts[:2]) if len(parts) > 2 and "@" in parts[1] else ""
 
 
 # The new run
@@ -177,8 +240,9 @@ def forked(copy: RunCopy, origin: ev.Origin, edits: Edits, birth: Birth) -> RunC
     log = [_row(event, seq) for seq, event in enumerate(kept, 1)]
     origin = replace(origin, seq=cut.seq, copied=len(log), edited=edits.names, salt=birth.seed)
     log[0] = log[0]._replace(payload=msgspec.json.encode(_accepted(kept[0], origin, edits, birth)))
-    base = max((row.seq for row in log if row.kind == ev.KIND[ev.Continued]), default=1)
-    input = copy.input if edits.input is None or base > 1 else edits.input
+    base = max((row.seq for row in log if row.kind in ev.BASES), default=1)
+    continued = any(row.kind == ev.KIND[ev.Continued] for row in log)
+    input = copy.input if edits.input is None or continued else edits.input
     return replace(
         copy,
         id=birth.run_id,

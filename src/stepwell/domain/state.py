@@ -45,6 +45,7 @@ class Checkpoint:
     transition: str = ""
     seq: int = 0
     at: float = 0.0
+    forkable: bool = True  # of a function: nothing was open
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class RunState:
     unconsumed: list[str] = field(default_factory=list)
     progress: ev.Progress | None = None
     compensation: CompensationState | None = None
+    outputs: dict[str, Raw] = field(default_factory=dict)  # what steps and children returned, by path
     checkpoint: Checkpoint | None = None  # of a machine
     has_error: bool = False  # a transition failed since then
     retry_at: float | None = None  # when it is tried again
@@ -100,6 +102,8 @@ def apply(state: RunState, event: Event) -> None:
             _open_wait(state, event)
         case ev.TimerFired() | ev.WaitEnded() | ev.ChildEnded():
             state.waits.pop(event.path, None)
+            if isinstance(fact, ev.ChildEnded):
+                state.outputs[event.path] = fact.result
         case ev.Progress():
             state.progress = fact
         case ev.CompensationStarted():
@@ -118,6 +122,7 @@ def apply(state: RunState, event: Event) -> None:
         case ev.Continued():
             state.generation = fact.generation
             state.steps.clear()
+            state.outputs.clear()
             state.waits.clear()
         case ev.Completed() | ev.Failed() | ev.Cancelled() | ev.TimedOut():
             _end(state, fact)
@@ -137,6 +142,7 @@ def _arrive(state: RunState, event: Event, fact: ev.TransitionCompleted) -> None
     )
     state.has_error, state.error, state.retry_at = False, None, None
     state.steps.clear()
+    state.outputs.clear()
     state.waits = {path: wait for path, wait in state.waits.items() if path in fact.children}
 
 
@@ -153,6 +159,7 @@ def _apply_step(state: RunState, event: Event) -> None:
             step.status = "running"
         case ev.StepCompleted():
             step.status, step.error, step.retry_at = "completed", None, None
+            state.outputs[path] = fact.result
             state.waits.pop(path, None)
         case ev.StepFailed():
             state.waits.pop(path, None)

@@ -140,14 +140,17 @@ def read_journal(rows: Sequence[LogRow]) -> Journal:
         absorb(journal, event)
         if machine and not journal.chosen:
             journal.chosen = chosen_by(event.path)
+    _count_active(journal)
     return journal
 
 
 def absorb(journal: Journal, event: Event) -> None:
     """Take one event in. Also used for what this owner writes, so that both ways agree."""
+    fact, path = event.fact, event.path
+    if isinstance(fact, ev.Claimed):
+        _count_active(journal)  # of the owner before: until its last event, not until this one
     journal.head = event.seq
     journal.last_at = event.at
-    fact, path = event.fact, event.path
     match fact:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
             _answered(journal, event)
@@ -193,7 +196,6 @@ def absorb(journal: Journal, event: Event) -> None:
 def _absorb_run_fact(journal: Journal, event: Event) -> None:
     match event.fact:
         case ev.Claimed(lease=lease):
-            _count_active(journal)
             journal.claims += 1
             journal.lease = lease
             journal._claimed_at = event.at
