@@ -73,7 +73,9 @@ class RunState:
     outputs: dict[str, Raw] = field(default_factory=dict)  # what steps and children returned, by path
     checkpoint: Checkpoint | None = None  # of a machine
     has_error: bool = False  # a transition failed since then
+    failing: str = ""  # that transition
     retry_at: float | None = None  # when it is tried again
+    retry_attempt: int = 0
 
 
 def fold(events: Iterable[Event]) -> RunState:
@@ -114,8 +116,9 @@ def apply(state: RunState, event: Event) -> None:
         case ev.TransitionCompleted():
             _arrive(state, event, fact)
         case ev.TransitionFailed():
-            state.has_error, state.error = True, fact.error
+            state.has_error, state.error, state.failing = True, fact.error, fact.transition
             state.retry_at = None if fact.retry_in is None else event.at + fact.retry_in
+            state.retry_attempt = event.attempt + 1
         case ev.Retried():
             state.status, state.error, state.unconsumed = Status.RUNNING, None, []
             state.has_error = False

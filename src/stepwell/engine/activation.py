@@ -140,7 +140,7 @@ class Activation:
         arrived = self.arrived.pop(path, None)
         if arrived is not None:
             self._release(arrived)
-        elif path not in self.recorded:
+        elif path not in self.recorded and not (self.visits is not None and self.visits.refuses(call)):
             call.after = self.writer.barrier
             self.commands.append(call)
         return call.future

@@ -139,7 +139,7 @@ def read_journal(rows: Sequence[LogRow]) -> Journal:
         event = ev.read(row)
         absorb(journal, event)
         if machine and not journal.chosen:
-            journal.chosen = chosen_by(event.path)
+            journal.chosen = chosen_by(event.path, journal.version + 1)
     _count_active(journal)
     return journal
 
@@ -335,12 +335,13 @@ def _compensating(journal: Journal, started: ev.CompensationStarted) -> None:
 # Machines
 
 
-def chosen_by(path: str) -> str:
-    """The transition that an event of its visit names: generation/transition@visit/..."""
+def chosen_by(path: str, visit: int) -> str:
+    """The transition that an event of this visit names: generation/transition@visit/..."""
     parts = path.split("/", 2)
-    if len(parts) < 2 or "@" not in parts[1] or parts[1].startswith(TRIGGER):
+    if len(parts) < 2 or parts[1].startswith(TRIGGER):
         return ""
-    return parts[1].rpartition("@")[0]
+    name, _, number = parts[1].rpartition("@")
+    return name if number == str(visit) else ""
 
 
 TRIGGER = "trigger:"

@@ -45,9 +45,9 @@ def _cancel_calls(activation: Activation) -> None:
     """Raise in every pending ctx call, in the order of asking; cleanup may ask again."""
     activation.cancelling = True
     for call in list(activation.calls.values()):
-        if isinstance(call, BodyCall) and call.running is not None:
-            call.running.cancel()  # its code cleans up, then the machine hears of it
-        elif not call.future.done():
+        if isinstance(call, BodyCall) and activation.visits is not None and activation.visits.cleans_up(call):
+            continue  # its code hears of it, then the machine
+        if not call.future.done():
             call.future.set_exception(RunCancelling())
             activation.withdraw(call)
 

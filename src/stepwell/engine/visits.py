@@ -43,6 +43,7 @@ class Visits:
         self._activation = activation
         self._journal = journal = activation.journal
         self._known: dict[str, Answer] = {}
+        self._owes_cancel = False
         activation.visits = self
         for answer in activation.answers:
             if not isinstance(answer.fact, ev.CancelRequested) and answer.path not in journal.lost:
@@ -87,6 +88,26 @@ class Visits:
                 if call.running is not None:
                     call.running.rest(quiet)
                 break
+
+    # Cancelling
+
+    def cleans_up(self, call: BodyCall) -> bool:
+        """The run is being cancelled: does the transition's code get to hear it?"""
+        if call.running is not None:
+            call.running.cancel()
+            return True
+        # Parked or lost in the middle of it: begin it again over what is known, up to where it was.
+        self._owes_cancel = self._journal.chosen == call.move.name
+        return self._owes_cancel
+
+    def refuses(self, call: Call) -> bool:
+        """Code that was begun again to clean up hears of the cancel where the log ends."""
+        if not self._owes_cancel or isinstance(call, BodyCall):
+            return False
+        self._owes_cancel = False
+        del self._activation.calls[call.path]
+        call.future.set_exception(RunCancelling())
+        return True
 
     # Moving
 
