@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.domain.commit import Message
-from stepwell.domain.events import NULL, Problem
+from stepwell.domain.events import NULL, DocumentSaved, Problem
 from stepwell.domain.ids import RunId
 
 CANCEL_KEY = "cancel"
@@ -21,6 +21,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_in: float | None = None
     attempt: int = 0
     run: str = ""  # the child's
+    documents: list[DocumentSaved] = []  # that a remote step saved
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

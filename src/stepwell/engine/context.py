@@ -16,12 +16,14 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, codec_for, digest, limited
 from stepwell.domain.commit import NewRun
 from stepwell.domain.compensating import undoing
+from stepwell.domain.documents import DIRECT
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import RunId, child_run_id, recorded_random
 from stepwell.domain.moves import MachineRun
 from stepwell.domain.program import Startable
 from stepwell.domain.starting import new_run
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
+from stepwell.engine import documents
 from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.journal import result_path
 from stepwell.errors import AskedWrongly, Continue, InvalidDefinition
@@ -72,8 +74,9 @@ class RunContext:
         self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], queue: str
     ) -> Any:
         scope = self._turns.scope()
-        path = scope.name(spec.name)
-        call = self._step_call(path, spec, args, kwargs, queue, concurrent="~" in scope.path)
+        # In one task the name and the order tell steps apart; between tasks their arguments help.
+        concurrent = scope is not self._turns.root and "~" in scope.path
+        call = self._step_call(scope.name(spec.name), spec, args, kwargs, queue, concurrent=concurrent)
         try:
             answer = await self._activation.ask(call)
         except asyncio.CancelledError:
@@ -95,7 +98,8 @@ class RunContext:
         if queue and spec.transactional:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
         mark = _fingerprint(args, kwargs) if concurrent else ""
-        call = StepCall(path, self._turns.create_future(), spec, args, kwargs, queue=queue, digest=mark)
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
+        call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
         if spec.compensate is not None:
             call.undo = undoing(spec, args, kwargs, self._activation.services.payload_bytes_max)
         return call
@@ -266,6 +270,13 @@ class RunContext:
         limit = self._activation.services.payload_bytes_max
         news = Raw(limited(PLAIN.encode(data), f"what is published on {topic}", limit))
         self._tell(f"publish:{checked_name(topic)}", lambda: ev.Published(topic=topic, data=news))
+
+    def save(self, name: str, value: Any) -> None:
+        path = self._turns.scope().name(f"{DIRECT}{checked_name(name)}")
+        documents.save(self._activation, path, name, value)
+
+    async def document(self, name: str, type: Any = Any) -> Any:
+        return await documents.read(self._activation, name, type)
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         self._tell("progress", lambda: ev.Progress(done=done, total=total, text=text))

@@ -118,6 +118,7 @@ def _continued(activation: Activation, error: Continue) -> Ending:
         seed=f"{recorded_random(journal.seed_now, f'continue/{generation}'):032x}",
         carried=[ev.Carried(name=m.name, payload=m.payload) for m in activation.waits.unmatched()],
         keys=sorted(activation.waits.keys)[-_KEYS_KEPT:],
+        documents=list(journal.documents.values()),
     )
     return Ending(Status.RUNNING, continues=fact)
 

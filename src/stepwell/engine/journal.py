@@ -15,14 +15,15 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
+from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 
-_ALWAYS = (ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested)
+_ALWAYS = frozenset((ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested))
 
 
 def is_answer(fact: ev.Fact) -> bool:
     """Does this fact let workflow code go on?"""
-    if isinstance(fact, _ALWAYS):
+    if type(fact) in _ALWAYS:
         return True
     if isinstance(fact, ev.StepFailed):
         return fact.retry_in is None
@@ -103,6 +104,9 @@ class Journal:
     told: set[str] = field(default_factory=set)  # news that were recorded
     keys: set[str] = field(default_factory=set)
     failed: ev.Failed | None = None
+    saved: dict[str, list[tuple[int, ev.DocumentSaved]]] = field(default_factory=dict)  # not visible yet
+    documents: dict[str, ev.Kept] = field(default_factory=dict)  # of a function: what its code may see
+    shelf: list[str] = field(default_factory=list)  # of a machine: ids at its last checkpoint
     undoable: dict[str, ev.StepCompleted] = field(default_factory=dict)  # in log order
     compensation: ev.CompensationStarted | None = None
     compensated: bool = False
@@ -189,6 +193,10 @@ def absorb(journal: Journal, event: Event) -> None:
             journal.values[path] = fact.value
         case ev.Published() | ev.Progress():
             journal.told.add(path)
+        case ev.DocumentSaved():
+            journal.told.add(path)
+            if journal.accepted.kind == "machine" or not is_direct(path):  # else the code keeps it again
+                journal.saved.setdefault(path, []).append((event.attempt, fact))
         case _:
             _absorb_run_fact(journal, event)
 
@@ -303,6 +311,7 @@ def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.input, journal.seed = fact.input, fact.seed
     journal.active_seconds = 0.0
     journal.undoable.clear()  # going on as new settles what came before
+    journal.documents = {kept.name: kept for kept in fact.documents}
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.generation}")
 
 
@@ -316,6 +325,7 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
     journal.values.clear()
     journal.taken.clear()
     journal.told.clear()
+    journal.saved.clear()
     journal.answers.clear()
     journal.messages = {
         f"{prefix}/{i}": Message(f"{prefix}/{i}", "signal", c.name, c.payload) for i, c in enumerate(carried)
@@ -358,6 +368,7 @@ def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: fl
 def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:
     """The machine is at its next place, and nothing was tried from there."""
     journal.place, journal.version, journal.state = fact.target, fact.version, fact.state
+    journal.shelf = fact.documents
     journal.routed_by, journal.chosen, journal.attempts = fact.error, "", Attempts()
 
 

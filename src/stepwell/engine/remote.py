@@ -75,7 +75,10 @@ class RemoteStep:
             except StepwellError as refusal:
                 self._report(self._failure(refusal, None))
             else:
-                self._report(Ending(status="completed", result=Raw(data), attempt=self._attempt))
+                saved = list(self._execution.saved) if self._execution is not None else []
+                self._report(
+                    Ending(status="completed", result=Raw(data), attempt=self._attempt, documents=saved)
+                )
         else:
             chance = self._services.ids.jitter()
             retry_in = self._spec.retry.wait_after(self._attempt, error, chance)

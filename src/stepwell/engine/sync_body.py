@@ -17,8 +17,8 @@ from stepwell.errors import Suspended
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
 
-_VALUES = ("now", "random", "uuid", "patched", "publish", "progress")
-_WAITS = ("sleep", "signal", "event", "approval", "map", "run")
+_VALUES = ("now", "random", "uuid", "patched", "publish", "progress", "save")
+_WAITS = ("sleep", "signal", "event", "approval", "map", "run", "document")
 
 
 class SyncBody:

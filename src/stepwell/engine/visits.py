@@ -21,6 +21,7 @@ from stepwell.domain.events import Problem
 from stepwell.domain.moves import Move
 from stepwell.domain.problems import problem_of
 from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TriggerCall
+from stepwell.engine.documents import visible_after
 from stepwell.engine.journal import TRIGGER, Answer, StepRecord, arrive, begin_anew, failed_answer
 from stepwell.errors import (
     InvalidInput,
@@ -155,6 +156,7 @@ class Visits:
             version=journal.version + 1,
             state=state,
             error=error,
+            documents=visible_after(journal, path, failed=error is not None),
             carried=[ev.Carried(name=m.name, payload=m.payload) for m in waits.unmatched()],
             keys=self._lasting_keys(),
             children=waits.children_left(),
@@ -178,6 +180,7 @@ class Visits:
         journal.values.clear()
         journal.taken.clear()
         journal.told.clear()
+        journal.saved.clear()
 
     def _failed(self, move: Move, path: str, error: BaseException) -> bool:
         """Record the failure; True: the machine went to another place, False: it is tried again."""
