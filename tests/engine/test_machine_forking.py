@@ -129,7 +129,7 @@ async def test_inner_steps_are_kept_unless_the_state_is_edited(stage: Stage) -> 
         old = await engine.start(Review)
         await suspended(old)
         broken.append("bank away")
-        await old.decide(Approval("ana"))
+        await old.trigger("approve", {"by": "ana"})
         with pytest.raises(RunFailed, match="bank away"):
             await old.result()
         before = await rows(old)
@@ -144,7 +144,7 @@ async def test_inner_steps_are_kept_unless_the_state_is_edited(stage: Stage) -> 
         done.clear()
         other = await engine.fork(old, at=before[-1].seq, state={"n": 5, "said": []})
         await suspended(other)
-        await other.decide(Approval("bob"))
+        await other.trigger("approve", {"by": "bob"})
         assert (await other.result(15)).n == 15
         assert done == ["by bob", "pay 5"]
         assert opened.seq == (await all_events(other))[0].data["origin"]["seq"]
@@ -157,7 +157,7 @@ async def test_rerun_from_a_transition(stage: Stage) -> None:
     async with stage.engine(Review) as engine:
         old = await engine.start(Review)
         await suspended(old)
-        await old.decide(Approval("ana"))
+        await old.trigger("approve", {"by": "ana"})
         await old.result(15)
         done.clear()
 
