@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stepwell.domain.program import Context, StepContext, SyncContext
     from stepwell.domain.retry import Retry
     from stepwell.domain.status import Status
+    from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
     from stepwell.settings import Settings
     from stepwell.sync_client import SyncClient
@@ -44,6 +45,7 @@ _WHERE = {
     "SyncContext": "domain.program",
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
+    "run_stateless": "engine.stateless",
     "step": "authoring.functions.step",
     "transition": "authoring.machines.transition",
     "workflow": "authoring.functions.workflow",
@@ -70,6 +72,7 @@ __all__ = [
     "SyncContext",
     "WaitTimedOut",
     "Workflow",
+    "run_stateless",
     "step",
     "transition",
     "workflow",

@@ -171,7 +171,11 @@ async def test_a_failed_transition_stays_and_a_person_retries_the_same_visit(sta
             await run.result(15)
         state = await run.state()
         assert state.checkpoint is not None
-        assert (state.checkpoint.place, bytes(state.checkpoint.state), state.has_error) == ("asked", b"{}", True)
+        assert (state.checkpoint.place, bytes(state.checkpoint.state), state.has_error) == (
+            "asked",
+            b"{}",
+            True,
+        )
 
         await run.retry()
         with pytest.raises(RunFailed, match="failure 2"):

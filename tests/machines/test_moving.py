@@ -75,7 +75,11 @@ async def test_a_machine_runs_to_its_wait_and_goes_on_with_the_trigger(stage: St
         await run.trigger("approve", {"by": "ana"}, by="ana")
 
         assert await run.result(15) == Trail(7, ["noted", "ana", "paid 7"])
-        assert await transitions(run) == [("open", "checked", 1), ("note", "review", 2), ("approve", "paid", 3)]
+        assert await transitions(run) == [
+            ("open", "checked", 1),
+            ("note", "review", 2),
+            ("approve", "paid", 3),
+        ]
 
 
 @pytest.mark.req("M2")
@@ -96,7 +100,11 @@ async def test_automatic_transitions_are_one_commit_each(memory: Stage) -> None:
         ["claimed", "transition_completed"],
         *[["transition_completed"]] * 3,
         ["completed"],
-    ] or commits == [["claimed", "transition_completed"], *[["transition_completed"]] * 2, ["transition_completed", "completed"]]
+    ] or commits == [
+        ["claimed", "transition_completed"],
+        *[["transition_completed"]] * 2,
+        ["transition_completed", "completed"],
+    ]
 
 
 class Counter(Machine[dict[str, int]]):

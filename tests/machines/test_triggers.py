@@ -137,7 +137,15 @@ def test_two_people_in_two_processes_and_exactly_one_wins(disk: Stage) -> None:
     for _ in range(5):
         run_id, workers = asyncio.run(_prepared(disk)), []
         for person, name in (("ana", "approve"), ("bo", "rework")):
-            command = [sys.executable, "-m", "tests.machines.approvals", str(disk.database), run_id, name, person]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.machines.approvals",
+                str(disk.database),
+                run_id,
+                name,
+                person,
+            ]
             workers.append(
                 subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             )

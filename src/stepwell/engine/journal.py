@@ -320,7 +320,10 @@ TRIGGER = "trigger:"
 def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.version}")
     arrive(journal, fact)
-    journal.active_seconds, journal._claimed_at = fact.active or 0.0, at  # the claim may lie before what was read
+    journal.active_seconds, journal._claimed_at = (
+        fact.active or 0.0,
+        at,
+    )  # the claim may lie before what was read
     journal.children = {path: ev.ChildStarted(run=run, workflow="") for path, run in fact.children.items()}
 
 
