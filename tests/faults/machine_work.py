@@ -21,7 +21,7 @@ STATES = [{"opened": 1}, {"opened": 1, "booked": 7}, {"opened": 1, "booked": 7, 
 
 
 @step
-async def book(ctx: StepContext, n: int) -> int:
+def book(ctx: StepContext, n: int) -> int:
     with open(os.environ[EFFECTS], "a", encoding="ascii") as file:
         file.write(f"{ctx.run_id} {ctx.path} {ctx.attempt}\n")
     return n

@@ -1,4 +1,4 @@
-"""What is wrong with a machine is told when it is defined, all at once; what is right is JSON and a drawing."""
+"""What is wrong with a machine is told when it is defined, all at once; a right one is JSON and a drawing."""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@ def svg(machine: type[Machine[Any]]) -> str:
     title = escape(machine.definition.name)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="machine {_attribute(machine.definition.name)}" font-family="sans-serif" font-size="12">',
+        f'aria-label="machine {_attribute(machine.definition.name)}" '
+        'font-family="sans-serif" font-size="12">',
         f"<title>{title}</title>",
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker></defs>',
