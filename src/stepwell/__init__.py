@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stepwell.domain.retry import Retry
     from stepwell.domain.state import Checkpoint
     from stepwell.domain.status import Status
+    from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
     from stepwell.settings import Settings
     from stepwell.sync_client import SyncClient
@@ -48,6 +49,7 @@ _WHERE = {
     "SyncContext": "domain.program",
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
+    "run_stateless": "engine.stateless",
     "step": "authoring.functions.step",
     "transition": "authoring.machines.transition",
     "workflow": "authoring.functions.workflow",
@@ -76,6 +78,7 @@ __all__ = [
     "SyncContext",
     "WaitTimedOut",
     "Workflow",
+    "run_stateless",
     "step",
     "transition",
     "workflow",

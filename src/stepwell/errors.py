@@ -13,6 +13,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ DocumentNotFound
 │   ├─ InvalidFile                no exported run, or one that this version cannot read
 │   ├─ SettingsInvalid
+│   ├─ StatelessWait              a run without a store waits for a message
 │   └─ NotDurable                 workflow code awaits something that no replay can repeat
 ├─ Conflict                       the run is not in a state that allows this
 │   ├─ KeyConflict                same idempotency key, other input
@@ -147,6 +148,13 @@ class SettingsInvalid(AskedWrongly):
     """A setting has a value that cannot work."""
 
     code = "SETTINGS_INVALID"
+
+
+class StatelessWait(AskedWrongly):
+    """A stateless run waits for something that nobody can send."""
+
+    code = "STATELESS_WAIT"
+    hint = "give the answer along: run_stateless(..., signals={name: payload}), or run it on an Engine"
 
 
 class NotDurable(AskedWrongly):

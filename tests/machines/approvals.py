@@ -1,4 +1,7 @@
-"""A machine with questions, and one person as a process: `python -m tests.machines.approvals URL RUN TRIGGER BY`."""
+"""A machine with questions, and one person as a process.
+
+python -m tests.machines.approvals URL RUN TRIGGER BY
+"""
 
 from __future__ import annotations
 

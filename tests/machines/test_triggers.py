@@ -1,4 +1,4 @@
-"""Triggers are decisions: they fit the place where the machine is, one wins, the others hear who was faster."""
+"""Triggers are decisions: they fit the machine's place, one wins, the others hear who was faster."""
 
 from __future__ import annotations
 

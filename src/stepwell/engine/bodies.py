@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepwell.domain import events as ev
+from stepwell.engine.body_context import BodyContext, ThreadContext
 from stepwell.engine.calls import BodyCall
 from stepwell.engine.turns import Scope
 from stepwell.errors import RunCancelling, Suspended, TransitionTimedOut, Unwind
@@ -87,6 +88,22 @@ def _start_late(activation: Activation, call: BodyCall) -> None:
 
 
 class Body:
+    __slots__ = (
+        "_activation",
+        "_call",
+        "_crossings",
+        "_handle",
+        "_left_at",
+        "_services",
+        "_stations",
+        "_task",
+        "attempt",
+        "began",
+        "noted",
+        "over",
+        "path",
+    )
+
     def __init__(self, activation: Activation, call: BodyCall) -> None:
         self._activation = activation
         self._call = call
@@ -98,7 +115,6 @@ class Body:
         self._left_at: float | None = None  # since when the whole run only waits
         self.path = call.path
         self.over = False
-        self.spec = Named(call.move.name)
         self.attempt = call.attempt
         self.noted = False
         self.began = _NOT_YET if call.move.threaded else self._services.clock.monotonic()
@@ -106,17 +122,12 @@ class Body:
     def run(self) -> None:
         call, services = self._call, self._services
         call.running = self
-        station = Station(Scope(self.path))
-        context = contextvars.Context()
-        context.run(_station.set, station)
         try:
-            work = self._work(station)
+            work = self._work()
         except Exception as error:
             services.loop.call_soon(self._end, None, error)
             return
-        self._task = task = asyncio.Task(work, loop=services.loop, context=context)
-        station.owner = task
-        self._stations[task] = station
+        self._task = task = asyncio.Task(work, loop=services.loop, context=contextvars.Context())
         task.add_done_callback(self._done)
         self._activation.steps.executing[self.path] = self  # type: ignore[assignment]  # it has the same shape
         services.runner.running[self] = None  # type: ignore[index]  # as above
@@ -124,14 +135,16 @@ class Body:
         if limit is not None and limit < _EXACT_BELOW and self.began != _NOT_YET:
             self._handle = services.loop.call_later(limit, self.look_again)
 
-    def _work(self, station: Station) -> Coroutine[Any, Any, Any]:
-        from stepwell.engine.body_context import BodyContext, ThreadContext  # they name this module
+    @property
+    def spec(self) -> Named:
+        return Named(self._call.move.name)
 
+    def _work(self) -> Coroutine[Any, Any, Any]:
         ctx, call = self._activation.ctx, self._call
         if not call.move.threaded:
             work: Coroutine[Any, Any, Any] = call.body(BodyContext(self, ctx))
             return work
-        thread = ThreadContext(self, station, ctx)
+        thread = ThreadContext(self, ctx)
         runner: Any = self._services.runner  # asks of an execution only that it can begin
         return runner.in_thread(call.body, (thread,), {}, self)  # type: ignore[no-any-return]  # a coroutine
 
@@ -217,11 +230,24 @@ class Body:
 
     # Crossing to the workflow's loop
 
+    def main_station(self) -> Station:
+        """Of the body itself; most have no other, and many not even this one."""
+        found = self._stations.get(self._task)
+        if found is None:
+            found = self._stations[self._task] = Station(Scope(self.path))
+            found.owner = self._task
+            if self._activation.visits is not None:
+                self._activation.visits.touched = True
+        return found
+
     def station(self) -> Station:
         """Of the task that runs now. One that is new here is a branch of the task that made it."""
-        here = _station.get()
         task = asyncio.current_task()
-        if here.owner is task or here.owner is None:
+        main = self.main_station()
+        if task is self._task:
+            return main
+        here = _station.get(main)
+        if here.owner is task:
             return here
         mine = Station(self._branch(here, task))
         mine.owner = task

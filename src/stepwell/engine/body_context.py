@@ -18,7 +18,7 @@ from stepwell.engine.turns import enter_scope
 from stepwell.errors import InvalidDefinition
 
 if TYPE_CHECKING:
-    from stepwell.engine.bodies import Body, Station
+    from stepwell.engine.bodies import Body
 
 
 class BodyContext:
@@ -139,9 +139,8 @@ class BodyChild:
 class ThreadContext:
     """The context of a transition that is a plain function: the same verbs, without `await`."""
 
-    def __init__(self, body: Body, station: Station, ctx: RunContext) -> None:
+    def __init__(self, body: Body, ctx: RunContext) -> None:
         self._body = body
-        self._station = station
         self._ctx = ctx
         self._loop = body.loop
         self.attempt = body.attempt
@@ -169,7 +168,7 @@ class ThreadContext:
 
         def enter() -> None:
             try:
-                self._body.enter(_turn(make), self._station, reply)
+                self._body.enter(_turn(make), self._body.main_station(), reply)
             except BaseException as error:
                 reply.set_exception(error)
 

@@ -236,9 +236,16 @@ def finish(activation: Activation, ending: Ending) -> Finish:
         status=ending.status,
         output=ending.result,
         error=msgspec.json.encode(ending.problem) if ending.problem else None,
-        where_at=ending.problem.path if ending.problem else "",
+        where_at=_where(activation, ending),
         started_at=activation.journal.started_at or activation.timers.now(),
     )
+
+
+def _where(activation: Activation, ending: Ending) -> str:
+    path = ending.problem.path if ending.problem else ""
+    if activation.visits is None:
+        return path
+    return f"at {activation.journal.place or 'start'}" + (f": {path}" if path else "")
 
 
 def announce(activation: Activation, then: Finish) -> None:

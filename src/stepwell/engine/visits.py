@@ -44,7 +44,9 @@ class Visits:
         self._activation = activation
         self._journal = journal = activation.journal
         self._known: dict[str, Answer] = {}
+        self._call: BodyCall | None = None
         self._owes_cancel = False
+        self.touched = True  # this visit has left something that the next must not see
         activation.visits = self
         for answer in activation.answers:
             if not isinstance(answer.fact, ev.CancelRequested) and answer.path not in journal.lost:
@@ -84,11 +86,9 @@ class Visits:
 
     def rest(self, quiet: bool) -> None:
         """While the run only waits, the time of its transition stands still."""
-        for call in self._activation.calls.values():
-            if isinstance(call, BodyCall):
-                if call.running is not None:
-                    call.running.rest(quiet)
-                break
+        running = self._call.running if self._call is not None else None
+        if running is not None:
+            running.rest(quiet)
 
     # Cancelling
 
@@ -115,6 +115,7 @@ class Visits:
     async def triggered(self, place: str, choices: Mapping[str, Codec]) -> tuple[str, Raw]:
         activation = self._activation
         path = f"{activation.turns.root.path}/{TRIGGER}{place}@{self._journal.version + 1}"
+        self.touched = True
         call = TriggerCall(path, activation.turns.create_future(), place, choices)
         message = await activation.ask(call)
         return message.name, message.payload
@@ -134,6 +135,7 @@ class Visits:
                 raise RunCancelling
             attempts.begun += 1
             call = BodyCall(path, activation.turns.create_future(), move, body, attempts.begun)
+            self._call = call
             try:
                 data = await activation.ask(call)
                 state = limited(data, f"the state after {move.name}", activation.services.payload_bytes_max)
@@ -148,7 +150,6 @@ class Visits:
 
     def _completed(self, move: Move, path: str, target: str, state: Raw, error: Problem | None) -> None:
         activation, journal = self._activation, self._journal
-        waits = activation.waits
         fact = ev.TransitionCompleted(
             transition=move.name,
             source=move.source,
@@ -157,10 +158,7 @@ class Visits:
             state=state,
             error=error,
             documents=visible_after(journal, path, failed=error is not None),
-            carried=[ev.Carried(name=m.name, payload=m.payload) for m in waits.unmatched()],
-            keys=self._lasting_keys(),
-            children=waits.children_left(),
-            active=self._active_seconds(),
+            **self._leftovers(),
         )
         activation.record(fact, path, journal.attempts.begun)
         activation.writer.draft.base = activation.writer.barrier
@@ -169,6 +167,10 @@ class Visits:
 
     def _forget(self) -> None:
         """The next visit begins with an empty history."""
+        self._call = None
+        if not self.touched:
+            return
+        self.touched = False
         journal, activation = self._journal, self._activation
         self._known.clear()
         activation.arrived.clear()
@@ -215,15 +217,19 @@ class Visits:
 
     # What goes along
 
-    def _lasting_keys(self) -> list[str]:
-        """Of signals and events: a repeat must be known as one also after this checkpoint."""
-        keys = self._activation.waits.keys
-        if not keys:
-            return []
-        return sorted(key for key in keys if key.startswith(("signal/", "evt/")))[-_KEYS_KEPT:]
-
-    def _active_seconds(self) -> float | None:
-        if self._journal.accepted.timeout is None:
-            return None
+    def _leftovers(self) -> dict[str, Any]:
+        """What must not be forgotten with the log before a checkpoint; most runs have nothing."""
         activation = self._activation
-        return self._journal.active_seconds + activation.services.clock.monotonic() - activation.began
+        waits = activation.waits
+        found: dict[str, Any] = {}
+        if waits.keys:
+            # Of signals and events: a repeat must be known as one also after this checkpoint.
+            lasting = sorted(key for key in waits.keys if key.startswith(("signal/", "evt/")))
+            found["keys"] = lasting[-_KEYS_KEPT:]
+            found["carried"] = [ev.Carried(name=m.name, payload=m.payload) for m in waits.unmatched()]
+        if children := waits.children_left():
+            found["children"] = children
+        if self._journal.accepted.timeout is not None:
+            now = activation.services.clock.monotonic()
+            found["active"] = self._journal.active_seconds + now - activation.began
+        return found

@@ -19,7 +19,7 @@ from stepwell.errors import InvalidDefinition, StepwellError
 
 RESERVED = frozenset(
     {"decode_result", "definition", "drawing", "encode_input", "ends", "error", "options", "run", "state"}
-    | {"sync", "svg"}
+    | {"sync"}
 )
 _PLACES = ("on_error", "on_timeout")
 
@@ -260,7 +260,7 @@ def _leads_to(exit: Exit) -> Iterator[tuple[str, str]]:
 
 
 def _nowhere(what: str, place: str, known: set[str], ends: frozenset[str]) -> str:
-    close = difflib.get_close_matches(place, sorted(known - {place}), n=1, cutoff=0.75)
+    close = difflib.get_close_matches(place, sorted(known - {place}), n=1, cutoff=0.6)
     if close:
         return f"{what} {place!r} is no known place; did you mean {close[0]!r}?"
     shown = ", ".join(repr(end) for end in sorted({*ends, place}))

@@ -6,7 +6,7 @@ import inspect
 import typing
 from collections.abc import Collection
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from stepwell.authoring.machines.checks import Problems, checked_exits, explain
 from stepwell.authoring.machines.description import describe
@@ -115,6 +115,13 @@ class Machine(Generic[State]):
     @classmethod
     async def run(cls, ctx: Any, input: bytes) -> bytes:
         return await run_machine(cls._plan, ctx, input)
+
+    @classmethod
+    def drawing(cls, format: Literal["mermaid", "svg"] = "mermaid") -> str:
+        """The machine as a Mermaid state diagram, or as an SVG picture."""
+        from stepwell.authoring.machines.drawing import mermaid, svg
+
+        return svg(cls) if format == "svg" else mermaid(cls)
 
     def __repr__(self) -> str:
         return f"<machine {type(self).__name__}>"

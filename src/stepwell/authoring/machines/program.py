@@ -6,7 +6,6 @@ knows of the past is the checkpoint alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
@@ -16,6 +15,7 @@ from stepwell.errors import NoWayOut
 
 if TYPE_CHECKING:
     from stepwell.authoring.machines.machine import Plan
+    from stepwell.domain.events import Problem
     from stepwell.domain.moves import MachineRun
 
 
@@ -24,14 +24,18 @@ async def run_machine(plan: Plan, ctx: Any, input: bytes) -> bytes:
     at: MachineRun = ctx.machine()
     while True:
         place = at.place or START
-        state = plan.initial if at.state is None else bytes(at.state)
+        state = at.state
+        if state is None:
+            state = Raw(plan.initial)
         if place in plan.ends:
-            return state
+            return bytes(state)
         exit, payload = await _next(plan, at, place, state, input)
-        await at.transit(exit.moves[place], _attempt(plan, exit, at, state, payload))
+        move = exit.moves[place]
+        attempt = Attempt(plan, exit, at.error, state, payload)
+        await at.transit(move, attempt.run_in_thread if move.threaded else attempt.run)
 
 
-async def _next(plan: Plan, at: MachineRun, place: str, state: bytes, input: bytes) -> tuple[Exit, bytes]:
+async def _next(plan: Plan, at: MachineRun, place: str, state: Raw, input: bytes) -> tuple[Exit, bytes]:
     exits = plan.places[place]
     certain = exits.certain
     if certain is not None:
@@ -58,30 +62,35 @@ async def _next(plan: Plan, at: MachineRun, place: str, state: bytes, input: byt
     return waiting[name], bytes(payload)
 
 
-def _attempt(
-    plan: Plan, exit: Exit, at: MachineRun, state: bytes, payload: bytes | Raw
-) -> Callable[[Any], Any]:
+class Attempt:
     """The method as the engine runs it: over a fresh copy of the state, which it gives back as JSON."""
-    error = at.error
 
-    def prepared(ctx: Any) -> tuple[Any, tuple[Any, ...]]:
+    __slots__ = ("_error", "_exit", "_payload", "_plan", "_state")
+
+    def __init__(self, plan: Plan, exit: Exit, error: Problem | None, state: Raw, payload: bytes) -> None:
+        self._plan = plan
+        self._exit = exit
+        self._error = error
+        self._state = state
+        self._payload = payload
+
+    def _prepared(self, ctx: Any) -> tuple[Any, tuple[Any, ...]]:
+        plan, exit = self._plan, self._exit
         machine = plan.machine()
-        machine.state = plan.state.decode(state)
-        if error is not None:
-            machine.error = error
+        machine.state = plan.state.decode(self._state)
+        if self._error is not None:
+            machine.error = self._error
         if exit.takes < 2:
             return machine, (ctx,)[: exit.takes]
         codec = plan.payloads[exit.name] if exit.waits else plan.input
-        return machine, (ctx, codec.decode(payload))
+        return machine, (ctx, codec.decode(self._payload))
 
-    async def attempt(ctx: Any) -> bytes:
-        machine, arguments = prepared(ctx)
-        await exit.function(machine, *arguments)
-        return plan.state.encode(machine.state)
+    async def run(self, ctx: Any) -> bytes:
+        machine, arguments = self._prepared(ctx)
+        await self._exit.function(machine, *arguments)
+        return self._plan.state.encode(machine.state)
 
-    def threaded_attempt(ctx: Any) -> bytes:
-        machine, arguments = prepared(ctx)
-        exit.function(machine, *arguments)
-        return plan.state.encode(machine.state)
-
-    return threaded_attempt if exit.moves[next(iter(exit.moves))].threaded else attempt
+    def run_in_thread(self, ctx: Any) -> bytes:
+        machine, arguments = self._prepared(ctx)
+        self._exit.function(machine, *arguments)
+        return self._plan.state.encode(machine.state)
