@@ -32,8 +32,10 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ StepTimedOut
 │   │   └─ TransitionTimedOut     of a machine
 │   ├─ CompensationFailed
+│   ├─ StepNotBegun              a remote step that no worker could take up
 │   └─ ChildFailed
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
+├─ WorkerBroken                   the engine's own fault: its worker stopped, the runs are safe
 └─ StoreError                     the database is the trouble
     ├─ StoreUnavailable           try again: nothing is known to be lost
     ├─ StoreUnusable              corrupt, newer, read-only: a person must act
@@ -296,6 +298,12 @@ class CompensationFailed(StepError):
     hint = "look at the compensation's error in the log and undo it by hand"
 
 
+class StepNotBegun(StepError):
+    """The worker that took a remote step could not begin it."""
+
+    code = "STEP_NOT_BEGUN"
+
+
 class ChildFailed(StepError):
     """The child run did not complete."""
 
@@ -307,6 +315,13 @@ class WaitTimedOut(StepwellError, TimeoutError):
 
     code = "WAIT_TIMED_OUT"
     path = ""  # of the wait
+
+
+class WorkerBroken(StepwellError):
+    """The worker of this process stopped because of a fault in the engine; nothing is lost."""
+
+    code = "WORKER_BROKEN"
+    hint = "open the engine again or start another worker: runs go on where they stopped; report the cause"
 
 
 class StoreError(StepwellError):

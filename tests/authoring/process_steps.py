@@ -7,6 +7,7 @@ import signal
 import time
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
 from stepwell import Permanent, Retry, StepContext, step
 
@@ -59,6 +60,14 @@ def fail_with(me: StepContext, what: str) -> str:
     if what == "permanent":
         raise Permanent("never")
     raise ValueError("wrong")
+
+
+@step(isolation="process", timeout=60)
+def hold_until(begun: str, release: str) -> str:
+    Path(begun).touch()
+    while not Path(release).exists():
+        time.sleep(0.02)
+    return "held"
 
 
 def exists(pid: int) -> bool:

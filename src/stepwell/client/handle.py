@@ -73,7 +73,8 @@ class RunHandle(Past, Generic[R]):
     async def result(self, timeout: float | None = None) -> R:
         """Wait for the end; RunFailed, RunCancelled or RunTimedOut when it is not the good one.
 
-        TimeoutError after `timeout` seconds: the run goes on.
+        TimeoutError after `timeout` seconds: the run goes on. WorkerBroken when this process' worker
+        died of a fault: the run goes on with the next worker.
         """
         if timeout is None:
             ended = await self._end()
@@ -101,6 +102,7 @@ class RunHandle(Past, Generic[R]):
             run = await self.info()
             if run.status.terminal:
                 return Ended(run.status, run.output, run.error)
+            self._client.bulletin.check()
             await self._watch.wait(pause, seen)
         return self._watch.ended
 
@@ -151,6 +153,7 @@ class RunHandle(Past, Generic[R]):
                 if len(page) < _PAGE:
                     if ended or not follow:
                         return
+                    self._client.bulletin.check()
                     await self._watch.wait(pause, seen)
 
     # Talking to it

@@ -69,7 +69,6 @@ class Activation:
         self._advancing = False
         self._again = False
         self._ending: endings.Ending | None = None
-        self._timeout_timer: asyncio.TimerHandle | None = None
         self.rows: deque[InboxRow] = deque(claim.inbox)  # messages that the code has not been told of
         self.inbox = InboxReader(services, claim, self._took)
         self.timers = Timers(services, now, self.advance)
@@ -88,10 +87,7 @@ class Activation:
         if self.claim.lost_lease:
             self.writer.open_with(ev.LeaseLost(lease=self.claim.lost_lease))
         self.writer.open_with(ev.Claimed(lease=self.claim.lease, worker=self.services.worker))
-        limit = self.journal.accepted.timeout
-        if limit is not None:
-            left = max(0.0, limit - self.journal.active_seconds)
-            self._timeout_timer = self.services.loop.call_later(left, self._timed_out, limit)
+        self.timers.limit_run(self.journal, self.timed_out)
         if endings.is_poison(self.claim.losses):
             self._ending = endings.poisoned(self.journal)
             self.settle()
@@ -292,6 +288,7 @@ class Activation:
         """The committer's answer. Not ok: nothing of the draft was written."""
         if self.closed is not None:
             return
+        self.timers.held = False
         if result.outcome is Outcome.OK:
             self.writer.head += len(draft.events)
             self.last_at = result.at
@@ -346,15 +343,10 @@ class Activation:
 
     # Idle, park, finish
 
-    def _timed_out(self, limit: float) -> None:
+    def timed_out(self, limit: float) -> None:
         if self.closed is None and self._ending is None:
             self._ending = compensation.instead(self, endings.timed_out(limit))
             self.advance()
-
-    def stop_clock(self) -> None:
-        """The run's own timeout does not count any more."""
-        if self._timeout_timer is not None:
-            self._timeout_timer.cancel()
 
     def woken(self, wakes: int) -> None:
         """Somebody says that messages came; look if they are news."""
@@ -383,7 +375,6 @@ class Activation:
             return
         self.closed = why
         self.timers.stop()
-        self.stop_clock()
         self.steps.stop_all()
         self.turns.unwind(self.calls.values(), why)
         if self.thread is not None:

@@ -84,7 +84,8 @@ def _undoable(activation: Activation) -> dict[str, StepCompleted]:
 
 def _has_earlier(activation: Activation) -> bool:
     """A machine is claimed from its last checkpoint on; what it did before is only in the store."""
-    return activation.journal.version > 0
+    log = activation.claim.log
+    return activation.journal.version > 0 and len(log) > 1 and log[1].seq > 2
 
 
 def _leave_code(activation: Activation) -> None:
@@ -108,7 +109,7 @@ def _leave_code(activation: Activation) -> None:
 def _begin(activation: Activation, compensation: Compensation) -> None:
     activation.compensation = compensation
     activation.cancelling = True  # a cancel that comes now changes nothing
-    activation.stop_clock()
+    activation.timers.unlimit_run()
     activation.main = activation.turns.create_task(compensation.run(), scope=Scope("compensate"))
 
 

@@ -6,7 +6,7 @@ machine sees what its last checkpoint had; that may lie far back, so it is read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
@@ -25,14 +25,17 @@ _PAGE = 1000
 
 
 def record(activation: Activation, saved: Iterable[DocumentSaved], path: str, attempt: int) -> None:
-    """Draft them right before the fact that they belong to; PayloadTooLarge before any of them is."""
-    limit = activation.services.payload_bytes_max
-    saved = list(saved)
-    for document in saved:
-        limited(bytes(document.value), f"document {document.name} of {path}", limit)
+    """Draft them right before the fact that they belong to."""
     for document in saved:
         activation.record(document, path, attempt)
         note(activation.journal, document, path, attempt)
+
+
+def checked(saved: Sequence[DocumentSaved], path: str, limit: int) -> Sequence[DocumentSaved]:
+    """PayloadTooLarge when one of them is larger than a value may be."""
+    for document in saved:
+        limited(bytes(document.value), f"document {document.name} of {path}", limit)
+    return saved
 
 
 def note(journal: Journal, document: DocumentSaved, path: str, attempt: int) -> None:

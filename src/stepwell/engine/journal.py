@@ -102,7 +102,7 @@ class Journal:
     messages: dict[str, Message] = field(default_factory=dict)  # received, not taken by a wait yet
     taken: dict[str, Message] = field(default_factory=dict)  # by key: what answered a wait
     told: set[str] = field(default_factory=set)  # news that were recorded
-    keys: set[str] = field(default_factory=set)
+    keys: dict[str, None] = field(default_factory=dict)  # of messages that were taken, oldest first
     failed: ev.Failed | None = None
     saved: dict[str, list[tuple[int, ev.DocumentSaved]]] = field(default_factory=dict)  # not visible yet
     documents: dict[str, ev.Kept] = field(default_factory=dict)  # of a function: what its code may see
@@ -179,11 +179,11 @@ def absorb(journal: Journal, event: Event) -> None:
         case ev.WaitEnded():
             _wait_ended(journal, event, fact)
         case ev.Received():
-            journal.keys.add(fact.key)
+            journal.keys[fact.key] = None
             if fact.rejected:
                 journal.messages.pop(fact.key, None)
                 if fact.what == "decide":
-                    journal.keys.discard(fact.key)  # a fitting decision may follow
+                    journal.keys.pop(fact.key, None)  # a fitting decision may follow
             else:
                 name = fact.choice or fact.name
                 journal.messages[fact.key] = Message(fact.key, fact.what, name, fact.payload)
@@ -309,7 +309,8 @@ def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> Non
 def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.generation = fact.generation
     journal.input, journal.seed = fact.input, fact.seed
-    journal.active_seconds = 0.0
+    # Each generation has the whole of its timeout.
+    journal.active_seconds, journal._claimed_at = 0.0, journal.last_at
     journal.undoable.clear()  # going on as new settles what came before
     journal.documents = {kept.name: kept for kept in fact.documents}
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.generation}")
@@ -330,7 +331,7 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
     journal.messages = {
         f"{prefix}/{i}": Message(f"{prefix}/{i}", "signal", c.name, c.payload) for i, c in enumerate(carried)
     }
-    journal.keys.update(keys)
+    journal.keys = dict.fromkeys(keys)
 
 
 def _compensating(journal: Journal, started: ev.CompensationStarted) -> None:

@@ -58,6 +58,7 @@ def park(activation: Activation) -> Park | None:
     calls = activation.calls.values()
     steps = [call for call in calls if isinstance(call, StepCall)]
     assert activation.draining or all(s.retrying or s.queue for s in steps), "a step would be forgotten"
+    activation.timers.held = True
     backing_off = [call for call in calls if isinstance(call, BackoffCall)]
     retrying = len(steps) + len(backing_off) == len(calls) and all(step.retrying for step in steps)
     return Park(

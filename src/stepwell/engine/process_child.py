@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from stepwell.domain.events import NULL, DocumentSaved
 from stepwell.domain.program import StepContext
-from stepwell.domain.retry import class_name
+from stepwell.domain.retry import kinds_of
 from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
 from stepwell.errors import Permanent, RetryAfter
 
@@ -93,7 +93,7 @@ def _answer(request: Request) -> Reply:
             message=str(error),
             permanent=isinstance(error, Permanent),
             retry_after=error.seconds if isinstance(error, RetryAfter) else None,
-            kinds=[class_name(kind) for kind in type(error).__mro__],
+            kinds=kinds_of(error),
         )
 
 

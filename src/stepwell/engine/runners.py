@@ -134,13 +134,16 @@ class _Run:
             while True:
                 try:
                     value = yield awaited
+                except GeneratorExit:  # the loop is gone
+                    coroutine.close()
+                    raise
                 except BaseException as error:
                     awaited = slice_of(coroutine.throw, error)
                 else:
                     awaited = slice_of(coroutine.send, value)
         except StopIteration as ended:
             self._job.done(ended.value, None)
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except BaseException as error:
             self._job.done(None, error)

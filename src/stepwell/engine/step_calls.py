@@ -123,7 +123,9 @@ class StepCalls:
             try:
                 fact = _completed(call, Raw(self._encoded(call, result)))
                 if execution.saved:
-                    documents.record(activation, execution.saved, call.path, call.attempt)
+                    limit = activation.services.payload_bytes_max
+                    saved = documents.checked(execution.saved, call.path, limit)
+                    documents.record(activation, saved, call.path, call.attempt)
             except StepwellError as refusal:
                 self._failed(call, refusal, retry_in=None)
             else:
@@ -151,7 +153,8 @@ class StepCalls:
     def due(self, call: StepCall) -> None:
         """The time of its next attempt has come, or that of a remote step has run out."""
         if call.retrying:
-            self._next_attempt(call)
+            if not self._activation.draining:  # else the run parks soon, and the next owner begins it
+                self._next_attempt(call)
             return
         limit = call.spec.timeout or 0.0
         error = StepTimedOut(f"{call.path} on queue {call.queue!r} was not done within {limit:g} s")
@@ -202,7 +205,10 @@ class StepCalls:
             self._activation.record(fact, path, call.attempt)
         else:
             self._activation.journal.steps.pop(path, None)  # what it said is settled by this
-            self._record_failure(call, ending.error, ending.retry_in)
+            # The caller's policy counts, not that of the worker which ran it.
+            chance = self._activation.services.ids.jitter()
+            retry_in = call.spec.retry.wait_after(call.failures + 1, ending.failure, chance)
+            self._record_failure(call, ending.error, retry_in)
 
     # Transactional
 

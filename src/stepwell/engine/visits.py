@@ -168,6 +168,7 @@ class Visits:
     def _forget(self) -> None:
         """The next visit begins with an empty history."""
         self._call = None
+        self._journal.saved.clear()
         if not self.touched:
             return
         self.touched = False
@@ -182,7 +183,6 @@ class Visits:
         journal.values.clear()
         journal.taken.clear()
         journal.told.clear()
-        journal.saved.clear()
 
     def _failed(self, move: Move, path: str, error: BaseException) -> bool:
         """Record the failure; True: the machine went to another place, False: it is tried again."""

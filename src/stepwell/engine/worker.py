@@ -16,7 +16,7 @@ from stepwell.engine.activation import Activation
 from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
 from stepwell.engine.lease_keeper import LeaseKeeper
-from stepwell.engine.remote import RemoteStep
+from stepwell.engine.remote import RemoteStep, deliver, not_begun
 from stepwell.engine.retention import Retention
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
@@ -236,11 +236,14 @@ class Worker:
             self.active[claim.run_id, claim.path] = work
             work.on_end = self._ended
             work.begin()
-        except Exception:
+        except Exception as error:
             _log.exception("run %s could not be taken up; it is given back", claim.run_id)
             if work is not None:
                 work.lose()
-            self._give_back(claim)
+            if claim.path:
+                self._runner.spawn(deliver(self._services, claim, not_begun(claim, error)))
+            else:
+                self._give_back(claim)
 
     async def _fan_out(self, claim: Claim) -> None:
         self._fanning_out.add(claim.run_id)

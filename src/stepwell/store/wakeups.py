@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
+from stepwell.errors import WorkerBroken
 
 
 class Ended(NamedTuple):
@@ -64,6 +65,7 @@ class Bulletin:
         self._far: Callable[[], None] = lambda: None
         self._telling = False
         self.followed: dict[RunId, int] = {}  # runs of which somebody wants to hear every event
+        self._broken: BaseException | None = None  # what ended this process' worker
 
     def watch(self, run_id: RunId) -> Watch:
         found = self._watches.get(run_id)
@@ -116,6 +118,17 @@ class Bulletin:
             watch.ended = ended
             watch.stir()
         self._tell()
+
+    def broke(self, error: BaseException) -> None:
+        """This process' worker is gone: whoever waits for it must hear of that."""
+        self._broken = error
+        for watch in list(self._watches.values()):
+            watch.stir()
+
+    def check(self) -> None:
+        """WorkerBroken when nobody in this process drives runs any more."""
+        if self._broken is not None:
+            raise WorkerBroken(f"the worker of this process stopped: {self._broken!r}") from self._broken
 
     def heard(self) -> None:
         """Another process hinted: everybody looks again."""

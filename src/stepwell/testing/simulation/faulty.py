@@ -83,6 +83,7 @@ class Network:
         self.faults: list[Fault] = []
         self.counts: Counter[str] = Counter()
         self.calls = 0
+        self.claims_late = False
         self.outage = False
         self.kills: dict[str, tuple[int, bool]] = {}  # process -> (calls left, before it is executed)
         self.lines: list[str] | None = [] if verbose else None
@@ -142,6 +143,7 @@ class Network:
         self.loop.crash(process)
 
     def execute_later(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.claims_late |= verb == "claim"
         seconds = self._rng.choice((0.01, 0.2, 1.0, 4.0)) * self._rng.random()
         if verb == "claim":  # it waits for no lock: a server that got it does it soon or never
             seconds = min(seconds, 0.15)
