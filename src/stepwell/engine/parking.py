@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.domain.commit import NEVER, Park
 from stepwell.domain.status import Status
-from stepwell.engine.calls import ResultCall, StepCall
+from stepwell.engine.calls import BackoffCall, ResultCall, StepCall
 
 _LINGER_SECONDS = 0.02
 _REPLAY_SECONDS = 0.0001  # to replay one event, and to read it
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 def idle(activation: Activation) -> bool:
     """Every task waits for something that only time or a message can bring."""
+    quiet = _quiet(activation)
+    if activation.visits is not None:
+        activation.visits.rest(quiet)
+    return quiet
+
+
+def _quiet(activation: Activation) -> bool:
     if activation.thread is not None and activation.thread.running:
         return False
     if activation.steps.executing or activation.busy or activation.inbox.reading:
@@ -62,7 +69,8 @@ def park(activation: Activation) -> Park | None:
     steps = [call for call in calls if isinstance(call, StepCall)]
     assert activation.draining or all(s.retrying or s.queue for s in steps), "a step would be forgotten"
     activation.timers.held = True
-    retrying = len(steps) == len(calls) and all(step.retrying for step in steps)
+    backing_off = [call for call in calls if isinstance(call, BackoffCall)]
+    retrying = len(steps) + len(backing_off) == len(calls) and all(step.retrying for step in steps)
     return Park(
         seen=activation.inbox.seen,
         status=Status.RUNNING if retrying or activation.draining else Status.SUSPENDED,
