@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from stepwell.authoring.graphs.nodes.working import NodeResult, node
     from stepwell.authoring.graphs.problems import InvalidGraph
     from stepwell.authoring.graphs.program import graph
+    from stepwell.authoring.machines.machine import Machine
+    from stepwell.authoring.machines.transition import transition
     from stepwell.client import Client, RunEvent, RunHandle
+    from stepwell.domain.documents import Document
     from stepwell.domain.program import Context, StepContext, SyncContext
     from stepwell.domain.retry import Retry
+    from stepwell.domain.state import Checkpoint
     from stepwell.domain.status import Status
+    from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
     from stepwell.settings import Settings
     from stepwell.sync_client import SyncClient
@@ -27,12 +32,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Checkpoint": "domain.state",
     "Client": "client",
     "Context": "domain.program",
+    "Document": "domain.documents",
     "Engine": "app",
     "GraphBuilder": "authoring.graphs.builder",
     "InvalidGraph": "authoring.graphs.problems",
     "NodeError": "authoring.graphs.failure",
+    "Machine": "authoring.machines.machine",
     "Permanent": "errors",
     "Retry": "domain.retry",
     "RetryAfter": "errors",
@@ -52,16 +60,21 @@ _WHERE = {
     "Workflow": "authoring.functions.workflow",
     "graph": "authoring.graphs.program",
     "node": "authoring.graphs.nodes.working",
+    "run_stateless": "engine.stateless",
     "step": "authoring.functions.step",
+    "transition": "authoring.machines.transition",
     "workflow": "authoring.functions.workflow",
 }
 
 __all__ = [
+    "Checkpoint",
     "Client",
     "Context",
+    "Document",
     "Engine",
     "GraphBuilder",
     "InvalidGraph",
+    "Machine",
     "NodeError",
     "NodeResult",
     "Permanent",
@@ -82,7 +95,9 @@ __all__ = [
     "Workflow",
     "graph",
     "node",
+    "run_stateless",
     "step",
+    "transition",
     "workflow",
 ]
 

@@ -65,14 +65,18 @@ class GraphLibrary:
         """A new graph, as a draft. InvalidGraph says all that is wrong with it."""
         made = self._made(body, name)
         if made.name in await self._known():
-            raise Conflict(f"there is a graph {made.name!r} already", hint="update it, or choose another name")
+            raise Conflict(
+                f"there is a graph {made.name!r} already", hint="update it, or choose another name"
+            )
         return await self._put_draft(made)
 
     async def update(self, name: str, body: Any, *, expected: str = "") -> SavedGraph:
         """Replace the draft, nodes and edges at once; Conflict when it is not the one that you saw."""
         found = await self._found(name)
         if expected and found["draft"].hash != expected:
-            raise Conflict(f"the draft of {name!r} was changed by somebody else", hint="load it and try again")
+            raise Conflict(
+                f"the draft of {name!r} was changed by somebody else", hint="load it and try again"
+            )
         return await self._put_draft(self._made(body, name))
 
     async def delete(self, name: str) -> None:
@@ -136,7 +140,9 @@ class GraphLibrary:
     async def _found(self, name: str) -> dict[str, Definition]:
         known = await self._known()
         if name not in known:
-            raise UnknownWorkflow(f"no graph {name!r} is saved", hint=f"saved are: {', '.join(known) or 'none'}")
+            raise UnknownWorkflow(
+                f"no graph {name!r} is saved", hint=f"saved are: {', '.join(known) or 'none'}"
+            )
         return known[name]
 
 

@@ -29,7 +29,8 @@ class Grower:
         """The same graph, its work done in other times."""
         other = random.Random(seed)
         script = {
-            node: [{**line, "dur": other.randrange(30)} for line in lines] for node, lines in case.script.items()
+            node: [{**line, "dur": other.randrange(30)} for line in lines]
+            for node, lines in case.script.items()
         }
         return Case.read({"id": "again", "graph": case.graph, "script": script, "input": case.input})
 
@@ -53,7 +54,10 @@ class Grower:
             data["retry"] = {"maxAttempts": 2, "delayMs": self._random.randrange(1, 20)}
         id = self._node("task", parent, **data)
         # No two end in the same instant: whose turn it is then is nobody's promise.
-        line: dict[str, Any] = {"dur": self._random.randrange(30) + self._count / 997, "out": self._random.randrange(3)}
+        line: dict[str, Any] = {
+            "dur": self._random.randrange(30) + self._count / 997,
+            "out": self._random.randrange(3),
+        }
         if self._random.random() < 0.1:
             line = {"dur": line["dur"], "fail": f"E{self._random.randrange(3)}"}
         self.script[id] = [line]

@@ -59,7 +59,9 @@ def test_all_problems_are_told_at_once_each_with_its_place() -> None:
 
 @pytest.mark.req("G1")
 def test_canvas_fields_and_aliases_are_accepted_and_normalised() -> None:
-    body = chart([START, a("A"), a("J", "join"), a("H"), a("Z", "end")], "S-source>A A-fail-branch>H A>J H>J J>Z")
+    body = chart(
+        [START, a("A"), a("J", "join"), a("H"), a("Z", "end")], "S-source>A A-fail-branch>H A>J H>J J>Z"
+    )
     for node in body["nodes"]:
         node |= {"width": 10, "selected": True, "measured": {"width": 1}}
     body["viewport"] = {"x": 1, "y": 2, "zoom": 1}
@@ -147,12 +149,9 @@ def test_the_published_schema_fits_what_is_accepted() -> None:
 
 @pytest.mark.req("G21")
 def test_drawings_show_every_node_and_handle() -> None:
-    body = chart(
-        [START, a("C", "condition", branches=[{"id": "yes", "when": "true"}]), a("T", "try"), a("A", parent="T"),
-         a("Z", "end")],
-        "S>C C-yes>T T>Z C-else>Z",
-        name="<drawn>",
-    )  # fmt: skip
+    check = a("C", "condition", branches=[{"id": "yes", "when": "true"}])
+    nodes = [START, check, a("T", "try"), a("A", parent="T"), a("Z", "end")]
+    body = chart(nodes, "S>C C-yes>T T>Z C-else>Z", name="<drawn>")
 
     text, picture = mermaid(body), svg(body, {"A": "failed"})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ import pytest
 
 from stepwell import Engine, RunHandle, Status
 from tests.authoring.graphs.topologies import GRAPHS, SETTINGS, work
-from tests.stage import Stage, all_events
+from tests.stage import Stage, all_events, until
 
 RUNS = {"linear": 100, "diamond-and": 50}
 MORE = 5  # runs of each other shape
@@ -65,7 +64,9 @@ async def settled_once(run: RunHandle[Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.req("G6", "K6", "K22")
-async def test_twelve_topologies_on_two_processes_dispatch_nothing_twice(postgres: Stage, tmp_path: Path) -> None:
+async def test_twelve_topologies_on_two_processes_dispatch_nothing_twice(
+    postgres: Stage, tmp_path: Path
+) -> None:
     ledger = tmp_path / "ledger"
     async with client(postgres.database) as engine:
         with workers(str(postgres.database), ledger, 2):
@@ -82,13 +83,14 @@ async def test_twelve_topologies_on_two_processes_dispatch_nothing_twice(postgre
 
 @pytest.mark.slow
 @pytest.mark.req("K4", "G6")
-async def test_a_killed_process_loses_nothing_and_records_nothing_twice(postgres: Stage, tmp_path: Path) -> None:
+async def test_a_killed_process_loses_nothing_and_records_nothing_twice(
+    postgres: Stage, tmp_path: Path
+) -> None:
     ledger = tmp_path / "ledger"
     async with client(postgres.database) as engine:
         with workers(str(postgres.database), ledger, 3) as processes:
             runs = await started(engine)
-            while not ledger.exists() or ledger.read_text().count("\n") < 150:
-                await asyncio.sleep(0.01)
+            await until(lambda: ledger.exists() and ledger.read_text().count("\n") > 150)
             processes[0].send_signal(signal.SIGKILL)
             for run in runs:
                 assert await run.result(timeout=50) == {"done": True}

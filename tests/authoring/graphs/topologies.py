@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from itertools import pairwise
 from typing import Any
 
 from stepwell import Engine, NodeError, Settings, node
@@ -43,7 +44,7 @@ Z = a("Z", "end", output={"done": True})
 def _chain(count: int) -> tuple[list[dict[str, Any]], str]:
     names = [f"N{i}" for i in range(count)]
     path = ["S", *names, "Z"]
-    return [w(name) for name in names], " ".join(f"{x}>{y}" for x, y in zip(path, path[1:], strict=False))
+    return [w(name) for name in names], " ".join(f"{x}>{y}" for x, y in pairwise(path))
 
 
 def _shapes() -> dict[str, tuple[list[dict[str, Any]], str]]:
@@ -55,7 +56,10 @@ def _shapes() -> dict[str, tuple[list[dict[str, Any]], str]]:
         "fan-out": ([w("A"), w("B"), w("C")], "S>A S>B S>C A>Z B>Z C>Z"),
         "fan-in": ([w("A"), w("B"), w("C"), merge, w("D")], "S>A S>B S>C A>J B>J C>J J>D D>Z"),
         "diamond-and": ([a("F", "fork"), w("A"), w("B"), merge, w("D")], "S>F F>A F>B A>J B>J J>D D>Z"),
-        "diamond-or": ([a("F", "fork"), w("A"), w("B", ms=40), either, w("D")], "S>F F>A F>B A>J B>J J>D D>Z"),
+        "diamond-or": (
+            [a("F", "fork"), w("A"), w("B", ms=40), either, w("D")],
+            "S>F F>A F>B A>J B>J J>D D>Z",
+        ),
         "error-path": ([w("A", fails=True), w("H")], "S>A A>Z A-error>H H>Z"),
         "conditional": (
             [a("C", "condition", branches=[{"id": "yes", "when": "ctx.input.n > 0"}]), w("A"), w("B")],
@@ -72,7 +76,8 @@ def _shapes() -> dict[str, tuple[list[dict[str, Any]], str]]:
 
 
 GRAPHS = {
-    name: chart([START, *nodes, Z], edges, name=name, concurrency=1000) for name, (nodes, edges) in _shapes().items()
+    name: chart([START, *nodes, Z], edges, name=name, concurrency=1000)
+    for name, (nodes, edges) in _shapes().items()
 }
 
 
