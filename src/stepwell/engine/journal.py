@@ -213,9 +213,19 @@ def _answered(journal: Journal, event: Event) -> None:
     journal.steps.pop(path, None)
     journal.timers.pop(path, None)
     if isinstance(fact, ev.ChildEnded):
-        journal.children.pop(path, None)
+        started = journal.children.pop(path, None)
+        called = called_back(path, started, fact)
+        if called is not None:
+            journal.messages[called.key] = called
         path = result_path(path)
     journal.answers.append(Answer(event.seq, path, fact))
+
+
+def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded) -> Message | None:
+    """The message that a child's result is to the machine which started it with `trigger=`."""
+    if started is None or not started.trigger or ended.status != "completed":
+        return None
+    return Message(f"child/{path}", "signal", started.trigger, ended.result)
 
 
 def result_path(path: str) -> str:
@@ -324,7 +334,10 @@ def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: fl
         fact.active or 0.0,
         at,
     )  # the claim may lie before what was read
-    journal.children = {path: ev.ChildStarted(run=run, workflow="") for path, run in fact.children.items()}
+    journal.children = {
+        path: ev.ChildStarted(run=run, workflow="", trigger=fact.triggers.get(path, ""))
+        for path, run in fact.children.items()
+    }
 
 
 def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:

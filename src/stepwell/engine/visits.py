@@ -223,9 +223,11 @@ class Visits:
             # Of signals and events: a repeat must be known as one also after this checkpoint.
             lasting = sorted(key for key in waits.keys if key.startswith(("signal/", "evt/")))
             found["keys"] = lasting[-_KEYS_KEPT:]
-            found["carried"] = [ev.Carried(name=m.name, payload=m.payload) for m in waits.unmatched()]
+        if carried := [ev.Carried(name=m.name, payload=m.payload) for m in waits.unmatched()]:
+            found["carried"] = carried
         if children := waits.children_left():
             found["children"] = children
+            found["triggers"] = waits.callbacks()
         if self._journal.accepted.timeout is not None:
             now = activation.services.clock.monotonic()
             found["active"] = self._journal.active_seconds + now - activation.began
