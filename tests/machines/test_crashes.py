@@ -79,7 +79,7 @@ async def test_a_busy_machine_survives_a_crash_at_every_commit() -> None:
         result = await engine.outcome(await engine.start(Busy, 1))
 
     assert result == {"n": 7, "trail": ["open", "compute", "finish: always"]}
-    assert await crash_everywhere(Busy, 1, story=nothing, workflows=[double]) >= 10
+    assert await crash_everywhere(Busy, 1, story=nothing, also=[double]) >= 10
 
 
 @pytest.mark.req("M9", "K13")

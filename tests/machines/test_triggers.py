@@ -284,3 +284,36 @@ async def test_a_call_back_that_comes_early_is_kept(rehearsal: Stage) -> None:
         await run.trigger("go_on")
 
         assert await run.result(15) == {"word": "soon"}
+
+
+@pytest.mark.req("M4", "K6")
+async def test_signals_that_wait_over_checkpoints_are_known_after_a_restart(rehearsal: Stage) -> None:
+    """Each is taken once, also when a claim reads the log from a later checkpoint; a repeat is no news."""
+
+    class Slow(Machine[dict[str, Any]]):
+        @transition("start", "a")
+        async def open(self, ctx: Context) -> None:
+            self.state["got"] = [await ctx.signal("word")]
+
+        @transition("a", "b", wait=True)
+        async def one(self, ctx: Context) -> None: ...
+
+        @transition("b", "c", wait=True)
+        async def two(self, ctx: Context) -> None:
+            self.state["got"].append(await ctx.signal("word"))
+
+        @transition("c", "end", wait=str)
+        async def word(self, ctx: Context, text: str) -> None:
+            self.state["got"].append(text)
+
+    async with rehearsal.engine(Slow) as engine:
+        run = await engine.start(Slow)
+        for n in range(3):
+            await run.signal("word", f"{n}", id=f"{n}")
+        await until(lambda: _offers(run, "one"))
+        await run.signal("word", "again", id="0")
+        await run.trigger("one")
+        await until(lambda: _offers(run, "two"))
+        await run.trigger("two")
+
+        assert await run.result(15) == {"got": ["0", "1", "2"]}

@@ -87,6 +87,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     payload: Raw = NULL
+    key: str = ""  # what a machine's log calls it, before and after a checkpoint
 
 
 class CancelRequested(Fact, frozen=True, kw_only=True):

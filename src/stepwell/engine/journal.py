@@ -306,9 +306,10 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
     journal.taken.clear()
     journal.told.clear()
     journal.answers.clear()
-    journal.messages = {
-        f"{prefix}/{i}": Message(f"{prefix}/{i}", "signal", c.name, c.payload) for i, c in enumerate(carried)
-    }
+    journal.messages = {}
+    for i, signal in enumerate(carried):
+        key = signal.key or f"{prefix}/{i}"
+        journal.messages[key] = Message(key, "signal", signal.name, signal.payload)
     journal.keys.update(keys)
 
 
@@ -330,10 +331,8 @@ TRIGGER = "trigger:"
 def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.version}")
     arrive(journal, fact)
-    journal.active_seconds, journal._claimed_at = (
-        fact.active or 0.0,
-        at,
-    )  # the claim may lie before what was read
+    # The claim may lie before what was read.
+    journal.active_seconds, journal._claimed_at = fact.active or 0.0, at
     journal.children = {
         path: ev.ChildStarted(run=run, workflow="", trigger=fact.triggers.get(path, ""))
         for path, run in fact.children.items()

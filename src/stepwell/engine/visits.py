@@ -223,7 +223,7 @@ class Visits:
             # Of signals and events: a repeat must be known as one also after this checkpoint.
             lasting = sorted(key for key in waits.keys if key.startswith(("signal/", "evt/")))
             found["keys"] = lasting[-_KEYS_KEPT:]
-        if carried := [ev.Carried(name=m.name, payload=m.payload) for m in waits.unmatched()]:
+        if carried := [ev.Carried(name=m.name, payload=m.payload, key=m.key) for m in waits.unmatched()]:
             found["carried"] = carried
         if children := waits.children_left():
             found["children"] = children
