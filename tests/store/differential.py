@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -52,7 +53,7 @@ class Differential(RuleBasedStateMachine):
     # Asking all of them
 
     def ask(self, verb: str, ask: Ask, *touched: str) -> Any:
-        answers = self.trio.run(in_turn([ask(store) for store in self.stores]))
+        answers = self.trio.run(side_by_side([ask(store) for store in self.stores]))
         self._same(answers, verb)
         if verb in REPEATABLE:
             self.asked.append((verb, ask))
@@ -66,7 +67,7 @@ class Differential(RuleBasedStateMachine):
         self.equal = True
 
     def _compare(self, runs: list[RunId]) -> None:
-        found = self.trio.run(in_turn([readable(store, run) for run in runs for store in self.stores]))
+        found = self.trio.run(side_by_side([readable(store, run) for run in runs for store in self.stores]))
         for at, run_id in enumerate(runs):
             here = found[at * len(self.stores) : (at + 1) * len(self.stores)]
             self._same(here, run_id)
@@ -340,8 +341,9 @@ class Differential(RuleBasedStateMachine):
             self.clock.advance(seconds)
 
 
-async def in_turn(verbs: Sequence[Awaitable[Any]]) -> list[Any]:
-    return [await verb for verb in verbs]
+async def side_by_side(verbs: Sequence[Awaitable[Any]]) -> list[Any]:
+    """The stores know nothing of each other: while one waits for its disk another goes on."""
+    return list(await asyncio.gather(*verbs))
 
 
 async def listing(answer: Awaitable[Any]) -> list[Any]:
@@ -382,12 +384,10 @@ async def wakes(store: Store, runs: list[RunId]) -> int:
 
 
 async def readable(store: Store, run_id: RunId) -> dict[str, Any]:
-    return {
-        "run": await store.read_run(run_id),
-        "log": list(await store.read_log(run_id)),
-        "tickets": list(await store.read_tickets(run_id)),
-        "inbox": list(await store.read_inbox(run_id)),
-    }
+    run, log, tickets, inbox = await asyncio.gather(
+        store.read_run(run_id), store.read_log(run_id), store.read_tickets(run_id), store.read_inbox(run_id)
+    )
+    return {"run": run, "log": list(log), "tickets": list(tickets), "inbox": list(inbox)}
 
 
 async def overview(store: Store) -> dict[str, Any]:

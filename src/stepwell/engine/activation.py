@@ -75,7 +75,8 @@ class Activation:
         self.steps = StepCalls(self)
         self.waits = Waits(self)
         self.began = services.clock.monotonic()
-        self.heard = False  # messages came since it last had nothing to do
+        self.heard = False  # messages came in this activation
+        self.lingered = False  # kept the lease for more of them since the last came
         self.broken = False  # our own mistake ended it: the run must be given back
         self.on_end: Callable[[Activation], None] | None = None
         self.open_program()
@@ -355,7 +356,7 @@ class Activation:
 
     def _took(self, rows: Sequence[InboxRow]) -> None:
         self.rows.extend(rows)
-        self.heard = True
+        self.heard, self.lingered = True, False
         self.advance()
 
     # Leaving

@@ -304,13 +304,16 @@ class Worker:
             if self._look_soon:
                 self._look_soon = False
                 self._keeper.nudge()
-            now = self._clock.monotonic()
-            for execution in list(self._runner.running):
-                execution.look(now)
-            mark = now - _LONG_STEP_SECONDS
-            for work in list(self.active.values()):
-                if isinstance(work, Activation) and work.steps.note_long(mark):
-                    work.settle()
+            self._look_at_steps()
+
+    def _look_at_steps(self) -> None:
+        now = self._clock.monotonic()
+        for execution in list(self._runner.running):
+            execution.look(now)
+        mark = now - _LONG_STEP_SECONDS
+        for work in list(self.active.values()):
+            if isinstance(work, Activation) and work.steps.note_long(mark):
+                work.settle()
 
     # The lease
 

@@ -296,15 +296,21 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
 s AS MATERIALIZED (
-    SELECT *
-    FROM unnest(
-        $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[],
-        $10::bytea[], $11::text[], $12::text[], $13::text[], $14::int[], $15::float8[], $16::text[],
-        $17::text[], $18::text[], $19::text[], $20::bytea[], $21::text[], $22::bool[]
+    SELECT u.*
+    FROM (SELECT string_to_array($2, E'\x1e') AS t) AS c
+    CROSS JOIN LATERAL unnest(
+        string_to_array(c.t[1], E'\x1f'), string_to_array(c.t[2], E'\x1f'), string_to_array(c.t[3], E'\x1f'),
+        string_to_array(c.t[4], E'\x1f'), string_to_array(c.t[5], E'\x1f'), string_to_array(c.t[6], E'\x1f'),
+        string_to_array(c.t[7], E'\x1f'), string_to_array(c.t[8], E'\x1f'), string_to_array(c.t[9], E'\x1f'),
+        string_to_array(c.t[10], E'\x1f'), string_to_array(c.t[11], E'\x1f'), string_to_array(c.t[12], E'\x1f'),
+        string_to_array(c.t[13], E'\x1f'), string_to_array(c.t[14], E'\x1f'), string_to_array(c.t[15], E'\x1f'),
+        $3::bytea[], $4::bytea[], $5::bytea[], string_to_array($6, ',')::int[],
+        string_to_array($7, ',')::float8[], string_to_array($8, ',')::bool[]
     ) AS u (
-        id, workspace, workflow, version, kind, queue, needs, accepted, input, key, digest, lane, priority,
-        delay, hash, parent, parent_path, root, tags, trigger, test
+        id, workspace, workflow, version, kind, queue, needs, key, digest, lane, hash, parent, parent_path,
+        root, trigger, accepted, input, tags, priority, delay, test
     )
+    WHERE u.accepted IS NOT NULL -- each column of text has one more, so that a lone '' is an element
     ORDER BY workspace, key
 ),
 born AS (

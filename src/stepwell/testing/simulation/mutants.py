@@ -36,7 +36,7 @@ from stepwell.engine.activation import Activation
 from stepwell.engine.draft import Draft
 from stepwell.engine.ending import Ending
 from stepwell.engine.execution import Execution
-from stepwell.engine.log_writer import LogWriter
+from stepwell.engine.journal import Answer
 from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.strays import Strays
 from stepwell.engine.timers import Timers
@@ -200,6 +200,13 @@ def _ask_at_once(self: Activation, call: Any) -> asyncio.Future[Any]:
     return future
 
 
+def _answer_last(self: StepCalls, call: Any, fact: Any) -> Commit:
+    writer, answers = self._activation.writer, self._activation.answers
+    return writer.transaction(
+        fact, call.path, call.attempt, lambda at: answers.append(Answer(writer.head, call.path, fact))
+    )
+
+
 def _take_all(self: Activation) -> bool:
     if not self.rows:
         return _take_one(self)
@@ -263,9 +270,9 @@ MUTANTS: tuple[Mutant, ...] = (
         patches=((StepCalls, "recall", _nothing), (Waits, "recall", _nothing)),
     ),
     Mutant(
-        "turn_ignored",
+        "overtaken",
         "answers overtake a transactional step",
-        patches=((LogWriter, "turn_held", property(lambda self: False)),),
+        patches=((StepCalls, "_transaction", _answer_last),),
     ),
     Mutant("all_at_once", "messages are taken together", patches=((Activation, "_take_next", _take_all),)),
     Mutant(
