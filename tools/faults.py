@@ -1,6 +1,6 @@
 """make faults: kill, freeze and break things under load, then one page of what was done and found.
 
-    python -m tools.faults [--seeds 0:500] [--json FILE]
+    python -m tools.faults [--seeds 0:500] [--storm-seconds 70] [--json FILE]
 
 The tests of tests/faults do the work, with their checks; this collects their figures, runs the
 simulator and prints the page. Exit code 1: something was found.
@@ -36,13 +36,16 @@ NOT_TESTED = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", default="0:500", help="range of the simulator's seeds")
+    parser.add_argument(
+        "--storm-seconds", default="70", help="how long new runs come while workers are killed"
+    )
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "figures"
         report.touch()
-        tests, summary = run_tests(report)
+        tests, summary = run_tests(report, options.storm_seconds)
         made = read(report)
     simulator, simulated = run_simulator(options.seeds)
     if options.json:
@@ -51,12 +54,12 @@ def main() -> int:
     return 1 if tests or simulator or any(one.violations for one in made) else 0
 
 
-def run_tests(report: Path) -> tuple[int, str]:
+def run_tests(report: Path, storm_seconds: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "tests/faults"]
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, REPORT_VARIABLE: str(report)},
+        env={**os.environ, REPORT_VARIABLE: str(report), "STEPWELL_STORM_SECONDS": storm_seconds},
         stdout=subprocess.PIPE,
         text=True,
         check=False,

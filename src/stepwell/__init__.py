@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from stepwell.authoring.machines.machine import Machine
     from stepwell.authoring.machines.transition import transition
     from stepwell.client import Client, RunEvent, RunHandle
+    from stepwell.domain.documents import Document
     from stepwell.domain.program import Context, StepContext, SyncContext
     from stepwell.domain.retry import Retry
+    from stepwell.domain.state import Checkpoint
     from stepwell.domain.status import Status
     from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Checkpoint": "domain.state",
     "Client": "client",
     "Context": "domain.program",
+    "Document": "domain.documents",
     "Engine": "app",
     "Machine": "authoring.machines.machine",
     "Permanent": "errors",
@@ -52,8 +56,10 @@ _WHERE = {
 }
 
 __all__ = [
+    "Checkpoint",
     "Client",
     "Context",
+    "Document",
     "Engine",
     "Machine",
     "Permanent",

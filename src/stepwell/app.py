@@ -93,7 +93,13 @@ class Engine(Client):
         await self.worker.open()
         # The worker's parts live in a task group of its own; this task is that group's parent.
         self._task = asyncio.get_running_loop().create_task(self.worker.run())
-        self._task.add_done_callback(_report)
+        self._task.add_done_callback(self._worker_ended)
+
+    def _worker_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.critical("the worker stopped unexpectedly", exc_info=error)
+            self.bulletin.broke(error)
 
     def _worker_options(self) -> WorkerOptions:
         values = asdict(self.settings)
@@ -107,11 +113,19 @@ class Engine(Client):
         )
 
     async def close(self) -> None:
-        """Stop gracefully: what runs comes to a pause, the rest is given back at once."""
+        """Stop gracefully: what runs comes to a pause, the rest is given back at once.
+
+        WorkerBroken when the worker had died of a fault: so that nobody takes that for a good end.
+        """
+        await self._close()
+        self.bulletin.check()
+
+    async def _close(self) -> None:
         self._deaf()
         try:
-            if self.worker is not None and self._task is not None and not self._task.done():
-                await self.worker.stop()
+            if self.worker is not None and self._task is not None:
+                if not self._task.cancelled():
+                    await self.worker.stop()  # of a broken one nothing is left but to sign off
                 self._task.cancel()
                 await asyncio.wait({self._task})
         finally:
@@ -137,7 +151,9 @@ class Engine(Client):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._close()
+        if error is None:
+            self.bulletin.check()
 
 
 def _by_needs(workflows: Iterable[Program]) -> dict[str, Program]:
@@ -166,8 +182,3 @@ def _by_name(steps: Iterable[Callable[..., Any]]) -> dict[str, StepSpec]:
             )
         found[spec.name] = spec
     return found
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.critical("the worker stopped unexpectedly", exc_info=task.exception())

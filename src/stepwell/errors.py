@@ -9,6 +9,9 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ NoWayOut                   no transition of a machine can leave the place where it is
 │   ├─ UnknownWorkflow
 │   ├─ RunNotFound
+│   ├─ StepNotFound
+│   ├─ DocumentNotFound
+│   ├─ InvalidFile                no exported run, or one that this version cannot read
 │   ├─ SettingsInvalid
 │   ├─ StatelessWait              a run without a store waits for a message
 │   └─ NotDurable                 workflow code awaits something that no replay can repeat
@@ -18,6 +21,9 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ AlreadyDecided             the wait is closed, or somebody answered it before
 │   ├─ WrongPlace                 a trigger that does not fit the place where the machine is
 │   ├─ NotRetryable
+│   ├─ NotForkable                no new run can begin at that place of the log
+│   ├─ NotRemovable               the run, or one below it, has not ended
+│   ├─ RunExists                  an imported run is there already
 │   ├─ SignalLimit
 │   └─ CodeChanged                the log does not fit the code any more
 ├─ RunError                       the run went wrong; raised by result()
@@ -25,8 +31,11 @@ StepwellError                     code, message, hint; the text is the same in P
 ├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
 │   ├─ StepTimedOut
 │   │   └─ TransitionTimedOut     of a machine
+│   ├─ CompensationFailed
+│   ├─ StepNotBegun              a remote step that no worker could take up
 │   └─ ChildFailed
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
+├─ WorkerBroken                   the engine's own fault: its worker stopped, the runs are safe
 └─ StoreError                     the database is the trouble
     ├─ StoreUnavailable           try again: nothing is known to be lost
     ├─ StoreUnusable              corrupt, newer, read-only: a person must act
@@ -116,6 +125,27 @@ class RunNotFound(AskedWrongly):
     hint = "check the id, and that you are connected to the right database"
 
 
+class StepNotFound(AskedWrongly):
+    """The run has no step of that name or path."""
+
+    code = "STEP_NOT_FOUND"
+    hint = "look at the paths in the run's log: run.events() or run.checkpoints()"
+
+
+class DocumentNotFound(AskedWrongly):
+    """The run has no such document there."""
+
+    code = "DOCUMENT_NOT_FOUND"
+    hint = "a document is visible once the step or transition that saves it has completed"
+
+
+class InvalidFile(AskedWrongly):
+    """The file is no exported run."""
+
+    code = "INVALID_FILE"
+    hint = "give a file that export made; nothing was written"
+
+
 class SettingsInvalid(AskedWrongly):
     """A setting has a value that cannot work."""
 
@@ -172,6 +202,25 @@ class NotRetryable(Conflict):
     """Only a failed run can be retried."""
 
     code = "NOT_RETRYABLE"
+
+
+class NotForkable(Conflict):
+    """No new run can begin at that place of the log."""
+
+    code = "NOT_FORKABLE"
+
+
+class NotRemovable(Conflict):
+    """Only a run that has ended, with all runs below it, can be deleted."""
+
+    code = "NOT_REMOVABLE"
+
+
+class RunExists(Conflict):
+    """A run of that id is there already."""
+
+    code = "RUN_EXISTS"
+    hint = "delete it first, or import into another database; nothing was imported"
 
 
 class SignalLimit(Conflict):
@@ -242,6 +291,19 @@ class TransitionTimedOut(StepTimedOut):
     hint = "give it more time with @transition(timeout=...), or timeout=None to wait for ever"
 
 
+class CompensationFailed(StepError):
+    """What a step did could not be undone."""
+
+    code = "COMPENSATION_FAILED"
+    hint = "look at the compensation's error in the log and undo it by hand"
+
+
+class StepNotBegun(StepError):
+    """The worker that took a remote step could not begin it."""
+
+    code = "STEP_NOT_BEGUN"
+
+
 class ChildFailed(StepError):
     """The child run did not complete."""
 
@@ -253,6 +315,13 @@ class WaitTimedOut(StepwellError, TimeoutError):
 
     code = "WAIT_TIMED_OUT"
     path = ""  # of the wait
+
+
+class WorkerBroken(StepwellError):
+    """The worker of this process stopped because of a fault in the engine; nothing is lost."""
+
+    code = "WORKER_BROKEN"
+    hint = "open the engine again or start another worker: runs go on where they stopped; report the cause"
 
 
 class StoreError(StepwellError):

@@ -7,6 +7,7 @@ import signal
 import time
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
 from stepwell import Permanent, Retry, StepContext, step
 
@@ -61,9 +62,23 @@ def fail_with(me: StepContext, what: str) -> str:
     raise ValueError("wrong")
 
 
+@step(isolation="process", timeout=60)
+def hold_until(begun: str, release: str) -> str:
+    Path(begun).touch()
+    while not Path(release).exists():
+        time.sleep(0.02)
+    return "held"
+
+
 def exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     return True
+
+
+@step(isolation="process")
+def save_apart(me: StepContext, what: str) -> str:
+    me.save("apart", what)
+    return what

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 
 from stepwell import Context, RunFailed, SyncContext, workflow
-from tests.stage import Stage, crash, kinds, suspended, until
+from stepwell.errors import RunTimedOut
+from tests.stage import Stage, all_events, crash, kinds, suspended, until
 
 
 @pytest.mark.req("F10")
@@ -122,3 +124,60 @@ async def test_ten_thousand_steps_cost_the_same_each(sqlite: Stage) -> None:
 
     early, late = marks[3000] - marks[1000], marks[9900] - marks[7900]
     assert late < 2.5 * early + 0.2
+
+
+@pytest.mark.req("F10", "K6")
+async def test_of_many_message_keys_the_youngest_come_along(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell.engine.ending._KEYS_KEPT", 3)
+
+    @workflow
+    async def counter(ctx: Context, seen: list[str]) -> list[str]:
+        while len(seen) % 4 != 0 or not seen:
+            seen = [*seen, str(await ctx.signal("word"))]
+            if len(seen) == 5:
+                return seen
+        return list(ctx.continue_as_new([*seen, "|"]))
+
+    async with stage.engine(counter) as engine:
+        run = await engine.start(counter, [])
+        for word in ("z", "m", "y", "a"):  # by alphabet others would be kept
+            await run.signal("word", word, id=word)
+
+        async def continued() -> bool:
+            return "continued" in await kinds(run)
+
+        await until(continued)
+        [fact] = [e for e in await all_events(run) if e.kind == "continued"]
+
+        assert fact.data["keys"] == ["signal/m", "signal/y", "signal/a"]
+
+
+@pytest.mark.req("F10", "K12")
+async def test_each_generation_has_the_whole_run_timeout(stage: Stage) -> None:
+    @workflow(timeout=1.0)
+    async def lives(ctx: Context, n: int) -> str:
+        await ctx.step(asyncio.sleep, 0.4)
+        return str(ctx.continue_as_new(n - 1)) if n else "done"
+
+    async with stage.engine(lives) as engine:
+        assert await (await engine.start(lives, 4)).result() == "done"
+
+
+@pytest.mark.req("F10", "K12")
+async def test_run_timeout_counts_in_a_later_generation(rehearsal: Stage) -> None:
+    @workflow(timeout=0.5)
+    async def lives(ctx: Context, n: int) -> str:
+        if n:
+            return str(ctx.continue_as_new(n - 1))
+        for _ in range(40):
+            await ctx.step(asyncio.sleep, 0.1)
+        return "nobody stopped it"
+
+    async with rehearsal.engine(lives) as engine:
+        run = await engine.start(lives, 2)
+        with pytest.raises(RunTimedOut):
+            await run.result()
+
+        assert (await run.state()).generation == 2

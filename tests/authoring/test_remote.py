@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Retry, RunFailed, StepContext, step, workflow
+from stepwell import Context, Permanent, Retry, RetryAfter, RunFailed, StepContext, StepError, step, workflow
 from stepwell.domain.status import Status
+from stepwell.engine.remote import RemoteStep
 from stepwell.errors import RunCancelled, StepTimedOut
 from tests.stage import Stage, all_events, crash, log, suspended, until
 
@@ -173,3 +174,151 @@ async def test_argument_that_cannot_travel_fails_at_the_step(memory: Stage) -> N
         with pytest.raises(RunFailed, match="argument 'size' of render"):
             await run.result(10)
         assert await run.status() is Status.FAILED
+
+
+@step(name="fussy")
+async def fussy_here(me: StepContext) -> int:
+    raise AssertionError("runs elsewhere")
+
+
+@step(name="fussy", retry=Retry(5, delay=0))
+async def fussy_there(me: StepContext) -> int:
+    if me.attempt < 3:
+        raise KeyError("again")
+    return me.attempt
+
+
+@pytest.mark.req("F6", "K9")
+@pytest.mark.parametrize("attempts", [1, 2, 3])
+async def test_retry_of_the_call_counts_not_that_of_the_worker(stage: Stage, attempts: int) -> None:
+    """The worker's own copy says five; the caller's says what it says."""
+
+    @workflow
+    async def calls(ctx: Context) -> str:
+        try:
+            patient = fussy_here.options(retry=Retry(attempts, delay=0.01, on=(LookupError,)))
+            return str(await ctx.step.on(queue="gpu")(patient))
+        except StepError as error:
+            return error.error_type
+
+    async with stage.engine(calls) as owner, stage.engine(steps=[fussy_there], queues=["gpu"]):
+        run = await owner.start(calls)
+
+        assert await run.result(15) == ("3" if attempts == 3 else "KeyError")
+        tried = [e.attempt for e in await all_events(run) if e.kind in ("step_failed", "step_completed")]
+        assert tried == list(range(1, attempts + 1))
+
+
+@pytest.mark.req("F6", "K10")
+@pytest.mark.parametrize("policy", ["never", "on"])
+async def test_classes_of_a_remote_error_decide_at_the_caller(memory: Stage, policy: str) -> None:
+    retry = Retry(3, delay=0.01, **{policy: (LookupError,) if policy == "never" else (OSError,)})  # type: ignore[arg-type]  # one of two
+
+    @workflow
+    async def calls(ctx: Context) -> None:
+        await ctx.step.on(queue="gpu")(fussy_here.options(retry=retry))
+
+    async with memory.engine(calls) as owner, memory.engine(steps=[fussy_there], queues=["gpu"]):
+        run = await owner.start(calls)
+        with pytest.raises(RunFailed):
+            await run.result(15)
+
+        assert [e.kind for e in await all_events(run)].count("step_failed") == 1
+
+
+@pytest.mark.req("F6", "K10")
+@pytest.mark.parametrize(
+    "error", [Permanent("no"), RetryAfter(0.01, "soon")], ids=["permanent", "retry after"]
+)
+async def test_what_a_remote_step_says_of_its_error_arrives(memory: Stage, error: Exception) -> None:
+    @step(queue="gpu", retry=Retry(2, delay="1h"))
+    async def says(me: StepContext) -> int:
+        if me.attempt == 1:
+            raise error
+        return me.attempt
+
+    @workflow
+    async def calls(ctx: Context) -> Any:
+        try:
+            return await ctx.step(says)
+        except StepError:
+            return "gave up"
+
+    async with memory.engine(calls) as owner, memory.engine(steps=[says], queues=["gpu"]):
+        wanted = "gave up" if isinstance(error, Permanent) else 2
+        assert await (await owner.start(calls)).result(15) == wanted
+
+
+@pytest.mark.req("F6", "K11")
+async def test_attempts_begin_anew_when_a_person_sends_the_run_on(stage: Stage) -> None:
+    @step(queue="gpu", retry=Retry(2, delay=0.01))
+    async def shaky(me: StepContext) -> int:
+        if me.attempt < 4:
+            raise ValueError("again")
+        return me.attempt
+
+    @workflow
+    async def calls(ctx: Context) -> int:
+        return await ctx.step(shaky)
+
+    async with stage.engine(calls) as owner, stage.engine(steps=[shaky], queues=["gpu"]):
+        run = await owner.start(calls)
+        with pytest.raises(RunFailed):
+            await run.result(15)
+        await run.retry()
+
+        assert await run.result(15) == 4
+        failures = [e for e in await all_events(run) if e.kind == "step_failed"]
+        assert [e.attempt for e in failures] == [1, 2, 3]
+        assert [e.data.get("retry_in") is None for e in failures] == [False, True, False]
+
+
+@pytest.mark.req("F6", "K12")
+async def test_timeout_of_the_call_counts_not_that_of_the_worker(memory: Stage) -> None:
+    @step(name="slow")
+    async def slow_here() -> str:
+        raise AssertionError("runs elsewhere")
+
+    @step(name="slow", timeout=0.1)
+    async def slow_there() -> str:
+        await asyncio.sleep(0.5)
+        return "done"
+
+    @workflow
+    async def calls(ctx: Context) -> str:
+        return await ctx.step.on(queue="gpu")(slow_here.options(timeout=20))
+
+    async with memory.engine(calls) as owner, memory.engine(steps=[slow_there], queues=["gpu"]):
+        assert await (await owner.start(calls)).result(15) == "done"
+
+
+@pytest.mark.req("F6", "K4")
+async def test_ticket_that_a_worker_cannot_take_up_is_answered(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, tries = RemoteStep.begin, []
+
+    def broken_once(self: RemoteStep) -> None:
+        tries.append(self.claim.path)
+        if len(tries) == 1:
+            raise RuntimeError("this worker is broken")
+        begin(self)
+
+    monkeypatch.setattr(RemoteStep, "begin", broken_once)
+
+    @workflow
+    async def calls(ctx: Context) -> list[Any]:
+        gpu = ctx.step.on(queue="gpu")
+        try:
+            await gpu(render, 1)
+        except StepError as error:
+            return [error.error_type, (await gpu(render, 2)).width]
+        return []
+
+    async with stage.engine(calls) as owner, stage.engine(steps=[render], queues=["gpu"]):
+        run = await owner.start(calls)
+
+        assert await run.result(15) == ["RuntimeError", 4]
+        [failed] = [e for e in await all_events(run) if e.kind == "step_failed"]
+        assert failed.data["error"]["code"] == "STEP_NOT_BEGUN"
+        assert failed.data["error"]["hint"]

@@ -158,17 +158,34 @@ async def test_event_that_comes_while_another_is_taken_is_heard_by_the_next_wait
 
 
 @pytest.mark.req("K17")
-async def test_two_waits_in_one_run_take_one_event_each(stage: Stage) -> None:
+@pytest.mark.parametrize("count", [2, 5])
+async def test_waits_in_one_run_take_one_event_of_a_burst_each(stage: Stage, count: int) -> None:
     @workflow
-    async def pair(ctx: Context) -> list[Any]:
-        return list(await asyncio.gather(ctx.event("tick", timeout=10), ctx.event("tick", timeout=10)))
+    async def crowd(ctx: Context) -> list[Any]:
+        return await ctx.all(*(ctx.event("tick", timeout=20) for _ in range(count)))
 
-    async with stage.engine(pair) as engine:
-        run = await engine.start(pair)
+    async with stage.engine(crowd) as engine:
+        run = await engine.start(crowd)
         await suspended(run)
-        await asyncio.gather(engine.emit("tick", 1), engine.emit("tick", 2))
+        await asyncio.gather(*(engine.emit("tick", n) for n in range(count)))
 
-        assert sorted(await run.result(20)) == [1, 2]
+        assert sorted(await run.result(20)) == list(range(count))
+
+
+@pytest.mark.req("K17")
+async def test_burst_that_comes_while_nobody_works_goes_to_the_open_waits(stage: Stage) -> None:
+    @workflow
+    async def crowd(ctx: Context) -> list[Any]:
+        return await ctx.all(*(ctx.event("tick", timeout=30) for _ in range(5)))
+
+    async with stage.engine(crowd) as engine:
+        run = await engine.start(crowd)
+        await suspended(run)
+    async with stage.client() as client:
+        for n in range(5):
+            await client.emit("tick", n)
+    async with stage.engine(crowd) as engine:
+        assert sorted(await engine.handle(run.id).result(20)) == list(range(5))
 
 
 @pytest.mark.req("K17")

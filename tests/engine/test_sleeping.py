@@ -6,11 +6,13 @@ import asyncio
 import gc
 import time
 from itertools import pairwise
+from statistics import median
 
 import pytest
 
 from stepwell import Context, workflow
 from stepwell.domain.status import Status
+from stepwell.engine.activation import Activation
 from tests.stage import Stage, all_events, crash, suspended, ticket, until
 
 
@@ -32,7 +34,7 @@ async def test_sleep_is_never_early_by_the_stores_own_clock(stage: Stage) -> Non
 
 @pytest.mark.req("K16", "K31")
 async def test_due_timer_fires_soon(stage: Stage) -> None:
-    """K31 says 50 ms on an idle machine; the test machine is not idle, so the best of several counts."""
+    """K31 says 50 ms on an idle machine: half of them are, whatever else this machine does."""
     async with stage.engine(nap) as engine:
         late: list[float] = []
         for _ in range(8):
@@ -41,7 +43,7 @@ async def test_due_timer_fires_soon(stage: Stage) -> None:
             at = {e.kind: e.at.timestamp() for e in await all_events(run)}
             late.append(at["timer_fired"] - at["timer_set"] - 0.15)
 
-    assert min(late) < 0.05, late
+    assert median(late) < 0.05, late
 
 
 @pytest.mark.req("K16")
@@ -103,9 +105,13 @@ async def test_sleeping_runs_take_nothing_of_the_worker(stage: Stage) -> None:
         await until(asleep)
         assert engine.worker is not None
         await until(lambda: not engine.worker or not engine.worker.active)
-        gc.collect()
-        alive = [o for o in gc.get_objects() if type(o).__name__ == "Activation"]
-        assert len(alive) < 5  # one may still be held by a callback that has just run
+        ours = set(ids)
+
+        def forgotten() -> bool:
+            gc.collect()
+            return not [o for o in gc.get_objects() if isinstance(o, Activation) and o.run_id in ours]
+
+        await until(forgotten)  # the last may still be held by a callback that has just run
         row = await ticket(engine.handle(ids[0]))
         assert row is not None
         assert not row.lease

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -15,8 +16,11 @@ from tests.faults.stage import Stage
 from tests.faults.workload import SHAPES
 from tools.postgres.cluster import Cluster
 
-STORM_RUNS = 221  # 17 of each of the 13 shapes
-STORM_SECONDS_MAX = 90.0
+# Runs are started over this time; `make faults` makes it longer.
+STORM_SECONDS = float(os.environ.get("STEPWELL_STORM_SECONDS", "14"))
+STORM_RUNS = max(17, round(0.75 * STORM_SECONDS)) * len(SHAPES)
+STORM_KILLS = int(STORM_SECONDS / 2.6)  # at least: one comes every 2.05 s on average
+STORM_SECONDS_MAX = STORM_SECONDS + 76.0
 CALM_RUNS = 2 * len(SHAPES)
 RESTART_SECONDS = 0.3
 
@@ -78,7 +82,7 @@ async def kill_storm(stage: Stage, fleet: Fleet, *, runs: int = STORM_RUNS, seed
 
     for _ in range(2):
         fleet.start()
-    return await _storm(stage, fleet, runs, 14.0, strike)
+    return await _storm(stage, fleet, runs, STORM_SECONDS, strike)
 
 
 async def database_storm(stage: Stage, fleet: Fleet, cluster: Cluster, *, kills: int, runs: int) -> Outcome:

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.figures import figures, note
 from tests.faults.fleet import LEASE_SECONDS, SWEEP_SECONDS
 from tests.faults.stage import Stage
-from tests.faults.storms import STORM_RUNS, kill_storm, take_overs
+from tests.faults.storms import STORM_KILLS, STORM_RUNS, kill_storm, take_overs
 
 SLACK_SECONDS = 1.0  # two busy cores
 
@@ -23,7 +23,7 @@ def test_nothing_is_lost_or_recorded_twice_when_workers_are_killed(stage: Stage)
     note(figures("kill -9 every 0.5 to 3 s", stage.store, storm.evidence, storm.findings))
     assert storm.findings.violations == []
     assert len(storm.evidence.stories) >= STORM_RUNS >= 200
-    assert storm.count("kill") >= 5
+    assert storm.count("kill") >= STORM_KILLS
     assert set(stage.kept().values()) == {1}, "a transactional step's write is there exactly once"
 
 

@@ -22,6 +22,7 @@ FOUND = {
     381: "a heartbeat's old answer ended a run that had just been claimed anew",
     461: "a transactional step that lost its run said so as an error",
     769: "a claim asked for again began the same remote step twice",
+    1725: "a retry that was due while its run parked was begun and cut off",
     2083: "a claim answered after stop() began work that was already given back",
 }
 

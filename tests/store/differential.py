@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -52,7 +53,7 @@ class Differential(RuleBasedStateMachine):
     # Asking all of them
 
     def ask(self, verb: str, ask: Ask, *touched: str) -> Any:
-        answers = self.trio.run(in_turn([ask(store) for store in self.stores]))
+        answers = self.trio.run(side_by_side([ask(store) for store in self.stores]))
         self._same(answers, verb)
         if verb in REPEATABLE:
             self.asked.append((verb, ask))
@@ -66,7 +67,7 @@ class Differential(RuleBasedStateMachine):
         self.equal = True
 
     def _compare(self, runs: list[RunId]) -> None:
-        found = self.trio.run(in_turn([readable(store, run) for run in runs for store in self.stores]))
+        found = self.trio.run(side_by_side([readable(store, run) for run in runs for store in self.stores]))
         for at, run_id in enumerate(runs):
             here = found[at * len(self.stores) : (at + 1) * len(self.stores)]
             self._same(here, run_id)
@@ -237,6 +238,23 @@ class Differential(RuleBasedStateMachine):
             self.saw(f"retry {self.ask('retry', lambda store: store.retry(run_id), run_id)}")
 
     @rule(pick=picks)
+    def archive(self, pick: int) -> None:
+        """A run is copied under another name, removed, or swept away with the others that are old."""
+        self._think(pick)
+        run_id = self.plan.some_run()
+        if self.plan.often(0.5):
+            copies = self.ask("read_tree", lambda store: listing(store.read_tree(run_id)))
+            fresh = self.plan.renamed(copies)
+            answer = self.ask("restore", lambda store: listing(store.restore(fresh)), *(c.id for c in fresh))
+            self.plan.runs += [started.run_id for started in answer if started.created]
+            self.saw(*(f"restore {'created' if started.created else 'known'}" for started in answer))
+        elif self.plan.often(0.6):
+            self.saw(f"remove {self.ask('remove', lambda store: store.remove(run_id), run_id)}")
+        else:
+            purged = self.ask("purge", lambda store: store.purge(30.0), *self.plan.runs)
+            self.saw("purge some" if purged.runs else "purge none")
+
+    @rule(pick=picks)
     def emit(self, pick: int) -> None:
         self._think(pick)
         event = self.plan.published()
@@ -323,8 +341,9 @@ class Differential(RuleBasedStateMachine):
             self.clock.advance(seconds)
 
 
-async def in_turn(verbs: Sequence[Awaitable[Any]]) -> list[Any]:
-    return [await verb for verb in verbs]
+async def side_by_side(verbs: Sequence[Awaitable[Any]]) -> list[Any]:
+    """The stores know nothing of each other: while one waits for its disk another goes on."""
+    return list(await asyncio.gather(*verbs))
 
 
 async def listing(answer: Awaitable[Any]) -> list[Any]:
@@ -365,12 +384,10 @@ async def wakes(store: Store, runs: list[RunId]) -> int:
 
 
 async def readable(store: Store, run_id: RunId) -> dict[str, Any]:
-    return {
-        "run": await store.read_run(run_id),
-        "log": list(await store.read_log(run_id)),
-        "tickets": list(await store.read_tickets(run_id)),
-        "inbox": list(await store.read_inbox(run_id)),
-    }
+    run, log, tickets, inbox = await asyncio.gather(
+        store.read_run(run_id), store.read_log(run_id), store.read_tickets(run_id), store.read_inbox(run_id)
+    )
+    return {"run": run, "log": list(log), "tickets": list(tickets), "inbox": list(inbox)}
 
 
 async def overview(store: Store) -> dict[str, Any]:

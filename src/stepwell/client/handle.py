@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -11,18 +12,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from stepwell.client import decisions
+from stepwell.client.past import Past
 from stepwell.client.text import checked_text
-from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
+from stepwell.domain.copies import Removal
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId
 from stepwell.domain.problems import run_error
-from stepwell.domain.state import OpenWait, RunState, fold
+from stepwell.domain.state import OpenWait
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
     AlreadyDecided,
+    NotRemovable,
     NotRetryable,
     RunEnded,
     RunNotFound,
@@ -55,7 +58,7 @@ class RunEvent:
     data: dict[str, Any]
 
 
-class RunHandle(Generic[R]):
+class RunHandle(Past, Generic[R]):
     def __init__(
         self, client: Client, run_id: RunId, decode: Callable[[bytes], R], *, fresh: bool = False
     ) -> None:
@@ -70,7 +73,8 @@ class RunHandle(Generic[R]):
     async def result(self, timeout: float | None = None) -> R:
         """Wait for the end; RunFailed, RunCancelled or RunTimedOut when it is not the good one.
 
-        TimeoutError after `timeout` seconds: the run goes on.
+        TimeoutError after `timeout` seconds: the run goes on. WorkerBroken when this process' worker
+        died of a fault: the run goes on with the next worker.
         """
         if timeout is None:
             ended = await self._end()
@@ -98,6 +102,7 @@ class RunHandle(Generic[R]):
             run = await self.info()
             if run.status.terminal:
                 return Ended(run.status, run.output, run.error)
+            self._client.bulletin.check()
             await self._watch.wait(pause, seen)
         return self._watch.ended
 
@@ -111,10 +116,6 @@ class RunHandle(Generic[R]):
 
     async def status(self) -> Status:
         return (await self.info()).status
-
-    async def state(self) -> RunState:
-        """The run as its log tells it."""
-        return fold([ev.read(row) async for row in self.log()])
 
     async def waits(self) -> list[OpenWait]:
         """What the run waits for right now."""
@@ -141,8 +142,7 @@ class RunHandle(Generic[R]):
     async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
         """The log from `after` on; with `follow` also what is still to come, until the run ends."""
         pause = _FOLLOW_SECONDS
-        self._watch.following += follow
-        try:
+        with self._client.bulletin.following(self.id) if follow else nullcontext():
             while True:
                 seen = self._watch.news
                 ended = follow and (await self.info()).status.terminal
@@ -153,9 +153,8 @@ class RunHandle(Generic[R]):
                 if len(page) < _PAGE:
                     if ended or not follow:
                         return
+                    self._client.bulletin.check()
                     await self._watch.wait(pause, seen)
-        finally:
-            self._watch.following -= follow
 
     # Talking to it
 
@@ -219,12 +218,40 @@ class RunHandle(Generic[R]):
             outcome = RetryOutcome.RETRIED  # the answer to our own first call was lost
         if outcome is RetryOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
+        if outcome is RetryOutcome.COMPENSATED:
+            raise NotRetryable(
+                f"run {self.id} has undone what it did", hint="rerun it, or fork it before it failed"
+            )
         if outcome is RetryOutcome.NOT_FAILED:
             raise NotRetryable(
                 f"run {self.id} is {await self.status()}", hint="only a failed run can be retried"
             )
         self._watch.ended = None
         self._client.bulletin.work(self.id)
+
+    async def delete(self) -> None:
+        """Remove this run and all below it for good. NotRemovable while any of them is live."""
+        asked = 0
+
+        async def ask() -> Removal:
+            nonlocal asked
+            asked += 1
+            return await self._client.store.remove(self.id)
+
+        match await self._client.patiently(ask):
+            case Removal.LIVE:
+                raise NotRemovable(
+                    f"run {self.id}, or a run below it, has not ended", hint="cancel it and wait for its end"
+                )
+            case Removal.CHILD:
+                parent = (await self.info()).parent
+                raise NotRemovable(
+                    f"run {self.id} belongs to run {parent}", hint="delete the run that started it all"
+                )
+            case Removal.UNKNOWN if asked == 1:  # else our own first call removed it
+                raise RunNotFound(f"there is no run {self.id}")
+            case _:
+                pass
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"

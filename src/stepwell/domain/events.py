@@ -36,6 +36,17 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 # The run
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which run this one was made from, and what of it was copied."""
+
+    how: Literal["rerun", "rerun_from", "fork"]
+    run: str
+    seq: int = 0  # of that run's log: the last one that counts here
+    copied: int = 1  # the first so many events of this log are copies
+    edited: list[str] = []  # paths of edited results, "input", "state"
+    salt: str = ""  # ctx.random() and ctx.uuid() differ from that run's, once the copies are replayed
+
+
 class Accepted(Fact, frozen=True, kw_only=True):
     """The run is on disk and will reach an end."""
 
@@ -51,6 +62,7 @@ class Accepted(Fact, frozen=True, kw_only=True):
     depth: int = 0
     key: str = ""
     queue: str = "default"
+    origin: Origin | None = None  # None: it was started
 
 
 class Claimed(Fact, frozen=True, kw_only=True):
@@ -80,6 +92,7 @@ class Continued(Fact, frozen=True, kw_only=True):
     seed: str = ""
     carried: list[Carried] = []
     keys: list[str] = []
+    documents: list[Kept] = []
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,6 +101,15 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     payload: Raw = NULL
     key: str = ""  # what a machine's log calls it, before and after a checkpoint
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The latest version of a document when the run continued as new."""
+
+    name: str
+    version: int
+    type: str = ""
+    value: Raw = NULL
 
 
 class CancelRequested(Fact, frozen=True, kw_only=True):
@@ -134,9 +156,17 @@ class StepStarted(Fact, frozen=True, kw_only=True):
     step: str = ""
 
 
+class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How to undo a step, with all that it takes: the code that asked for it is not needed again."""
+
+    function: str  # module:name of the compensating function
+    args: Raw = NULL
+
+
 class StepCompleted(Fact, frozen=True, kw_only=True):
     result: Raw = NULL
     digest: str = ""  # of the arguments, where the run has more than one task
+    undo: Undo | None = None
 
 
 class StepFailed(Fact, frozen=True, kw_only=True):
@@ -152,6 +182,32 @@ class ValueRecorded(Fact, frozen=True, kw_only=True):
 
     what: str
     value: Raw = NULL
+
+
+class DocumentSaved(Fact, frozen=True, kw_only=True):
+    """A step kept a value for whoever looks at the run; written with the step's completion."""
+
+    name: str
+    type: str = ""
+    value: Raw = NULL
+
+
+# Undoing
+
+
+class CompensationStarted(Fact, frozen=True, kw_only=True):
+    """The run ends as `status` says, once these steps are undone, in this order."""
+
+    status: str
+    steps: list[str]
+    error: Problem | None = None
+    reason: str = ""
+
+
+class CompensationCompleted(Fact, frozen=True, kw_only=True):
+    """Every compensation was tried; those of `failed` did not succeed."""
+
+    failed: list[str] = []
 
 
 # Waits
@@ -271,26 +327,14 @@ FACTS: tuple[type[Fact], ...] = (
     Retried,
     Continued,
     CancelRequested,
-    Completed,
-    Failed,
-    Cancelled,
-    TimedOut,
-    StepScheduled,
-    StepStarted,
-    StepCompleted,
-    StepFailed,
-    ValueRecorded,
-    TimerSet,
-    TimerFired,
-    WaitOpened,
-    WaitEnded,
-    Received,
-    TransitionCompleted,
-    TransitionFailed,
-    ChildStarted,
-    ChildEnded,
-    Published,
-    Progress,
+    *ENDINGS,
+    *(StepScheduled, StepStarted, StepCompleted, StepFailed),
+    *(ValueRecorded, DocumentSaved),
+    *(CompensationStarted, CompensationCompleted),
+    *(TimerSet, TimerFired, WaitOpened, WaitEnded, Received),
+    *(TransitionCompleted, TransitionFailed),
+    *(ChildStarted, ChildEnded),
+    *(Published, Progress),
 )
 
 

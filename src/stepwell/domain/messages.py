@@ -6,8 +6,10 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.domain.commit import Message
-from stepwell.domain.events import NULL, Problem
+from stepwell.domain.events import NULL, DocumentSaved, Problem
 from stepwell.domain.ids import RunId
+from stepwell.domain.retry import RemoteError, kinds_of
+from stepwell.errors import Permanent, RetryAfter
 
 CANCEL_KEY = "cancel"
 
@@ -18,9 +20,23 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: str  # of a run, or completed | failed of a step
     result: Raw = NULL
     error: Problem | None = None
-    retry_in: float | None = None
     attempt: int = 0
     run: str = ""  # the child's
+    documents: list[DocumentSaved] = []  # that a remote step saved
+    # What the caller's retry policy must know of a failed step
+    kinds: list[str] = []  # the error's classes
+    permanent: bool = False
+    retry_after: float | None = None
+
+    @property
+    def failure(self) -> BaseException:
+        """The error as a retry policy sees it."""
+        message = self.error.message if self.error is not None else ""
+        if self.permanent:
+            return Permanent(message)
+        if self.retry_after is not None:
+            return RetryAfter(self.retry_after, message)
+        return RemoteError(self.error.type if self.error is not None else "", message, self.kinds)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,6 +46,18 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answer: Raw = NULL
     by: str = ""
     choice: str = ""  # of several ways on: the one that was chosen
+
+
+def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: bool = False) -> Ending:
+    """An attempt that failed with this error; `final`: another would fail in the same way."""
+    return Ending(
+        status="failed",
+        error=problem,
+        attempt=attempt,
+        kinds=kinds_of(error),
+        permanent=final or isinstance(error, Permanent),
+        retry_after=error.seconds if isinstance(error, RetryAfter) else None,
+    )
 
 
 def child_ended(parent: RunId, path: str, ending_seq: int, ending: Ending) -> Message:

@@ -60,15 +60,30 @@ class Retry:
         return delay * (1 - self.jitter * chance)
 
 
+class RemoteError(Exception):
+    """An error that a step raised in another process; `kinds` are the names of its classes."""
+
+    def __init__(self, type_name: str, message: str, kinds: list[str]) -> None:
+        super().__init__(message)
+        self.type_name = type_name
+        self.kinds = kinds
+
+
+def kinds_of(error: BaseException) -> list[str]:
+    """The names of its classes, so that a policy elsewhere can tell them."""
+    if isinstance(error, RemoteError):
+        return error.kinds
+    return [class_name(kind) for kind in type(error).__mro__]
+
+
 def class_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _is_a(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
     """An error that came from another process tells its classes by their names."""
-    names = getattr(error, "kinds", None)
-    if isinstance(names, list):
-        return any(class_name(kind) in names for kind in kinds)
+    if isinstance(error, RemoteError):
+        return any(class_name(kind) in error.kinds for kind in kinds)
     return isinstance(error, kinds)
 
 

@@ -45,6 +45,16 @@ class Checkpoint:
     transition: str = ""
     seq: int = 0
     at: float = 0.0
+    forkable: bool = True  # of a function: nothing was open
+
+
+@dataclass(slots=True)
+class CompensationState:
+    """What is undone because the run ends badly."""
+
+    steps: list[str]
+    failed: list[str] = field(default_factory=list)
+    completed: bool = False
 
 
 @dataclass(slots=True)
@@ -59,6 +69,8 @@ class RunState:
     waits: dict[str, OpenWait] = field(default_factory=dict)
     unconsumed: list[str] = field(default_factory=list)
     progress: ev.Progress | None = None
+    compensation: CompensationState | None = None
+    outputs: dict[str, Raw] = field(default_factory=dict)  # what steps and children returned, by path
     checkpoint: Checkpoint | None = None  # of a machine
     has_error: bool = False  # a transition failed since then
     failing: str = ""  # that transition
@@ -92,8 +104,15 @@ def apply(state: RunState, event: Event) -> None:
             _open_wait(state, event)
         case ev.TimerFired() | ev.WaitEnded() | ev.ChildEnded():
             state.waits.pop(event.path, None)
+            if isinstance(fact, ev.ChildEnded):
+                state.outputs[event.path] = fact.result
         case ev.Progress():
             state.progress = fact
+        case ev.CompensationStarted():
+            state.compensation = CompensationState(list(fact.steps))
+            state.waits.clear()
+        case ev.CompensationCompleted() if state.compensation is not None:
+            state.compensation.failed, state.compensation.completed = list(fact.failed), True
         case ev.TransitionCompleted():
             _arrive(state, event, fact)
         case ev.TransitionFailed():
@@ -106,6 +125,7 @@ def apply(state: RunState, event: Event) -> None:
         case ev.Continued():
             state.generation = fact.generation
             state.steps.clear()
+            state.outputs.clear()
             state.waits.clear()
         case ev.Completed() | ev.Failed() | ev.Cancelled() | ev.TimedOut():
             _end(state, fact)
@@ -125,6 +145,7 @@ def _arrive(state: RunState, event: Event, fact: ev.TransitionCompleted) -> None
     )
     state.has_error, state.error, state.retry_at = False, None, None
     state.steps.clear()
+    state.outputs.clear()
     state.waits = {path: wait for path, wait in state.waits.items() if path in fact.children}
 
 
@@ -141,6 +162,7 @@ def _apply_step(state: RunState, event: Event) -> None:
             step.status = "running"
         case ev.StepCompleted():
             step.status, step.error, step.retry_at = "completed", None, None
+            state.outputs[path] = fact.result
             state.waits.pop(path, None)
         case ev.StepFailed():
             state.waits.pop(path, None)

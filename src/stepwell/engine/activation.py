@@ -19,8 +19,8 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
 from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
+from stepwell.engine import compensation, parking
 from stepwell.engine import ending as endings
-from stepwell.engine import parking
 from stepwell.engine.bodies import start_body
 from stepwell.engine.calls import BodyCall, Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.context import RunContext
@@ -61,6 +61,7 @@ class Activation:
         self.cancelling = False
         self.thread: SyncBody | None = None
         self.visits: Visits | None = None  # of a machine
+        self.compensation: compensation.Compensation | None = None
         self.busy = 0  # things under way outside the workflow's code: looks into the store
         self.writer = LogWriter(
             claim.run_id, claim.lease, claim.head, committer=services.committer, written=self._written
@@ -68,14 +69,14 @@ class Activation:
         self._advancing = False
         self._again = False
         self._ending: endings.Ending | None = None
-        self._timeout_timer: asyncio.TimerHandle | None = None
         self.rows: deque[InboxRow] = deque(claim.inbox)  # messages that the code has not been told of
         self.inbox = InboxReader(services, claim, self._took)
         self.timers = Timers(services, now, self.advance)
         self.steps = StepCalls(self)
         self.waits = Waits(self)
         self.began = services.clock.monotonic()
-        self.heard = False  # messages came since it last had nothing to do
+        self.heard = False  # messages came in this activation
+        self.lingered = False  # kept the lease for more of them since the last came
         self.broken = False  # our own mistake ended it: the run must be given back
         self.on_end: Callable[[Activation], None] | None = None
         self.open_program()
@@ -87,10 +88,7 @@ class Activation:
         if self.claim.lost_lease:
             self.writer.open_with(ev.LeaseLost(lease=self.claim.lost_lease))
         self.writer.open_with(ev.Claimed(lease=self.claim.lease, worker=self.services.worker))
-        limit = self.journal.accepted.timeout
-        if limit is not None:
-            left = max(0.0, limit - self.journal.active_seconds)
-            self._timeout_timer = self.services.loop.call_later(left, self._timed_out, limit)
+        self.timers.limit_run(self.journal, self.timed_out)
         if endings.is_poison(self.claim.losses):
             self._ending = endings.poisoned(self.journal)
             self.settle()
@@ -111,6 +109,8 @@ class Activation:
         self.ctx = RunContext(self)
 
     def start_main(self) -> None:
+        if self.journal.compensation is not None:
+            return compensation.resume(self, self.journal.compensation)
         data = bytes(self.journal.input)
         if self.program.sync:
             self.thread = SyncBody(self, lambda ctx: self.program.run(ctx, data))
@@ -131,12 +131,12 @@ class Activation:
 
     def ask(self, call: Call) -> asyncio.Future[Any]:
         """Workflow code wants an answer: from the log if it has one, else something must be done."""
-        self.check_open()
+        if self.closed is not None:
+            raise self.closed()
         path = call.path
         self.calls[path] = call
-        arrived = self.arrived.pop(path, None)
-        if arrived is not None:
-            self._release(arrived)
+        if path in self.arrived:
+            self._release(self.arrived.pop(path))
         elif path not in self.recorded and not (self.visits is not None and self.visits.refuses(call)):
             call.after = self.writer.barrier
             self.commands.append(call)
@@ -166,10 +166,11 @@ class Activation:
 
     def _run_turns(self) -> None:
         while self.closed is None and self._ending is None:
-            self.turns.run_turn()
-            if self.main.done():
-                self._ending = endings.of_main(self)
-                return
+            if self.turns.ready:
+                self.turns.run_turn()
+                if self.main.done():
+                    self._ending = compensation.after_main(self)
+                    continue
             if self.thread is not None and self.thread.running:
                 return
             if self.answers:
@@ -178,7 +179,9 @@ class Activation:
                 self._release(self.answers.popleft())
             elif not self.live:
                 self._go_live()
-            elif not self._take_next() and not self._start_commands():
+            elif (self.rows or self.timers.dues) and self._take_next():
+                continue
+            elif not (self.commands and self._start_commands()):
                 return
 
     def _go_live(self) -> None:
@@ -218,27 +221,24 @@ class Activation:
 
     def _start_commands(self) -> bool:
         """Begin what the code asked for; effects only when the log has all that led to them."""
-        if not self.commands:
-            return False
-        held: deque[Call] = deque()
-        while self.commands and not self.answers:  # one answer at a time: it may withdraw the next
-            call = self.commands.popleft()
+        commands, answers, head = self.commands, self.answers, self.writer.head
+        held: list[Call] = []
+        while commands and not answers:  # one answer at a time: it may withdraw the next
+            call = commands.popleft()
             if call.withdrawn or call.future.done():
                 continue
             if isinstance(call, _WAITS):
                 self.waits.open(call)
-            elif self.draining or call.after > self.writer.head:
+            elif call.after > head or self.draining:
                 held.append(call)
-                continue
             elif isinstance(call, StepCall):
                 self.steps.start(call)
             elif isinstance(call, ChildCall):
                 self.waits.start_child(call)
             elif isinstance(call, BodyCall):
                 start_body(self, call)
-        held.extend(self.commands)
-        self.commands = held
-        return bool(self.answers) or self.timers.next_due() is not None
+        commands.extendleft(reversed(held))
+        return bool(answers) or (bool(self.timers.dues) and self.timers.next_due() is not None)
 
     def withdraw(self, call: Call) -> None:
         """Workflow code does not want this answer any more."""
@@ -259,9 +259,7 @@ class Activation:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
         if is_answer(fact):
-            self.answers.append(
-                Answer(seq, result_path(path) if isinstance(fact, ev.ChildEnded) else path, fact)
-            )
+            self.answers.append(Answer(seq, result_path(path) if type(fact) is ev.ChildEnded else path, fact))
 
     def settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
@@ -275,13 +273,13 @@ class Activation:
             else:
                 self.steps.stop_all()
                 then = endings.finish(self, self._ending)
-        elif parking.idle(self):
+        elif not self.steps.executing and parking.idle(self):
             if not (self.calls or self.commands or self.draining):
                 self._ending = endings.stuck()
                 self.settle()
                 return
             then = parking.park(self)
-        else:
+        elif self.timers.dues:
             self.timers.watch()
         if then is None and not draft.needed:
             return
@@ -291,6 +289,7 @@ class Activation:
         """The committer's answer. Not ok: nothing of the draft was written."""
         if self.closed is not None:
             return
+        self.timers.held = False
         if result.outcome is Outcome.OK:
             self.writer.head += len(draft.events)
             self.last_at = result.at
@@ -323,8 +322,10 @@ class Activation:
             fact, self._ending = self._ending.continues, None
             begin_generation(self, fact)
             return
-        self.inbox.look(result.wakes)
-        self.services.bulletin.moved(self.run_id)
+        if result.wakes > self.inbox.seen:
+            self.inbox.look(result.wakes)
+        if self.run_id in self.services.bulletin.followed:
+            self.services.bulletin.moved(self.run_id)
         if self.services.replay_always and not self.steps.executing and self.thread is None:
             self.draining = True  # give it back at once: the next claim replays the log
         self.advance()
@@ -343,11 +344,10 @@ class Activation:
 
     # Idle, park, finish
 
-    def _timed_out(self, limit: float) -> None:
+    def timed_out(self, limit: float) -> None:
         if self.closed is None and self._ending is None:
-            self._ending = endings.timed_out(limit)
-            self.steps.stop_all()
-            self.settle()
+            self._ending = compensation.instead(self, endings.timed_out(limit))
+            self.advance()
 
     def woken(self, wakes: int) -> None:
         """Somebody says that messages came; look if they are news."""
@@ -356,7 +356,7 @@ class Activation:
 
     def _took(self, rows: Sequence[InboxRow]) -> None:
         self.rows.extend(rows)
-        self.heard = True
+        self.heard, self.lingered = True, False
         self.advance()
 
     # Leaving
@@ -376,8 +376,6 @@ class Activation:
             return
         self.closed = why
         self.timers.stop()
-        if self._timeout_timer is not None:
-            self._timeout_timer.cancel()
         self.steps.stop_all()
         self.turns.unwind(self.calls.values(), why)
         if self.thread is not None:

@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepwell.domain import events as ev
+from stepwell.domain.steps import StepSpec
 from stepwell.engine.body_context import BodyContext, ThreadContext
 from stepwell.engine.calls import BodyCall
 from stepwell.engine.turns import Scope
@@ -146,7 +147,8 @@ class Body:
             return work
         thread = ThreadContext(self, ctx)
         runner: Any = self._services.runner  # asks of an execution only that it can begin
-        return runner.in_thread(call.body, (thread,), {}, self)  # type: ignore[no-any-return]  # a coroutine
+        spec = StepSpec(name=call.move.name, function=call.body)
+        return runner.in_thread(spec, (thread,), {}, self)  # type: ignore[no-any-return]  # a coroutine
 
     # Time
 

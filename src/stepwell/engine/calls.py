@@ -12,6 +12,7 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, Codec
 from stepwell.domain.commit import NewRun
+from stepwell.domain.events import Undo
 from stepwell.domain.moves import Move
 from stepwell.domain.steps import StepSpec
 
@@ -34,7 +35,7 @@ class Call:
 
 
 class StepCall(Call):
-    __slots__ = ("args", "attempt", "digest", "failures", "kwargs", "queue", "retrying", "spec")
+    __slots__ = ("args", "attempt", "digest", "failures", "kwargs", "queue", "retrying", "spec", "undo")
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class StepCall(Call):
         self.attempt = 0
         self.failures = 0
         self.retrying = False  # waits for its next attempt
+        self.undo: Undo | None = None  # of a step that is to be undone when the run ends badly
 
     @property
     def text(self) -> str:

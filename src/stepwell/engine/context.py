@@ -15,12 +15,15 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, codec_for, digest, limited
 from stepwell.domain.commit import NewRun
+from stepwell.domain.compensating import undoing
+from stepwell.domain.documents import DIRECT
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import RunId, child_run_id, recorded_random
 from stepwell.domain.moves import MachineRun
 from stepwell.domain.program import Startable
 from stepwell.domain.starting import new_run
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
+from stepwell.engine import documents
 from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.journal import result_path
 from stepwell.errors import AskedWrongly, Continue, InvalidDefinition
@@ -71,8 +74,9 @@ class RunContext:
         self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], queue: str
     ) -> Any:
         scope = self._turns.scope()
-        path = scope.name(spec.name)
-        call = self._step_call(path, spec, args, kwargs, queue, concurrent="~" in scope.path)
+        # In one task the name and the order tell steps apart; between tasks their arguments help.
+        concurrent = scope is not self._turns.root and "~" in scope.path
+        call = self._step_call(scope.name(spec.name), spec, args, kwargs, queue, concurrent=concurrent)
         try:
             answer = await self._activation.ask(call)
         except asyncio.CancelledError:
@@ -94,7 +98,11 @@ class RunContext:
         if queue and spec.transactional:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
         mark = _fingerprint(args, kwargs) if concurrent else ""
-        return StepCall(path, self._turns.create_future(), spec, args, kwargs, queue=queue, digest=mark)
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
+        call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
+        if spec.compensate is not None:
+            call.undo = undoing(spec, args, kwargs, self._activation.services.payload_bytes_max)
+        return call
 
     async def _answer(self, call: Call) -> Any:
         future = self._activation.ask(call)
@@ -210,7 +218,7 @@ class RunContext:
             limited(workflow.encode_input(input), "the child's input", services.payload_bytes_max),
             run_id=run_id,
             key=f"child/{run_id}",
-            seed=f"{recorded_random(journal.seed, path):032x}",
+            seed=f"{recorded_random(journal.seed_now, path):032x}",
             parent="" if detached else activation.run_id,
             parent_path="" if detached else path,
             root=run_id if detached else journal.accepted.root or activation.run_id,
@@ -238,7 +246,7 @@ class RunContext:
 
     def _recorded(self, what: str) -> int:
         path = self._turns.scope().name(what)
-        return recorded_random(self._activation.journal.seed, path)
+        return recorded_random(self._activation.journal.seed_now, path)
 
     def patched(self, change: str) -> bool:
         path = f"{self._turns.root.path}/patched:{checked_name(change)}"
@@ -267,6 +275,13 @@ class RunContext:
         limit = self._activation.services.payload_bytes_max
         news = Raw(limited(PLAIN.encode(data), f"what is published on {topic}", limit))
         self._tell(f"publish:{checked_name(topic)}", lambda: ev.Published(topic=topic, data=news))
+
+    def save(self, name: str, value: Any) -> None:
+        path = self._turns.scope().name(f"{DIRECT}{checked_name(name)}")
+        documents.save(self._activation, path, name, value)
+
+    async def document(self, name: str, type: Any = Any) -> Any:
+        return await documents.read(self._activation, name, type)
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         self._tell("progress", lambda: ev.Progress(done=done, total=total, text=text))

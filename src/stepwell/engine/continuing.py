@@ -21,6 +21,7 @@ def begin_generation(activation: Activation, fact: ev.Continued) -> None:
     activation.closed = None
     absorb(activation.journal, ev.Event(activation.writer.head, activation.last_at, "", 0, fact))
     activation.timers.dues.clear()
+    activation.timers.limit_run(activation.journal, activation.timed_out)
     activation.live = False
     activation.open_program()
     activation.waits = Waits(activation)  # signals that were not taken come along in the journal

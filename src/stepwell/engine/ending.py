@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
 
 POISON_LOSSES = 3
-_KEYS_KEPT = 10_000
+_KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after its first, if at all
 
 
 @dataclass(slots=True)
@@ -115,9 +115,10 @@ def _continued(activation: Activation, error: Continue) -> Ending:
     fact = ev.Continued(
         generation=generation,
         input=Raw(error.input),
-        seed=f"{recorded_random(journal.seed, f'continue/{generation}'):032x}",
+        seed=f"{recorded_random(journal.seed_now, f'continue/{generation}'):032x}",
         carried=[ev.Carried(name=m.name, payload=m.payload) for m in activation.waits.unmatched()],
-        keys=sorted(activation.waits.keys)[-_KEYS_KEPT:],
+        keys=list(activation.waits.keys)[-_KEYS_KEPT:],
+        documents=list(journal.documents.values()),
     )
     return Ending(Status.RUNNING, continues=fact)
 

@@ -15,14 +15,16 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
+from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
+from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, chosen_by
 
-_ALWAYS = (ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested)
+_ALWAYS = frozenset((ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested))
 
 
 def is_answer(fact: ev.Fact) -> bool:
     """Does this fact let workflow code go on?"""
-    if isinstance(fact, _ALWAYS):
+    if type(fact) in _ALWAYS:
         return True
     if isinstance(fact, ev.StepFailed):
         return fact.retry_in is None
@@ -48,15 +50,6 @@ class StepRecord:
     scheduled_at: float | None = None  # a remote ticket is open for this attempt
     timeout: float | None = None
     started: bool = False
-
-
-@dataclass(slots=True)
-class Attempts:
-    """How often the transition of this visit was tried."""
-
-    begun: int = 0
-    failures: int = 0  # since the last retry by a person
-    retry_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -101,8 +94,14 @@ class Journal:
     messages: dict[str, Message] = field(default_factory=dict)  # received, not taken by a wait yet
     taken: dict[str, Message] = field(default_factory=dict)  # by key: what answered a wait
     told: set[str] = field(default_factory=set)  # news that were recorded
-    keys: set[str] = field(default_factory=set)
+    keys: dict[str, None] = field(default_factory=dict)  # of messages that were taken, oldest first
     failed: ev.Failed | None = None
+    saved: dict[str, list[tuple[int, ev.DocumentSaved]]] = field(default_factory=dict)  # not visible yet
+    documents: dict[str, ev.Kept] = field(default_factory=dict)  # of a function: what its code may see
+    shelf: list[str] = field(default_factory=list)  # of a machine: ids at its last checkpoint
+    undoable: dict[str, ev.StepCompleted] = field(default_factory=dict)  # in log order
+    compensation: ev.CompensationStarted | None = None
+    compensated: bool = False
     place: str = ""  # of a machine, with the fields below; '' has not left its start
     version: int = 0  # number of its last checkpoint
     state: Raw | None = None
@@ -116,6 +115,15 @@ class Journal:
     def replays(self) -> bool:
         return bool(self.answers)
 
+    @property
+    def seed_now(self) -> str:
+        """What ctx.random() draws from: a fork's code draws as the old run did while it replays the
+        copy, and its own from there on."""
+        origin = self.accepted.origin
+        if origin is None or (self.answers and self.answers[0].seq <= origin.copied):
+            return self.seed
+        return f"{origin.salt}/{self.seed}"
+
 
 def read_journal(rows: Sequence[LogRow]) -> Journal:
     """Fold a claimed run's log: its first event, then everything since it last continued as new."""
@@ -128,17 +136,22 @@ def read_journal(rows: Sequence[LogRow]) -> Journal:
         absorb(journal, event)
         if machine and not journal.chosen:
             journal.chosen = chosen_by(event.path, journal.version + 1)
+    _count_active(journal)
     return journal
 
 
 def absorb(journal: Journal, event: Event) -> None:
     """Take one event in. Also used for what this owner writes, so that both ways agree."""
+    fact, path = event.fact, event.path
+    if isinstance(fact, ev.Claimed):
+        _count_active(journal)  # of the owner before: until its last event, not until this one
     journal.head = event.seq
     journal.last_at = event.at
-    fact, path = event.fact, event.path
     match fact:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
             _answered(journal, event)
+            if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
+                journal.undoable[path] = fact
         case ev.CancelRequested():
             journal.cancel_reason = fact.reason
             _answered(journal, event)
@@ -158,11 +171,11 @@ def absorb(journal: Journal, event: Event) -> None:
         case ev.WaitEnded():
             _wait_ended(journal, event, fact)
         case ev.Received():
-            journal.keys.add(fact.key)
+            journal.keys[fact.key] = None
             if fact.rejected:
                 journal.messages.pop(fact.key, None)
                 if fact.what == "decide":
-                    journal.keys.discard(fact.key)  # a fitting decision may follow
+                    journal.keys.pop(fact.key, None)  # a fitting decision may follow
             else:
                 name = fact.choice or fact.name
                 journal.messages[fact.key] = Message(fact.key, fact.what, name, fact.payload)
@@ -172,6 +185,10 @@ def absorb(journal: Journal, event: Event) -> None:
             journal.values[path] = fact.value
         case ev.Published() | ev.Progress():
             journal.told.add(path)
+        case ev.DocumentSaved():
+            journal.told.add(path)
+            if journal.accepted.kind == "machine" or not is_direct(path):  # else the code keeps it again
+                journal.saved.setdefault(path, []).append((event.attempt, fact))
         case _:
             _absorb_run_fact(journal, event)
 
@@ -179,7 +196,6 @@ def absorb(journal: Journal, event: Event) -> None:
 def _absorb_run_fact(journal: Journal, event: Event) -> None:
     match event.fact:
         case ev.Claimed(lease=lease):
-            _count_active(journal)
             journal.claims += 1
             journal.lease = lease
             journal._claimed_at = event.at
@@ -190,6 +206,10 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             _retried(journal, event.seq)
         case ev.Continued() as continued:
             _continued(journal, continued)
+        case ev.CompensationStarted() as started:
+            _compensating(journal, started)
+        case ev.CompensationCompleted():
+            journal.compensated = True
         case ev.TransitionCompleted() as completed:
             _transition_completed(journal, completed, event.at)
         case ev.TransitionFailed() as failure:
@@ -291,7 +311,10 @@ def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> Non
 def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.generation = fact.generation
     journal.input, journal.seed = fact.input, fact.seed
-    journal.active_seconds = 0.0
+    # Each generation has the whole of its timeout.
+    journal.active_seconds, journal._claimed_at = 0.0, journal.last_at
+    journal.undoable.clear()  # going on as new settles what came before
+    journal.documents = {kept.name: kept for kept in fact.documents}
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.generation}")
 
 
@@ -305,27 +328,25 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
     journal.values.clear()
     journal.taken.clear()
     journal.told.clear()
+    journal.saved.clear()
     journal.answers.clear()
     journal.messages = {}
     for i, signal in enumerate(carried):
         key = signal.key or f"{prefix}/{i}"
         journal.messages[key] = Message(key, "signal", signal.name, signal.payload)
-    journal.keys.update(keys)
+    journal.keys = dict.fromkeys(keys)
+
+
+def _compensating(journal: Journal, started: ev.CompensationStarted) -> None:
+    """The workflow's code is over: what it asked for is not asked for again."""
+    journal.compensation = started
+    journal.answers.clear()
+    journal.timers.clear()
+    journal.waits.clear()
+    journal.lost.clear()
 
 
 # Machines
-
-
-def chosen_by(path: str, visit: int) -> str:
-    """The transition that an event of this visit names: generation/transition@visit/..."""
-    parts = path.split("/", 2)
-    if len(parts) < 2 or parts[1].startswith(TRIGGER):
-        return ""
-    name, _, number = parts[1].rpartition("@")
-    return name if number == str(visit) else ""
-
-
-TRIGGER = "trigger:"
 
 
 def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
@@ -337,34 +358,3 @@ def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: fl
         path: ev.ChildStarted(run=run, workflow="", trigger=fact.triggers.get(path, ""))
         for path, run in fact.children.items()
     }
-
-
-def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:
-    """The machine is at its next place, and nothing was tried from there."""
-    journal.place, journal.version, journal.state = fact.target, fact.version, fact.state
-    journal.routed_by, journal.chosen, journal.attempts = fact.error, "", Attempts()
-
-
-def begin_anew(journal: Journal) -> None:
-    """A transition is tried again: what completed counts, what failed or was open is done anew."""
-    for step in journal.steps.values():
-        step.failures, step.retry_at, step.scheduled_at, step.started = 0, None, None, False
-    journal.timers.clear()
-    journal.waits.clear()
-    again = {a.path.rstrip("!") for a in journal.answers if failed_answer(a.fact)}
-    journal.answers = deque(a for a in journal.answers if a.path.rstrip("!") not in again)
-    for path in again:
-        journal.children.pop(path, None)
-    journal.retries += 1  # a child that failed is another child next time
-
-
-def failed_answer(fact: ev.Fact) -> bool:
-    match fact:
-        case ev.StepFailed():
-            return True
-        case ev.WaitEnded():
-            return fact.outcome != "answered"
-        case ev.ChildEnded():
-            return fact.status != "completed"
-        case _:
-            return False

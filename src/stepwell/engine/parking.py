@@ -9,6 +9,7 @@ from stepwell.domain.status import Status
 from stepwell.engine.calls import BackoffCall, ResultCall, StepCall
 
 _LINGER_SECONDS = 0.02
+_REPLAY_SECONDS = 0.0001  # to replay one event, and to read it
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -32,10 +33,19 @@ def _quiet(activation: Activation) -> bool:
     return activation.draining or not activation.commands
 
 
-def _lingers(activation: Activation) -> bool:
-    """A thousand children end one after the other: do not replay their parent for each handful."""
-    heard, activation.heard = activation.heard, False
-    return heard and any(isinstance(call, ResultCall) for call in activation.calls.values())
+def _linger_seconds(activation: Activation) -> float:
+    """How much longer to keep the lease for a child that may end soon; 0: long enough.
+
+    As long as a replay would take, counted from the last news: then waiting in vain costs at most
+    what it could have saved. A thousand children that end one after the other find their parent here.
+    """
+    replay = activation.writer.head * _REPLAY_SECONDS
+    patience = min(max(replay, _LINGER_SECONDS), activation.services.keep_lease_seconds)
+    waited, activation.lingered = activation.lingered, True
+    worth_it = activation.heard or replay > _LINGER_SECONDS
+    if waited or not worth_it or not any(isinstance(call, ResultCall) for call in activation.calls.values()):
+        return 0.0
+    return patience
 
 
 def park(activation: Activation) -> Park | None:
@@ -52,12 +62,13 @@ def park(activation: Activation) -> Park | None:
         if not draft.dues:  # else it is looked at again when it is in the log
             activation.timers.wake_in(soonest)
         return None
-    elif _lingers(activation):
-        activation.timers.wake_in(_LINGER_SECONDS)
+    elif (longer := _linger_seconds(activation)) > 0.0:
+        activation.timers.wake_in(longer)
         return None
     calls = activation.calls.values()
     steps = [call for call in calls if isinstance(call, StepCall)]
     assert activation.draining or all(s.retrying or s.queue for s in steps), "a step would be forgotten"
+    activation.timers.held = True
     backing_off = [call for call in calls if isinstance(call, BackoffCall)]
     retrying = len(steps) + len(backing_off) == len(calls) and all(step.retrying for step in steps)
     return Park(

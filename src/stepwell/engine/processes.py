@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from stepwell.domain.program import StepContext
+from stepwell.domain.retry import RemoteError
 from stepwell.domain.steps import StepSpec, encode_arguments
 from stepwell.engine.process_child import Reply, Request
 from stepwell.errors import InvalidDefinition, Permanent, RetryAfter
@@ -23,15 +24,6 @@ from stepwell.errors import InvalidDefinition, Permanent, RetryAfter
 
 class ProcessCrashed(Exception):
     """The child process died while it ran the step."""
-
-
-class RemoteError(Exception):
-    """An error that a step raised in another process; `kinds` are the names of its classes."""
-
-    def __init__(self, type_name: str, message: str, kinds: list[str]) -> None:
-        super().__init__(message)
-        self.type_name = type_name
-        self.kinds = kinds
 
 
 class _Child:
@@ -99,6 +91,7 @@ class Processes:
                 await asyncio.shield(child.kill())
                 raise
             self._idle.append(child)
+        context.saved.extend(reply.documents)
         return _outcome(spec, reply)
 
     def _request(

@@ -9,6 +9,7 @@ from stepwell.domain.events import Problem
 from stepwell.domain.problems import step_error
 from stepwell.domain.status import Status
 from stepwell.engine.calls import BodyCall, Call, ChildCall, StepCall, TriggerCall
+from stepwell.engine.documents import show
 from stepwell.engine.ending import code_changed
 from stepwell.engine.journal import Answer, Journal
 from stepwell.errors import CodeChanged, RunCancelling, WaitTimedOut
@@ -19,13 +20,26 @@ if TYPE_CHECKING:
 
 def release(activation: Activation, answer: Answer) -> None:
     """Let the code go on with this answer. CodeChanged when it is not the code that was recorded."""
-    if isinstance(answer.fact, ev.CancelRequested):
+    fact = answer.fact
+    if type(fact) is ev.CancelRequested:
         _cancel_calls(activation)
         return
+    if type(fact) is ev.StepCompleted:
+        if fact.undo is not None:
+            activation.journal.undoable[answer.path] = fact
+        if activation.journal.saved:
+            show(activation.journal, answer.path)
     activation.recorded.discard(answer.path)
     call = activation.calls.pop(answer.path, None)
     if call is None:
         _not_asked(activation, answer)
+    elif (
+        type(fact) is ev.StepCompleted
+        and not fact.digest
+        and activation.visits is None
+        and not call.future.done()
+    ):
+        call.future.set_result(fact.result)  # the everyday answer
     elif not call.future.done():
         if activation.visits is not None:
             activation.visits.note(answer, call)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from msgspec import Raw
@@ -12,13 +13,14 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Claim
-from stepwell.domain.messages import Ending, step_ended
+from stepwell.domain.messages import Ending, step_ended, step_failed
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import decode_arguments
+from stepwell.engine.documents import checked
 from stepwell.engine.ending import POISON_LOSSES
 from stepwell.engine.execution import Execution
 from stepwell.engine.services import Services
-from stepwell.errors import StepwellError, StoreError
+from stepwell.errors import StepNotBegun, StepwellError, StoreError
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -34,7 +36,8 @@ class RemoteStep:
         row = claim.log[0]
         self._attempt = row.attempt
         self._scheduled = ev.read_as(ev.StepScheduled, row)
-        self._spec = services.steps[self._scheduled.step]
+        # What the call asked for counts, not what this worker registered; its retries are the owner's.
+        self._spec = replace(services.steps[self._scheduled.step], timeout=self._scheduled.timeout)
 
     def begin(self) -> None:
         if self.claim.losses >= POISON_LOSSES:
@@ -43,12 +46,12 @@ class RemoteStep:
                 message=f"{self.claim.losses} workers died while they ran {self.claim.path}",
                 path=self.claim.path,
             )
-            self._report(Ending(status="failed", error=problem, attempt=self._attempt))
+            self._report(Ending(status="failed", error=problem, attempt=self._attempt, permanent=True))
             return
         try:
             args, kwargs = decode_arguments(self._spec, self._scheduled.args)
         except StepwellError as error:
-            self._report(self._failure(error, None))
+            self._report(self._failure(error, final=True))
             return
         self._execution = Execution(
             self._services,
@@ -72,32 +75,27 @@ class RemoteStep:
                     f"the result of {self.claim.path}",
                     self._services.payload_bytes_max,
                 )
+                saved = checked(self._saved(), self.claim.path, self._services.payload_bytes_max)
             except StepwellError as refusal:
-                self._report(self._failure(refusal, None))
+                self._report(self._failure(refusal, final=True))
             else:
-                self._report(Ending(status="completed", result=Raw(data), attempt=self._attempt))
+                self._report(
+                    Ending(status="completed", result=Raw(data), attempt=self._attempt, documents=list(saved))
+                )
         else:
-            chance = self._services.ids.jitter()
-            retry_in = self._spec.retry.wait_after(self._attempt, error, chance)
-            self._report(self._failure(error, retry_in))
+            self._report(self._failure(error))
 
-    def _failure(self, error: BaseException, retry_in: float | None) -> Ending:
-        problem = problem_of(error, self.claim.path)
-        return Ending(status="failed", error=problem, retry_in=retry_in, attempt=self._attempt)
+    def _saved(self) -> Sequence[ev.DocumentSaved]:
+        return self._execution.saved if self._execution is not None else ()
+
+    def _failure(self, error: BaseException, *, final: bool = False) -> Ending:
+        return step_failed(error, problem_of(error, self.claim.path), self._attempt, final=final)
 
     def _report(self, ending: Ending) -> None:
         self._services.runner.spawn(self._deliver(ending))
 
     async def _deliver(self, ending: Ending) -> None:
-        message = step_ended(self.claim.run_id, self.claim.path, self._attempt, ending)
-        while not self._closed:
-            try:
-                await self._services.store.finish_remote(self.claim, message)
-                break
-            except StoreError as error:
-                _log.warning("result of remote step %s not answered: %s", self.claim.path, error.message)
-                await asyncio.sleep(0.1)
-        self._services.bulletin.work(self.claim.run_id)
+        await deliver(self._services, self.claim, ending, lambda: self._closed)
         self.close()
 
     def lose(self) -> None:
@@ -111,3 +109,29 @@ class RemoteStep:
                 self._execution.stop()
             if self.on_end is not None:
                 self.on_end(self)
+
+
+async def deliver(
+    services: Services, claim: Claim, ending: Ending, unwanted: Callable[[], bool] = lambda: False
+) -> None:
+    """Give the ticket back with its result, however long the store takes."""
+    message = step_ended(claim.run_id, claim.path, ending.attempt, ending)
+    while not unwanted():
+        try:
+            await services.store.finish_remote(claim, message)
+            break
+        except StoreError as error:
+            _log.warning("result of remote step %s not answered: %s", claim.path, error.message)
+            await asyncio.sleep(0.1)
+    services.bulletin.work(claim.run_id)
+
+
+def not_begun(claim: Claim, error: Exception) -> Ending:
+    """This worker could not even begin the step: the attempt has failed, its caller decides what next."""
+    refusal = StepNotBegun(
+        f"{claim.path} could not be begun: {type(error).__name__}: {error}",
+        hint="look at that worker's log; its code may be older or newer than the caller's",
+        error_type=type(error).__name__,
+    )
+    attempt = claim.log[0].attempt if claim.log else 0
+    return step_failed(refusal, problem_of(refusal, claim.path), attempt)

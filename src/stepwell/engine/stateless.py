@@ -84,6 +84,7 @@ class _Run:
     def __init__(self) -> None:
         self.activation: Activation | None = None
         self.inbox: list[InboxRow] = []
+        self.log: list[LogRow] = []
         self.wakes = 0
         self.parked: tuple[Commit, Written] | None = None  # it waits for a message
 
@@ -120,7 +121,7 @@ class _Pass:
             child_depth_max=_DEPTH_MAX,
             replay_always=False,
             lease_valid=lambda: True,
-            stand_in=lambda spec: spec,
+            stand_ins={},
             note_due=lambda seconds: None,
         )
 
@@ -163,6 +164,7 @@ class _Pass:
             )
         now = self._clock.time()
         log = [LogRow(1, "accepted", "", 0, now, new.accepted)]
+        run.log = log
         claim = Claim(new.id, "", new.needs, _LEASE, 1, run.wakes, 0, "", log, tuple(run.inbox))
         run.activation = Activation(self._services, claim, program, now)
         run.activation.begin()
@@ -202,6 +204,8 @@ class _Pass:
                 self._look_if_stuck()
                 return
             then = None  # first what it says; then it asks again to park, with nothing left to say
+        for event in commit.events:
+            run.log.append(LogRow(len(run.log) + 1, *event[:3], self._clock.time(), event.payload))
         taken = set(commit.consumed)
         run.inbox = [row for row in run.inbox if row.key not in taken]
         for new in commit.starts:
@@ -252,6 +256,10 @@ class _Pass:
     async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
         run = self._runs.get(run_id)
         return [row for row in run.inbox if row.n > after] if run is not None else []
+
+    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
+        run = self._runs.get(run_id)
+        return run.log[after : after + limit] if run is not None else []
 
     async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
         return ()

@@ -6,6 +6,7 @@ queue. A failed attempt is a fact with the delay until the next; only the last f
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +19,7 @@ from stepwell.domain.ids import needs_step
 from stepwell.domain.messages import Ending
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import encode_arguments
+from stepwell.engine import documents
 from stepwell.engine.calls import StepCall
 from stepwell.engine.execution import Execution
 from stepwell.engine.journal import Answer
@@ -41,18 +43,17 @@ class StepCalls:
     def start(self, call: StepCall) -> None:
         """Begin where the log left it: fresh, between two attempts, or already with a remote worker."""
         record = self._activation.journal.steps.get(call.path)
-        if record is None and call.retrying:
-            return  # the failure of its remote attempt came with the claim
-        if record is not None:
-            self.recall(call)
-            if record.retry_at is not None:
-                self._activation.timers.dues[call.path] = record.retry_at
-                return
-            if record.scheduled_at is not None:
-                if record.timeout is not None:
-                    self._activation.timers.dues[call.path] = record.scheduled_at + record.timeout
-                return
-        self._next_attempt(call)
+        if record is None:
+            if not call.retrying:  # else the failure of its remote attempt came with the claim
+                self._next_attempt(call)
+            return
+        self.recall(call)
+        if record.retry_at is not None:
+            self._activation.timers.dues[call.path] = record.retry_at
+        elif record.scheduled_at is None:
+            self._next_attempt(call)
+        elif record.timeout is not None:
+            self._activation.timers.dues[call.path] = record.scheduled_at + record.timeout
 
     def recall(self, call: StepCall) -> None:
         """How far the log says it got: a result that came with the claim is taken before it starts."""
@@ -88,15 +89,16 @@ class StepCalls:
 
     def _execute(self, call: StepCall) -> None:
         activation = self._activation
-        if not activation.services.lease_valid():
+        services = activation.services
+        if not services.lease_valid():
             # Our lease may be over. Nothing begins until the store has said otherwise; if it says
             # that we were reaped, the activation is lost.
             activation.busy += 1
-            activation.services.loop.call_later(_LEASE_LOOK, self._begin_held, call)
+            services.loop.call_later(_LEASE_LOOK, self._begin_held, call)
             return
-        execution = Execution(
-            activation.services,
-            activation.services.stand_in(call.spec),
+        self.executing[call.path] = execution = Execution(
+            services,
+            services.stand_ins.get(call.spec.name, call.spec) if services.stand_ins else call.spec,
             call.args,
             call.kwargs,
             run_id=activation.run_id,
@@ -104,29 +106,34 @@ class StepCalls:
             attempt=call.attempt,
             lease=activation.claim.lease,
         )
-        self.executing[call.path] = execution
         if call.spec.transactional:
-            activation.services.runner.spawn(self._transact(call, execution))
+            services.runner.spawn(self._transact(call, execution))
         else:
-            execution.run(lambda result, error: self._ended(call, execution, result, error))
+            execution.run(partial(self._ended, call))
 
     # Ending
 
-    def _ended(self, call: StepCall, execution: Execution, result: Any, error: BaseException | None) -> None:
+    def _ended(self, call: StepCall, result: Any, error: BaseException | None) -> None:
         """The function returned or raised; what it did counts only if we still own the run."""
-        if self.executing.pop(call.path, None) is None or self._activation.closed is not None:
+        activation = self._activation
+        execution = self.executing.pop(call.path, None)
+        if execution is None or activation.closed is not None:
             return
         if error is None:
             try:
-                fact = ev.StepCompleted(result=Raw(self._encoded(call, result)), digest=call.digest)
+                fact = _completed(call, Raw(self._encoded(call, result)))
+                if execution.saved:
+                    limit = activation.services.payload_bytes_max
+                    saved = documents.checked(execution.saved, call.path, limit)
+                    documents.record(activation, saved, call.path, call.attempt)
             except StepwellError as refusal:
                 self._failed(call, refusal, retry_in=None)
             else:
-                self._activation.record(fact, call.path, call.attempt)
+                activation.record(fact, call.path, call.attempt)
         else:
-            chance = self._activation.services.ids.jitter()
+            chance = activation.services.ids.jitter()
             self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
-        self._activation.advance()
+        activation.advance()
 
     def _encoded(self, call: StepCall, result: Any) -> bytes:
         limit = self._activation.services.payload_bytes_max
@@ -146,7 +153,8 @@ class StepCalls:
     def due(self, call: StepCall) -> None:
         """The time of its next attempt has come, or that of a remote step has run out."""
         if call.retrying:
-            self._next_attempt(call)
+            if not self._activation.draining:  # else the run parks soon, and the next owner begins it
+                self._next_attempt(call)
             return
         limit = call.spec.timeout or 0.0
         error = StepTimedOut(f"{call.path} on queue {call.queue!r} was not done within {limit:g} s")
@@ -192,11 +200,15 @@ class StepCalls:
         self._activation.timers.dues.pop(path, None)
         self._activation.writer.draft.dues.pop(path, None)
         if ending.error is None:
-            fact = ev.StepCompleted(result=ending.result, digest=call.digest)
+            documents.record(self._activation, ending.documents, path, call.attempt)
+            fact = _completed(call, ending.result)
             self._activation.record(fact, path, call.attempt)
         else:
             self._activation.journal.steps.pop(path, None)  # what it said is settled by this
-            self._record_failure(call, ending.error, ending.retry_in)
+            # The caller's policy counts, not that of the worker which ran it.
+            chance = self._activation.services.ids.jitter()
+            retry_in = call.spec.retry.wait_after(call.failures + 1, ending.failure, chance)
+            self._record_failure(call, ending.error, retry_in)
 
     # Transactional
 
@@ -244,7 +256,7 @@ class StepCalls:
 
     def _turn(self, call: StepCall, result: Any) -> Any:
         data = self._encoded(call, result)
-        fact = ev.StepCompleted(result=Raw(data), digest=call.digest)
+        fact = _completed(call, Raw(data))
         if self._activation.services.store.turn_first:
             return self._transaction(call, fact)
         return self._take_turn(call, fact)
@@ -288,3 +300,7 @@ class StepCalls:
                     fact = ev.StepStarted(step=execution.spec.name)
                     self._activation.record(fact, path, execution.attempt)
         return noted
+
+
+def _completed(call: StepCall, result: Raw) -> ev.StepCompleted:
+    return ev.StepCompleted(result=result, digest=call.digest, undo=call.undo)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from stepwell.domain.commit import NEVER
+from stepwell.engine.journal import Journal
 from stepwell.engine.services import Services
 
 
@@ -21,8 +22,10 @@ class Timers:
         self._fired = fired
         self._handle: asyncio.TimerHandle | None = None
         self._wakes_at = 0.0
+        self._limit: asyncio.TimerHandle | None = None
         self.claimed_at = now
         self.dues: dict[str, float] = {}
+        self.held = False  # the run is about to be given back: what is due is the next owner's
 
     def now(self) -> float:
         """The store's time, never ahead of it: what it told us plus what we have counted since."""
@@ -34,7 +37,7 @@ class Timers:
 
     def next_due(self) -> str | None:
         """The path whose time came first; None: none has come yet."""
-        if not self.dues:
+        if not self.dues or self.held:
             return None
         path = min(self.dues, key=self.dues.__getitem__)
         return path if self.dues[path] <= self.now() else None
@@ -52,6 +55,19 @@ class Timers:
             if self._handle is None or soonest < self._wakes_at:
                 self.wake_in(soonest - self.now())
 
+    def limit_run(self, journal: Journal, timed_out: Callable[[float], None]) -> None:
+        """Arm the run's timeout, less what this generation was active before."""
+        limit = journal.accepted.timeout
+        self.unlimit_run()
+        if limit is not None:
+            left = max(0.0, limit - journal.active_seconds)
+            self._limit = self._services.loop.call_later(left, timed_out, limit)
+
+    def unlimit_run(self) -> None:
+        """The run's own timeout does not count any more."""
+        if self._limit is not None:
+            self._limit.cancel()
+
     def _fire(self) -> None:
         self._handle = None
         self._fired()
@@ -63,6 +79,9 @@ class Timers:
 
     def close(self) -> None:
         self.stop()
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
         self._fired = _unheard
 
 

@@ -21,7 +21,9 @@ from stepwell.domain.events import Problem
 from stepwell.domain.moves import Move
 from stepwell.domain.problems import problem_of
 from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TriggerCall
-from stepwell.engine.journal import TRIGGER, Answer, StepRecord, arrive, begin_anew, failed_answer
+from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, failed_answer
+from stepwell.engine.documents import visible_after
+from stepwell.engine.journal import Answer, StepRecord
 from stepwell.errors import (
     InvalidInput,
     PayloadTooLarge,
@@ -156,6 +158,7 @@ class Visits:
             version=journal.version + 1,
             state=state,
             error=error,
+            documents=visible_after(journal, path, failed=error is not None),
             **self._leftovers(),
         )
         activation.record(fact, path, journal.attempts.begun)
@@ -166,6 +169,7 @@ class Visits:
     def _forget(self) -> None:
         """The next visit begins with an empty history."""
         self._call = None
+        self._journal.saved.clear()
         if not self.touched:
             return
         self.touched = False

@@ -210,13 +210,13 @@ class Waits:
             self._activation.steps.remote_ended(row.name, row.payload)
         elif row.kind == "cancel" and not self._activation.cancelling:
             self.cancel_reason = msgspec.json.decode(row.payload, type=str)
-            self.keys.add(row.key)
+            self.keys[row.key] = None
             self._activation.record(ev.CancelRequested(reason=self.cancel_reason))
 
     def _received(
         self, row: InboxRow, payload: Raw, *, rejected: str = "", choice: str = "", by: str = ""
     ) -> Message:
-        self.keys.add(row.key)
+        self.keys[row.key] = None
         fact = ev.Received(
             key=row.key,
             n=row.n,
@@ -277,7 +277,7 @@ class Waits:
         if self._fits(call, message):
             self._answer(call, message)
         else:
-            self.keys.discard(row.key)  # a fitting decision may follow
+            self.keys.pop(row.key, None)  # a fitting decision may follow
 
     def _take_event(self, row: InboxRow) -> None:
         call = self._open.get(row.name)

@@ -16,7 +16,8 @@ from stepwell.engine.activation import Activation
 from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
 from stepwell.engine.lease_keeper import LeaseKeeper
-from stepwell.engine.remote import RemoteStep
+from stepwell.engine.remote import RemoteStep, deliver, not_begun
+from stepwell.engine.retention import Retention
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
 from stepwell.engine.strays import Strays
@@ -49,6 +50,7 @@ class WorkerOptions:
     processes: int = 2
     payload_bytes_max: int = 2 * 1024 * 1024
     child_depth_max: int = 10
+    keep_finished_seconds: float | None = None
     replay_always: bool = False
 
 
@@ -103,7 +105,7 @@ class Worker:
         self._services: Services | None = None
         self._idle = asyncio.Event()
         self._look_soon = False
-        self.stand_ins: dict[str, StepSpec] = {}
+        self._stand_ins: Mapping[str, StepSpec] = {}
         self._fanning_out: set[RunId] = set()
         self._strays = Strays(
             store,
@@ -127,6 +129,12 @@ class Worker:
     def wake(self) -> None:
         """Look for due tickets now."""
         self._claimer.wake()
+
+    def stand_in(self, fakes: Mapping[str, StepSpec]) -> None:
+        """For tests: these functions run in the place of the steps with their names."""
+        self._stand_ins = fakes
+        if self._services is not None:
+            self._services.stand_ins = fakes
 
     def _new_info(self) -> WorkerInfo:
         return WorkerInfo(
@@ -153,6 +161,9 @@ class Worker:
                 group.create_task(self._keeper.run())
                 group.create_task(self._sweeper.run())
                 group.create_task(self._claimer.run())
+                if self.options.keep_finished_seconds is not None:
+                    retention = Retention(self.store, keep_seconds=self.options.keep_finished_seconds)
+                    group.create_task(retention.run())
                 group.create_task(self._watch_long_steps())
         finally:
             stop_listening()
@@ -178,7 +189,7 @@ class Worker:
             child_depth_max=options.child_depth_max,
             replay_always=options.replay_always,
             lease_valid=self._keeper.valid,
-            stand_in=lambda spec: self.stand_ins.get(spec.name, spec),
+            stand_ins=self._stand_ins,
             note_due=self._claimer.note_due,
         )
 
@@ -225,11 +236,14 @@ class Worker:
             self.active[claim.run_id, claim.path] = work
             work.on_end = self._ended
             work.begin()
-        except Exception:
+        except Exception as error:
             _log.exception("run %s could not be taken up; it is given back", claim.run_id)
             if work is not None:
                 work.lose()
-            self._give_back(claim)
+            if claim.path:
+                self._runner.spawn(deliver(self._services, claim, not_begun(claim, error)))
+            else:
+                self._give_back(claim)
 
     async def _fan_out(self, claim: Claim) -> None:
         self._fanning_out.add(claim.run_id)
@@ -290,13 +304,16 @@ class Worker:
             if self._look_soon:
                 self._look_soon = False
                 self._keeper.nudge()
-            now = self._clock.monotonic()
-            for execution in list(self._runner.running):
-                execution.look(now)
-            mark = now - _LONG_STEP_SECONDS
-            for work in list(self.active.values()):
-                if isinstance(work, Activation) and work.steps.note_long(mark):
-                    work.settle()
+            self._look_at_steps()
+
+    def _look_at_steps(self) -> None:
+        now = self._clock.monotonic()
+        for execution in list(self._runner.running):
+            execution.look(now)
+        mark = now - _LONG_STEP_SECONDS
+        for work in list(self.active.values()):
+            if isinstance(work, Activation) and work.steps.note_long(mark):
+                work.settle()
 
     # The lease
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
+from stepwell.errors import WorkerBroken
 
 
 class Ended(NamedTuple):
@@ -21,13 +23,12 @@ class Ended(NamedTuple):
 
 
 class Watch:
-    """Somebody's interest in one run: in its end, and, where `following`, in every event."""
+    """Somebody's interest in one run: in its end, and, where it is `followed`, in every event."""
 
-    __slots__ = ("__weakref__", "_waiters", "ended", "following", "news")
+    __slots__ = ("__weakref__", "_waiters", "ended", "news")
 
     def __init__(self) -> None:
         self.ended: Ended | None = None
-        self.following = 0
         self.news = 0  # counts what happened; read it before you look, give it to `wait`
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -63,6 +64,8 @@ class Bulletin:
         self._workers: list[Callable[[RunId | None], None]] = []
         self._far: Callable[[], None] = lambda: None
         self._telling = False
+        self.followed: dict[RunId, int] = {}  # runs of which somebody wants to hear every event
+        self._broken: BaseException | None = None  # what ended this process' worker
 
     def watch(self, run_id: RunId) -> Watch:
         found = self._watches.get(run_id)
@@ -94,9 +97,20 @@ class Bulletin:
 
     def moved(self, run_id: RunId) -> None:
         """The run's log grew."""
-        watch = self._watches.get(run_id)
-        if watch is not None and watch.following:
+        watch = self._watches.get(run_id) if run_id in self.followed else None
+        if watch is not None:
             watch.stir()
+
+    @contextmanager
+    def following(self, run_id: RunId) -> Iterator[None]:
+        """Within it every move of the run is told, not only its end."""
+        self.followed[run_id] = self.followed.get(run_id, 0) + 1
+        try:
+            yield
+        finally:
+            self.followed[run_id] -= 1
+            if not self.followed[run_id]:
+                del self.followed[run_id]
 
     def ended(self, run_id: RunId, ended: Ended) -> None:
         watch = self._watches.get(run_id)
@@ -104,6 +118,17 @@ class Bulletin:
             watch.ended = ended
             watch.stir()
         self._tell()
+
+    def broke(self, error: BaseException) -> None:
+        """This process' worker is gone: whoever waits for it must hear of that."""
+        self._broken = error
+        for watch in list(self._watches.values()):
+            watch.stir()
+
+    def check(self) -> None:
+        """WorkerBroken when nobody in this process drives runs any more."""
+        if self._broken is not None:
+            raise WorkerBroken(f"the worker of this process stopped: {self._broken!r}") from self._broken
 
     def heard(self) -> None:
         """Another process hinted: everybody looks again."""

@@ -23,8 +23,9 @@ def check(evidence: Evidence) -> list[Violation]:
     """Every broken promise; an empty list is what we want to see."""
     found: list[Violation] = []
     for history in evidence.histories:
-        for rule in (order, ownership, finals, times, automaton, row):
+        for rule in (order, finals, times, automaton, row):
             found.extend(rule(history))
+        found.extend(ownership(history, claims_late=evidence.claims_late))
     found.extend(acceptance(evidence))
     found.extend(endings(evidence))
     found.extend(messages(evidence))
@@ -95,8 +96,12 @@ def order(history: History) -> Iterator[Violation]:
         yield Violation("I6", history.run, f"begins with {history.entries[0].kind}")
 
 
-def ownership(history: History) -> Iterator[Violation]:
-    """I7: an owner writes only between its Claimed and the next; a lost lease never writes again."""
+def ownership(history: History, *, claims_late: bool = False) -> Iterator[Violation]:
+    """I7: an owner writes only between its Claimed and the next; a lost lease never writes again.
+
+    `claims_late`: a claim was asked for again and its first copy executed after that, so a run may
+    have been taken twice under one lease, the second time without a word in its log.
+    """
     claimed: set[str] = set()
     lost: set[str] = set()
     owner = ""
@@ -111,7 +116,7 @@ def ownership(history: History) -> Iterator[Violation]:
             lease = entry.data["lease"]
             if lease in lost:
                 yield Violation("I7", history.run, f"lease {lease[:8]} was lost twice, at {entry.seq}")
-            if lease in claimed and lease != owner:
+            if lease in claimed and lease != owner and not claims_late:
                 yield Violation(
                     "I7", history.run, f"lease {lease[:8]} was lost at {entry.seq}, not the owner's"
                 )

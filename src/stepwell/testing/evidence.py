@@ -126,6 +126,7 @@ class Evidence:
     seen: dict[str, list[str]] = field(default_factory=dict)  # run -> statuses as they were read
     leftovers: Sequence[str] = ()  # tickets, messages and waits that outlived their runs
     refused: Sequence[str] = ()  # operations that failed although everything was well again
+    claims_late: bool = False  # some claim was executed after its error, and perhaps after its repeat
     lease_seconds: float = 15.0
     clock_slack: float = 1e-6  # how far the ledger's clock may be from the database's
 

@@ -16,7 +16,7 @@ from stepwell.domain.codec import Codec, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.events import Problem
-from stepwell.domain.program import RunOptions
+from stepwell.domain.program import OnFailure, RunOptions
 from stepwell.domain.steps import checked_name
 from stepwell.errors import InvalidInput
 
@@ -78,6 +78,7 @@ class Machine(Generic[State]):
         timeout: Duration | None = None,
         queue: str = "default",
         priority: int = 0,
+        on_failure: OnFailure = "compensate",
         abstract: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -94,6 +95,7 @@ class Machine(Generic[State]):
             timeout=timeout_seconds(timeout, name=f"{cls.__name__} timeout"),
             queue=checked_name(queue),
             priority=priority,
+            on_failure=on_failure,
         )
         cls.definition = _Definitions(checked_name(name or cls.__name__), checked_name(version))  # type: ignore[assignment]  # made when it is first asked for
 

@@ -203,6 +203,8 @@ class Lanes:
                 else:
                     try:
                         return await work(connection)
+                    except Refused:  # before it was sent
+                        raise
                     except Exception as error:
                         kind = fault(error)
                         if kind is Fault.REFUSED:

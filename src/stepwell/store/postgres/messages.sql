@@ -316,6 +316,9 @@ FROM stepwell.runs
 WHERE id = $1
 FOR NO KEY UPDATE;
 
+-- name: is_compensated
+SELECT EXISTS (SELECT FROM stepwell.events WHERE run_id = $1 AND kind = 'compensation_started');
+
 -- name: retry_run
 -- The run's row is locked by an earlier statement, so nobody else retries it.
 WITH clock AS MATERIALIZED (

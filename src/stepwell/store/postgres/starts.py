@@ -8,9 +8,11 @@ from stepwell.domain.commit import NewRun, Started
 from stepwell.domain.ids import RunId
 from stepwell.store.base import BATCH_BYTES_MAX
 from stepwell.store.postgres.connection import Connection
+from stepwell.store.postgres.faults import Refused
 from stepwell.store.postgres.gathering import Gathering
 from stepwell.store.postgres.session import Session
 
+BETWEEN_ROWS, BETWEEN_COLUMNS = "\x1f", "\x1e"
 STARTS_MAX = 1000  # in one statement; more in a call are several statements of one transaction
 
 
@@ -87,31 +89,40 @@ def _chunks(runs: list[NewRun]) -> list[list[NewRun]]:
     return chunks
 
 
-def _arguments(runs: Sequence[NewRun]) -> list[list[object]]:
-    rows = [
-        (
-            run.id,
-            run.workspace,
-            run.workflow,
-            run.version,
-            run.kind,
-            run.queue,
-            run.needs,
-            run.accepted,
-            run.input,
-            run.key,
-            run.digest,
-            run.lane,
-            run.priority,
-            run.delay,
-            run.hash,
-            run.parent,
-            run.parent_path,
-            run.root,
-            run.tags,
-            run.trigger,
-            run.test,
-        )
-        for run in runs
-    ]
-    return [list(column) for column in zip(*rows, strict=True)]
+def _arguments(runs: Sequence[NewRun]) -> tuple[object, ...]:
+    """Texts in one parameter, because the driver looks thrice at each element of an array."""
+    texts = zip(*[_texts(run) for run in runs], strict=True)
+    columns = [BETWEEN_ROWS.join([*column, ""]) for column in texts]
+    joined = BETWEEN_COLUMNS.join(columns)
+    rows, separators = joined.count(BETWEEN_ROWS), joined.count(BETWEEN_COLUMNS)
+    if rows != len(columns) * len(runs) or separators >= len(columns):
+        raise Refused("a name or key holds a control character")
+    return (
+        joined,
+        [run.accepted for run in runs],
+        [run.input for run in runs],
+        [run.tags for run in runs],
+        ",".join([str(run.priority) for run in runs]),
+        ",".join([repr(run.delay) for run in runs]),
+        ",".join(["1" if run.test else "0" for run in runs]),
+    )
+
+
+def _texts(run: NewRun) -> tuple[str, ...]:
+    return (
+        run.id,
+        run.workspace,
+        run.workflow,
+        run.version,
+        run.kind,
+        run.queue,
+        run.needs,
+        run.key,
+        run.digest,
+        run.lane,
+        run.hash,
+        run.parent,
+        run.parent_path,
+        run.root,
+        run.trigger,
+    )

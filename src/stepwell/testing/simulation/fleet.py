@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from stepwell.app import Engine
 from stepwell.errors import StoreError
+from stepwell.testing.simulation.contests import CONTESTS
 from stepwell.testing.simulation.faulty import FaultyStore, Network
 from stepwell.testing.simulation.loop import Process, SimLoop
 from stepwell.testing.simulation.names import SeededIds, SkewedClock
@@ -56,7 +57,7 @@ class Fleet:
         while True:
             engine = Engine(
                 store,
-                workflows=WORKFLOWS,
+                workflows=(*WORKFLOWS, *CONTESTS),
                 steps=REMOTE_STEPS,
                 queues=_QUEUES[seat.number],
                 settings=replace(plan.settings, slots=plan.slots[seat.number]),

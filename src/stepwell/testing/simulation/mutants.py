@@ -31,7 +31,12 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.judge import judge
+from stepwell.engine import activation, continuing
 from stepwell.engine.activation import Activation
+from stepwell.engine.draft import Draft
+from stepwell.engine.ending import Ending
+from stepwell.engine.execution import Execution
+from stepwell.engine.journal import Answer
 from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.strays import Strays
 from stepwell.engine.timers import Timers
@@ -121,7 +126,7 @@ class OldSnapshot(MemoryStore):
 # Keys
 
 
-class _Forgetful(set[str]):
+class _Forgetful(dict[str, None]):
     def __contains__(self, key: object) -> bool:
         return False
 
@@ -195,6 +200,42 @@ def _ask_at_once(self: Activation, call: Any) -> asyncio.Future[Any]:
     return future
 
 
+def _answer_last(self: StepCalls, call: Any, fact: Any) -> Commit:
+    writer, answers = self._activation.writer, self._activation.answers
+    return writer.transaction(
+        fact, call.path, call.attempt, lambda at: answers.append(Answer(writer.head, call.path, fact))
+    )
+
+
+def _take_all(self: Activation) -> bool:
+    if not self.rows:
+        return _take_one(self)
+    self.waits.take(self.rows)
+    self.rows.clear()
+    return True
+
+
+_take_one: Callable[..., bool] = Activation._take_next
+_continue: Callable[..., None] = continuing.begin_generation
+
+
+def _continue_deaf(self: Activation, fact: Any) -> None:
+    self.rows.clear()
+    _continue(self, fact)
+
+
+def _undraft_everything(self: Ending, draft: Draft) -> None:
+    if self.event is not None:
+        draft.events.remove(self.event)
+        self.event = None
+    draft.rest.deliveries.clear()
+    self.messages = []
+
+
+def _every_child(self: Waits) -> list[RunId]:
+    return [RunId(child.run) for child in self._children.values()]
+
+
 def _none(self: Strays, owned: object) -> list[tuple[RunId, str]]:
     return []
 
@@ -228,5 +269,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "what came with the claim finds nothing open",
         patches=((StepCalls, "recall", _nothing), (Waits, "recall", _nothing)),
     ),
+    Mutant(
+        "overtaken",
+        "answers overtake a transactional step",
+        patches=((StepCalls, "_transaction", _answer_last),),
+    ),
+    Mutant("all_at_once", "messages are taken together", patches=((Activation, "_take_next", _take_all),)),
+    Mutant(
+        "deaf_between",
+        "messages that came with the last commit of a generation are lost",
+        patches=((activation, "begin_generation", _continue_deaf),),
+    ),
+    Mutant(
+        "children_forgotten",
+        "a refused end forgets whom it cancels",
+        patches=((Ending, "undraft", _undraft_everything),),
+    ),
+    Mutant(
+        "detached_cancelled",
+        "a detached child ends with its parent",
+        patches=((Waits, "open_children", _every_child),),
+    ),
+    Mutant("endless_steps", "no step times out", patches=((Execution, "_time_out", _nothing),)),
+    Mutant("endless_runs", "no run times out", patches=((Activation, "_timed_out", _nothing),)),
     Mutant("strays", "tickets of lost answers stay", patches=((Strays, "overdue", _none),)),
 )

@@ -114,6 +114,30 @@ class People:
         await self._signal(handle, "go", 0)
         await self._wait(handle, plan)
 
+    async def _two_signals(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        """Close together, often: then they, and timers that are due, come with one claim."""
+        names = self._rng.sample(("a", "b"), 2)
+        await asyncio.sleep(self._rng.choice((0.0, 1.0)) * plan["seconds"])
+        for name in names:
+            await self._signal(handle, name, name)
+            if self._rng.random() < 0.3:
+                await self._pause()
+        await self._wait(handle, plan)
+
+    async def _pester(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        """Signals that nobody waits for, until it has ended."""
+        for number in range(40):
+            if not await self._signal(handle, "late", number):
+                break
+            await asyncio.sleep(0.1 * self._rng.random())
+        await self._wait(handle, plan)
+
+    async def _go_and_cancel(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        for number in range(self._rng.randint(0, 3)):
+            await self._pause()
+            await self._signal(handle, "go", number)
+        await self._cancel(handle, plan)
+
     async def _events(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
         await self._pause()
         number, row = 0, await self._surely(handle.info)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from stepwell.authoring.functions.workflow import Workflow
 from stepwell.testing.evidence import Wanted
+from stepwell.testing.simulation import contests as c
 from stepwell.testing.simulation import workflows as w
 
 
@@ -46,8 +47,56 @@ def _impatient(output: Any) -> bool:
     return str(output) in ("0+other", "too late+other")
 
 
+def _together(rng: random.Random) -> dict[str, Any]:
+    return {"seconds": rng.choice((0.05, 0.6, 3.0)), "pause": rng.choice((0.05, 0.9))}
+
+
+def _all_seen(output: Any) -> bool:
+    same, *seen = output
+    return same is True and sorted(set(seen) - {"one", "two"}) == ["a", "b"] and len(seen) <= 3
+
+
+def _mixed(rng: random.Random) -> dict[str, Any]:
+    return {
+        "n": rng.randint(2, 5),
+        "seconds": rng.choice((0.0, 0.02, 0.2)),
+        "pause": rng.choice((0.05, 0.9)),
+    }
+
+
+def _endless(rng: random.Random) -> dict[str, Any]:
+    return {"seconds": rng.choice((0.5, 1.0)), "steps": rng.random() < 0.5, "gone": 0}
+
+
+def _sender(stays: bool) -> Callable[[random.Random], dict[str, Any]]:
+    return lambda rng: {"seconds": rng.choice((0.1, 3.0)), "stays": stays}
+
+
+def _fails(plan: dict[str, Any]) -> Wanted:
+    return Wanted(("failed",)) if plan["fails"] else Wanted(fits=lambda output: output == "won")
+
+
+CONTESTS: tuple[Shape, ...] = (
+    Shape(c.together, _together, lambda p: Wanted(fits=_all_seen), "two_signals"),
+    Shape(
+        c.mixed,
+        _mixed,
+        _is(lambda p: [True, *(f"{n}.{turn}" for n in range(p["n"]) for turn in (0, 1))]),
+    ),
+    Shape(c.endless, _endless, lambda p: Wanted(("cancelled",)), "go_and_cancel"),
+    Shape(
+        c.limited, lambda rng: {"times": rng.randint(0, 2)}, _is(lambda p: ["beside", "slow", "timed out"])
+    ),
+    Shape(c.overdue, lambda rng: {"sleeps": rng.random() < 0.5}, lambda p: Wanted(("timed_out",))),
+    Shape(c.sender, _sender(stays=False), _is(lambda p: ["first"])),
+    Shape(c.sender, _sender(stays=True), lambda p: Wanted(("cancelled",)), "cancel"),
+    Shape(c.leaver, lambda rng: {"fails": rng.random() < 0.5}, _fails, "pester"),
+    Shape(c.forgetful, lambda rng: {}, _is(lambda p: ["Broken", "c0"]), "pester"),
+)
+PROBE = Shape(w.chain, _chain, _is(lambda p: [f"c{i}" for i in range(p["n"])]))  # after healing
 SHAPES: tuple[Shape, ...] = (
-    Shape(w.chain, _chain, _is(lambda p: [f"c{i}" for i in range(p["n"])])),
+    PROBE,
+    *CONTESTS,
     Shape(w.branches, _branches, _is(lambda p: [[f"b{i}a", f"b{i}b"] for i in range(p["n"])])),
     Shape(
         w.mapped,

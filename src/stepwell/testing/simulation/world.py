@@ -27,7 +27,7 @@ from stepwell.testing.simulation.names import SeededIds
 from stepwell.testing.simulation.nemesis import Nemesis
 from stepwell.testing.simulation.people import People
 from stepwell.testing.simulation.plan import PHASE_SECONDS, Chances, Plan, plan_of
-from stepwell.testing.simulation.shapes import SHAPES
+from stepwell.testing.simulation.shapes import PROBE, SHAPES
 
 _END_SECONDS = 150.0  # after healing, everything must have ended within this
 
@@ -96,7 +96,7 @@ class World:
             if self._over():
                 break
         self._heal()
-        probe = self.loop.spawn(self._people_process, people.use(SHAPES[0], plan.runs))
+        probe = self.loop.spawn(self._people_process, people.use(PROBE, plan.runs))
         end = self.loop.time() + _END_SECONDS
         while not (self._over() and probe.done()):
             await asyncio.sleep(0.5)
@@ -142,6 +142,7 @@ class World:
                 *(f"wait {key}" for key in store._waits),
             ],
             refused=people.refused,
+            claims_late=self.network.claims_late,
             lease_seconds=self.plan.settings.lease_seconds,
         )
 
@@ -161,9 +162,15 @@ def _child_wanted(history: History) -> Wanted:
     name = history.accepted.get("workflow", "")
     if name == "hopeless":
         return Wanted(("failed",))
+    if name == "errand":  # detached: nothing may stop it; nobody sends it on if its workers die
+        return Wanted(("completed", "failed") if _crashed(history) else ("completed",))
     if name == "cancelled":
         return Wanted(("cancelled", "failed"))
     return Wanted(("completed", "cancelled", "failed"))
+
+
+def _crashed(history: History) -> bool:
+    return bool(history.entries) and history.entries[-1].data.get("error", {}).get("code") == "WORKER_CRASHED"
 
 
 def simulate(seed: int, make_store: MakeStore = MemoryStore, *, verbose: bool = False) -> Report:

@@ -1,0 +1,109 @@
+"""A run that lost two owners is taken alone; until then it must not keep a worker from its other runs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Engine, workflow
+from stepwell.domain.commit import TicketRow
+from tests.stage import SETTINGS, SHORT_LEASE, Stage, crash, ticket, until
+
+HASTY = replace(SETTINGS, sweep_seconds=0.1, poll_seconds=0.3)
+FULL = replace(HASTY, slots=2)
+
+
+class Gates:
+    """Steps that wait until the test opens their gate."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self._gates: dict[str, asyncio.Event] = {}
+
+    def open(self, name: str) -> None:
+        self._gates.setdefault(name, asyncio.Event()).set()
+
+    async def pass_through(self, name: str) -> str:
+        self.begun.append(name)
+        await self._gates.setdefault(name, asyncio.Event()).wait()
+        return name
+
+
+@pytest.fixture
+def gates() -> Gates:
+    return Gates()
+
+
+async def kill_two_owners(stage: Stage, gates: Gates, suspect: Any) -> Any:
+    """A run of it that has lost two owners."""
+    async with stage.client() as client:
+        run = await client.start(suspect)
+        for death in (1, 2):
+            dying = stage.engine(suspect, settings=SHORT_LEASE)
+            await dying.open()
+            await until(lambda: gates.begun.count("suspect") == death)  # noqa: B023  # awaited at once
+            await crash(dying, found_dead=False)  # its lease runs out: that counts
+
+            async def freed(death: int = death) -> TicketRow | None:
+                found = await ticket(run)
+                return found if found is not None and found.losses == death else None
+
+            await until(freed)
+        return run.id
+
+
+@pytest.mark.slow
+@pytest.mark.req("K33")
+async def test_busy_worker_goes_on_with_others_while_a_suspect_waits(stage: Stage, gates: Gates) -> None:
+    await busy_beside_a_suspect(stage, gates, ours=True)
+
+
+@pytest.mark.slow
+@pytest.mark.req("K33")
+async def test_suspect_that_only_another_worker_can_run_does_not_matter(memory: Stage, gates: Gates) -> None:
+    await busy_beside_a_suspect(memory, gates, ours=False)
+
+
+async def busy_beside_a_suspect(stage: Stage, gates: Gates, *, ours: bool) -> None:
+    @workflow
+    async def busy(ctx: Context, name: str) -> str:
+        return await ctx.step(gates.pass_through, name)
+
+    @workflow
+    async def quick(ctx: Context) -> str:
+        return await ctx.step(str, "quick")
+
+    @workflow
+    async def suspect(ctx: Context) -> str:
+        return await ctx.step(gates.pass_through, "suspect")
+
+    async with stage.engine(busy, quick, *([suspect] if ours else []), settings=FULL) as engine:
+        first, second = await engine.start(busy, "first"), await engine.start(busy, "second")
+        await until(lambda: len(gates.begun) == 2)  # full: the suspect goes to others
+        suspect_id = await kill_two_owners(stage, gates, suspect)
+        gates.open("second")
+        assert await second.result() == "second"
+
+        for _ in range(3):  # while the first is still busy
+            assert await (await engine.start(quick)).result(10) == "quick"
+
+        gates.open("first")
+        assert await first.result() == "first"
+        if ours:
+            await until(lambda: gates.begun.count("suspect") == 3)
+            await _alone(engine)
+            gates.open("suspect")
+            assert await engine.handle(suspect_id).result(10) == "suspect"
+
+
+async def _alone(engine: Engine) -> None:
+    """Nothing is begun beside it, whatever is due."""
+    beside = await engine.start("quick")
+    await asyncio.sleep(2 * HASTY.poll_seconds)
+    found = await ticket(beside)
+
+    assert found is not None
+    assert found.lease == ""
