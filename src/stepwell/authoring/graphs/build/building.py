@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from stepwell.authoring.graphs.build.checks import Checks
-from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, Plan, ScopePlan
 from stepwell.authoring.graphs.build.structure import analyse
+from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.definition import Definition, Edge, Node, read
 from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
 from stepwell.authoring.graphs.nodes.types import Role
@@ -57,9 +57,7 @@ class Builder:
         if not any(problem.code == "INVALID_GRAPH" for problem in problems):
             problems.extend(checks.run())
         compilers = {node.id: Compiler(node.id, problems, self._steps) for node in definition.nodes}
-        behaviours = {
-            node.id: node.type.compile(node.data, compilers[node.id]) for node in definition.nodes
-        }
+        behaviours = {node.id: node.type.compile(node.data, compilers[node.id]) for node in definition.nodes}
         if problems:
             return None, problems
         root = _scope("", definition, behaviours, compilers)

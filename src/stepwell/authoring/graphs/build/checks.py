@@ -45,7 +45,9 @@ class Checks:
                 suggestion="move a part into a workflow of its own, or raise settings.maxNodes (at most 500)",
             )
         if len(self._definition.edges) > EDGES_MAX:
-            self._add("TOO_MANY_EDGES", f"the graph has {len(self._definition.edges)} edges of at most {EDGES_MAX}")
+            self._add(
+                "TOO_MANY_EDGES", f"the graph has {len(self._definition.edges)} edges of at most {EDGES_MAX}"
+            )
 
     def _ids(self) -> None:
         for node in self._definition.nodes:
