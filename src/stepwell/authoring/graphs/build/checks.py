@@ -65,9 +65,10 @@ class Checks:
                     node=node.id,
                     suggestion="put at least one node inside (parentId)",
                 )
-            if node.type.role in (Role.CONTAINER, Role.JOIN) or node.type.name in ("condition", "switch"):
-                if node.data.disabled:
-                    self._add("DISABLED_CONTROL", f"a {node.type.name} cannot be disabled", node=node.id)
+            kind = node.type
+            routes = kind.role in (Role.CONTAINER, Role.JOIN) or kind.name in ("condition", "switch")
+            if routes and node.data.disabled:
+                self._add("DISABLED_CONTROL", f"a {node.type.name} cannot be disabled", node=node.id)
             if node.parent:
                 self._parent(node)
 
@@ -168,14 +169,15 @@ class Checks:
     def _joins(self, edges: list[Edge]) -> None:
         inputs = Counter(edge.target for edge in edges)
         for node in self._definition.nodes:
-            if isinstance(node.data, MergeData) and node.data.mode == "count":
-                if (node.data.count or 0) > inputs[node.id]:
-                    self._add(
-                        "JOIN_COUNT_RANGE",
-                        f"it waits for {node.data.count} of {inputs[node.id]} branches",
-                        node=node.id,
-                        field="count",
-                    )
+            data = node.data
+            counts = isinstance(data, MergeData) and data.mode == "count"
+            if counts and (getattr(data, "count", 0) or 0) > inputs[node.id]:
+                self._add(
+                    "JOIN_COUNT_RANGE",
+                    f"it has only {inputs[node.id]} branches",
+                    node=node.id,
+                    field="count",
+                )
 
     def _cycles(self, edges: list[Edge]) -> None:
         names = list(self._nodes)
