@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -143,8 +144,7 @@ class RunHandle(Generic[R]):
     async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
         """The log from `after` on; with `follow` also what is still to come, until the run ends."""
         pause = _FOLLOW_SECONDS
-        self._watch.following += follow
-        try:
+        with self._client.bulletin.following(self.id) if follow else nullcontext():
             while True:
                 seen = self._watch.news
                 ended = follow and (await self.info()).status.terminal
@@ -156,8 +156,6 @@ class RunHandle(Generic[R]):
                     if ended or not follow:
                         return
                     await self._watch.wait(pause, seen)
-        finally:
-            self._watch.following -= follow
 
     # Talking to it
 

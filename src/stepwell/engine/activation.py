@@ -125,12 +125,12 @@ class Activation:
 
     def ask(self, call: Call) -> asyncio.Future[Any]:
         """Workflow code wants an answer: from the log if it has one, else something must be done."""
-        self.check_open()
+        if self.closed is not None:
+            raise self.closed()
         path = call.path
         self.calls[path] = call
-        arrived = self.arrived.pop(path, None)
-        if arrived is not None:
-            self._release(arrived)
+        if path in self.arrived:
+            self._release(self.arrived.pop(path))
         elif path not in self.recorded:
             call.after = self.writer.barrier
             self.commands.append(call)
@@ -159,20 +159,24 @@ class Activation:
             self._advancing = False
 
     def _run_turns(self) -> None:
+        turns, writer = self.turns, self.writer
         while self.closed is None and self._ending is None:
-            self.turns.run_turn()
-            if self.main.done():
-                self._ending = endings.of_main(self)
-                return
+            if turns.ready:
+                turns.run_turn()
+                if self.main.done():
+                    self._ending = endings.of_main(self)
+                    return
             if self.thread is not None and self.thread.running:
                 return
             if self.answers:
-                if self.writer.turn_held:
+                if writer.turn_held:
                     return  # a transactional step is about to come first in the log
                 self._release(self.answers.popleft())
             elif not self.live:
                 self._go_live()
-            elif not self._take_next() and not self._start_commands():
+            elif (self.rows or self.timers.dues) and self._take_next():
+                continue
+            elif not (self.commands and self._start_commands()):
                 return
 
     def _go_live(self) -> None:
@@ -212,25 +216,22 @@ class Activation:
 
     def _start_commands(self) -> bool:
         """Begin what the code asked for; effects only when the log has all that led to them."""
-        if not self.commands:
-            return False
-        held: deque[Call] = deque()
-        while self.commands and not self.answers:  # one answer at a time: it may withdraw the next
-            call = self.commands.popleft()
+        commands, answers, head = self.commands, self.answers, self.writer.head
+        held: list[Call] = []
+        while commands and not answers:  # one answer at a time: it may withdraw the next
+            call = commands.popleft()
             if call.withdrawn or call.future.done():
                 continue
             if isinstance(call, _WAITS):
                 self.waits.open(call)
-            elif self.draining or call.after > self.writer.head:
+            elif call.after > head or self.draining:
                 held.append(call)
-                continue
             elif isinstance(call, StepCall):
                 self.steps.start(call)
             elif isinstance(call, ChildCall):
                 self.waits.start_child(call)
-        held.extend(self.commands)
-        self.commands = held
-        return bool(self.answers) or self.timers.next_due() is not None
+        commands.extendleft(reversed(held))
+        return bool(answers) or (bool(self.timers.dues) and self.timers.next_due() is not None)
 
     def withdraw(self, call: Call) -> None:
         """Workflow code does not want this answer any more."""
@@ -251,9 +252,7 @@ class Activation:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
         if is_answer(fact):
-            self.answers.append(
-                Answer(seq, result_path(path) if isinstance(fact, ev.ChildEnded) else path, fact)
-            )
+            self.answers.append(Answer(seq, result_path(path) if type(fact) is ev.ChildEnded else path, fact))
 
     def settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
@@ -267,13 +266,13 @@ class Activation:
             else:
                 self.steps.stop_all()
                 then = endings.finish(self, self._ending)
-        elif parking.idle(self):
+        elif not self.steps.executing and parking.idle(self):
             if not (self.calls or self.commands or self.draining):
                 self._ending = endings.stuck()
                 self.settle()
                 return
             then = parking.park(self)
-        else:
+        elif self.timers.dues:
             self.timers.watch()
         if then is None and not draft.needed:
             return
@@ -314,8 +313,10 @@ class Activation:
         if continued and self._ending is not None and self._ending.continues is not None:
             self._begin_generation(self._ending.continues)
             return
-        self.inbox.look(result.wakes)
-        self.services.bulletin.moved(self.run_id)
+        if result.wakes > self.inbox.seen:
+            self.inbox.look(result.wakes)
+        if self.run_id in self.services.bulletin.followed:
+            self.services.bulletin.moved(self.run_id)
         if self.services.replay_always and not self.steps.executing and self.thread is None:
             self.draining = True  # give it back at once: the next claim replays the log
         self.advance()

@@ -50,7 +50,6 @@ class RunContext:
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
         self._turns = activation.turns
-        self._concurrent_root = activation.turns.root.path
         self.step = StepCaller(self)
 
     @property
@@ -71,10 +70,9 @@ class RunContext:
         self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], queue: str
     ) -> Any:
         scope = self._turns.scope()
-        path = scope.name(spec.name)
-        call = self._step_call(
-            path, spec, args, kwargs, queue, concurrent=scope.path != self._concurrent_root
-        )
+        # In one task the name and the order tell steps apart; between tasks their arguments help.
+        concurrent = scope is not self._turns.root
+        call = self._step_call(scope.name(spec.name), spec, args, kwargs, queue, concurrent=concurrent)
         try:
             answer = await self._activation.ask(call)
         except asyncio.CancelledError:
@@ -96,7 +94,8 @@ class RunContext:
         if queue and spec.transactional:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
         mark = _fingerprint(args, kwargs) if concurrent else ""
-        return StepCall(path, self._turns.create_future(), spec, args, kwargs, queue=queue, digest=mark)
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
+        return StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
 
     async def _answer(self, call: Call) -> Any:
         future = self._activation.ask(call)

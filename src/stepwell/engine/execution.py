@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from stepwell.domain.program import StepContext
@@ -37,6 +38,7 @@ class Execution:
         "_task",
         "attempt",
         "began",
+        "coroutine",
         "noted",
         "spec",
     )
@@ -67,6 +69,7 @@ class Execution:
         self._ended: Ended | None = None
         self._task: asyncio.Task[Any] | None = None
         self._handle: asyncio.TimerHandle | None = None
+        self.coroutine: Coroutine[Any, Any, Any] | None = None  # of an async step that has not begun
 
     @property
     def context(self) -> StepContext:
@@ -75,27 +78,29 @@ class Execution:
     def run(self, ended: Ended) -> None:
         """Begin; `ended(result, error)` is called once, unless it is stopped before."""
         self._ended = ended
-        try:
-            work = self._work()
-        except Exception as error:  # the call itself failed: wrong arguments
-            self._services.loop.call_soon(self._end, None, error)
+        spec, runner = self.spec, self._services.runner
+        if spec.is_async and spec.isolation == "none":
+            try:
+                work = spec.function(*self._args, **self._kwargs)
+            except Exception as error:  # the call itself failed: wrong arguments
+                self._services.loop.call_soon(self._end, None, error)
+                return
+            self.coroutine = work if type(work) is CoroutineType else _awaited(work)
+            runner.loop.put(self)
             return
-        # A plain task, made directly: a step has its own life, and this is the hot path.
-        self._task = task = asyncio.Task(work, loop=self._services.loop, context=contextvars.Context())
-        task.add_done_callback(self._done)
+        where = runner.in_process if spec.isolation == "process" else runner.in_thread
+        work = where(spec, self._args, self._kwargs, self)
+        self._task = asyncio.Task(work, loop=self._services.loop, context=contextvars.Context())
+        self._task.add_done_callback(self._left)
+        runner.running[self] = None
+
+    def waits(self, task: asyncio.Task[None]) -> None:
+        """It is under way: from now on it can time out."""
+        self._task = task
         self._services.runner.running[self] = None
         limit = self.spec.timeout
-        if limit is not None and limit < _EXACT_BELOW and self.began != _NOT_YET:
+        if limit is not None and limit < _EXACT_BELOW:
             self._handle = self._services.loop.call_later(limit, self._time_out)
-
-    def _work(self) -> Any:
-        spec = self.spec
-        if spec.isolation == "process":
-            return self._services.runner.in_process(spec, self._args, self._kwargs, self)
-        if not spec.is_async:
-            return self._services.runner.in_thread(spec.function, self._args, self._kwargs, self)
-        work = spec.function(*self._args, **self._kwargs)
-        return work if asyncio.iscoroutine(work) else _awaited(work)
 
     def begin(self) -> None:
         """A thread or process has taken it up. May be called on that thread."""
@@ -121,17 +126,25 @@ class Execution:
                 raise
             raise StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s") from error
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._services.runner.running.pop(self, None)
+    def _left(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            self.done(None, asyncio.CancelledError())
+        else:
+            error = task.exception()
+            self.done(None if error is not None else task.result(), error)
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """The function returned or raised."""
+        if self._task is not None:
+            self._services.runner.running.pop(self, None)
+            self._task = None
         if self._handle is not None:
             self._handle.cancel()
-        if task.cancelled():
-            self._end(None, asyncio.CancelledError("the step was cancelled from outside"))
-            return
-        error = task.exception()
-        if isinstance(error, Unwind):
+        if isinstance(error, asyncio.CancelledError):
+            error = asyncio.CancelledError("the step was cancelled from outside")
+        elif isinstance(error, Unwind):
             error = RuntimeError(f"a step raised {type(error).__name__}, which only the engine may")
-        self._end(None if error is not None else task.result(), error)
+        self._end(result, error)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
         ended, self._ended = self._ended, None
@@ -139,8 +152,7 @@ class Execution:
             ended(result, error)
 
     def _time_out(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        self._leave()
         self._end(None, StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s"))
 
     def stop(self) -> None:
@@ -148,8 +160,14 @@ class Execution:
         self._ended = None
         if self._handle is not None:
             self._handle.cancel()
+        self._leave()
+
+    def _leave(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        elif self.coroutine is not None:
+            self.coroutine.close()
+            self.coroutine = None
 
 
 async def _awaited(awaitable: Any) -> Any:

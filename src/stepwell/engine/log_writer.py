@@ -24,8 +24,9 @@ class LogWriter:
         self._committer = committer
         self._written = written
         self._in_flight: Draft | None = None
-        self._holder = ""  # path of the transactional step whose turn it is
+        self.turn_held = ""  # path of the transactional step whose fact comes before what is drafted now
         self._turn_free = asyncio.Event()
+        self._turn_wanted = 0  # transactional steps that wait for their turn
         self.head = head  # the log ends here
         self.barrier = 0  # seq of the last fact that was drafted
         self.draft = Draft()
@@ -34,11 +35,6 @@ class LogWriter:
     def busy(self) -> bool:
         """A commit is in flight: what comes now goes with the next."""
         return self._in_flight is not None
-
-    @property
-    def turn_held(self) -> bool:
-        """A transactional step's fact will come before whatever is drafted now."""
-        return self._holder != ""
 
     @property
     def future_seq(self) -> int:
@@ -51,9 +47,10 @@ class LogWriter:
 
     def add(self, fact: ev.Fact, path: str, attempt: int) -> int:
         """Draft a fact; returns the seq that it will have."""
-        self.draft.add(ev.written(fact, path, attempt))
-        self.barrier = self.future_seq
-        return self.barrier
+        draft, flying = self.draft, self._in_flight
+        draft.add(ev.written(fact, path, attempt))
+        self.barrier = seq = self.head + len(draft.events) + (len(flying.events) if flying is not None else 0)
+        return seq
 
     def send(self, then: Park | Finish | None) -> None:
         draft, self.draft = self.draft, Draft()
@@ -62,7 +59,8 @@ class LogWriter:
 
     def _answered(self, result: Committed, then: Park | Finish | None) -> None:
         draft, self._in_flight = self._in_flight, None
-        self._turn_free.set()
+        if self._turn_wanted:
+            self._turn_free.set()
         if draft is not None:
             self._written(draft, result, then)
 
@@ -83,15 +81,19 @@ class LogWriter:
 
     async def turn_free(self) -> None:
         """Until nothing is in flight and nothing drafted waits to be written first."""
-        while self._in_flight is not None or self.draft.needed:
-            if self._in_flight is None:
-                self.send(None)
-            self._turn_free.clear()
-            await self._turn_free.wait()
+        self._turn_wanted += 1
+        try:
+            while self._in_flight is not None or self.draft.needed:
+                if self._in_flight is None:
+                    self.send(None)
+                self._turn_free.clear()
+                await self._turn_free.wait()
+        finally:
+            self._turn_wanted -= 1
 
     def hold_turn(self, holder: str) -> None:
         self._in_flight, self.draft = self.draft, Draft()
-        self._holder = holder
+        self.turn_held = holder
 
     def transaction(self, fact: ev.Fact, path: str, attempt: int, then_do: Callable[[float], None]) -> Commit:
         """The commit of a transactional step, while the turn is held."""
@@ -101,14 +103,14 @@ class LogWriter:
         return self._in_flight.commit(self._run_id, self._lease, self.head, None)
 
     def transacted(self, result: Committed) -> None:
-        self._holder = ""
+        self.turn_held = ""
         self._answered(result, None)
 
     def give_turn_back(self, holder: str) -> None:
         """The transaction was rolled back: nothing of it was written. One that had no turn yet has none."""
         draft = self._in_flight
-        if self._holder == holder and draft is not None:
-            self._holder = ""
+        if self.turn_held == holder and draft is not None:
+            self.turn_held = ""
             self._in_flight = None
             self.drop(draft)
             self._turn_free.set()

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 def release(activation: Activation, answer: Answer) -> None:
     """Let the code go on with this answer. CodeChanged when it is not the code that was recorded."""
-    if isinstance(answer.fact, ev.CancelRequested):
+    fact = answer.fact
+    if type(fact) is ev.CancelRequested:
         _cancel_calls(activation)
         return
     activation.recorded.discard(answer.path)
     call = activation.calls.pop(answer.path, None)
     if call is None:
         _not_asked(activation, answer)
+    elif type(fact) is ev.StepCompleted and not fact.digest and not call.future.done():
+        call.future.set_result(fact.result)  # the everyday answer
     elif not call.future.done():
         _answer(call, answer, activation.journal)
 

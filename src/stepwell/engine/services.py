@@ -36,5 +36,5 @@ class Services:
     child_depth_max: int
     replay_always: bool  # for tests: forget the code's state after every commit
     lease_valid: Callable[[], bool]  # by our own clock the lease still holds
-    stand_in: Callable[[StepSpec], StepSpec]  # for tests: another function in a step's place
+    stand_ins: Mapping[str, StepSpec]  # for tests: other functions in steps' places
     note_due: Callable[[float], None]  # a ticket becomes due in so many seconds

@@ -6,6 +6,7 @@ queue. A failed attempt is a fact with the delay until the next; only the last f
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,18 +42,17 @@ class StepCalls:
     def start(self, call: StepCall) -> None:
         """Begin where the log left it: fresh, between two attempts, or already with a remote worker."""
         record = self._activation.journal.steps.get(call.path)
-        if record is None and call.retrying:
-            return  # the failure of its remote attempt came with the claim
-        if record is not None:
-            self.recall(call)
-            if record.retry_at is not None:
-                self._activation.timers.dues[call.path] = record.retry_at
-                return
-            if record.scheduled_at is not None:
-                if record.timeout is not None:
-                    self._activation.timers.dues[call.path] = record.scheduled_at + record.timeout
-                return
-        self._next_attempt(call)
+        if record is None:
+            if not call.retrying:  # else the failure of its remote attempt came with the claim
+                self._next_attempt(call)
+            return
+        self.recall(call)
+        if record.retry_at is not None:
+            self._activation.timers.dues[call.path] = record.retry_at
+        elif record.scheduled_at is None:
+            self._next_attempt(call)
+        elif record.timeout is not None:
+            self._activation.timers.dues[call.path] = record.scheduled_at + record.timeout
 
     def recall(self, call: StepCall) -> None:
         """How far the log says it got: a result that came with the claim is taken before it starts."""
@@ -88,15 +88,16 @@ class StepCalls:
 
     def _execute(self, call: StepCall) -> None:
         activation = self._activation
-        if not activation.services.lease_valid():
+        services = activation.services
+        if not services.lease_valid():
             # Our lease may be over. Nothing begins until the store has said otherwise; if it says
             # that we were reaped, the activation is lost.
             activation.busy += 1
-            activation.services.loop.call_later(_LEASE_LOOK, self._begin_held, call)
+            services.loop.call_later(_LEASE_LOOK, self._begin_held, call)
             return
-        execution = Execution(
-            activation.services,
-            activation.services.stand_in(call.spec),
+        self.executing[call.path] = execution = Execution(
+            services,
+            services.stand_ins.get(call.spec.name, call.spec) if services.stand_ins else call.spec,
             call.args,
             call.kwargs,
             run_id=activation.run_id,
@@ -104,17 +105,17 @@ class StepCalls:
             attempt=call.attempt,
             lease=activation.claim.lease,
         )
-        self.executing[call.path] = execution
         if call.spec.transactional:
-            activation.services.runner.spawn(self._transact(call, execution))
+            services.runner.spawn(self._transact(call, execution))
         else:
-            execution.run(lambda result, error: self._ended(call, execution, result, error))
+            execution.run(partial(self._ended, call))
 
     # Ending
 
-    def _ended(self, call: StepCall, execution: Execution, result: Any, error: BaseException | None) -> None:
+    def _ended(self, call: StepCall, result: Any, error: BaseException | None) -> None:
         """The function returned or raised; what it did counts only if we still own the run."""
-        if self.executing.pop(call.path, None) is None or self._activation.closed is not None:
+        activation = self._activation
+        if self.executing.pop(call.path, None) is None or activation.closed is not None:
             return
         if error is None:
             try:
@@ -122,11 +123,11 @@ class StepCalls:
             except StepwellError as refusal:
                 self._failed(call, refusal, retry_in=None)
             else:
-                self._activation.record(fact, call.path, call.attempt)
+                activation.record(fact, call.path, call.attempt)
         else:
-            chance = self._activation.services.ids.jitter()
+            chance = activation.services.ids.jitter()
             self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
-        self._activation.advance()
+        activation.advance()
 
     def _encoded(self, call: StepCall, result: Any) -> bytes:
         limit = self._activation.services.payload_bytes_max

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.execution import Execution
 from stepwell.engine.processes import Processes
+from stepwell.engine.runners import Runners
 from stepwell.engine.threads import Threads
 
 _log = logging.getLogger("stepwell.engine")
@@ -23,6 +24,7 @@ class StepRunner:
         self.workflow_threads = Threads("stepwell-workflow", workflow_threads)
         self._processes = Processes(processes)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.loop = Runners()
         self.running: dict[Execution, None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -39,7 +41,7 @@ class StepRunner:
 
     async def in_thread(
         self,
-        function: Callable[..., Any],
+        spec: StepSpec,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         execution: Execution,
@@ -48,7 +50,7 @@ class StepRunner:
 
         def call() -> Any:
             execution.begin()
-            return context.run(function, *args, **kwargs)
+            return context.run(spec.function, *args, **kwargs)
 
         return await self._threads.run(call)
 
@@ -61,6 +63,7 @@ class StepRunner:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.loop.close()
         await self._processes.close()
         self._threads.close()
         self.workflow_threads.close()

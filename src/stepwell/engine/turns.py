@@ -48,15 +48,30 @@ class Scope:
 _scope: ContextVar[Scope] = ContextVar("stepwell_scope")
 
 
+class _Ready(asyncio.Handle):
+    """A callback that is due; without what a handle keeps for debugging, for there are two a step."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+
 class TurnLoop(asyncio.AbstractEventLoop):
     def __init__(self, root: Scope) -> None:
-        self._ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[_Ready] = deque()
         self.root = root
         self._scopes: dict[asyncio.Task[Any], Scope] = {}
 
     def run_turn(self) -> None:
         """Run everything that is ready, and what becomes ready by that, in order."""
-        ready = self._ready
+        ready = self.ready
         if not ready:
             return
         outer = events._get_running_loop()
@@ -67,12 +82,18 @@ class TurnLoop(asyncio.AbstractEventLoop):
         try:
             while ready:
                 handle = ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
+                if not handle._cancelled:
+                    self._run(handle)
         finally:
             events._set_running_loop(outer)
             if outer is not None and current is not None:
                 tasks._enter_task(outer, current)
+
+    def _run(self, handle: _Ready) -> None:
+        try:
+            handle._context.run(handle._callback, *handle._args)
+        except Exception as error:
+            self.call_exception_handler({"exception": error})
 
     def scope(self) -> Scope:
         """The scope of the task that runs now."""
@@ -123,8 +144,8 @@ class TurnLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
+        handle = _Ready(callback, args, context or copy_context())
+        self.ready.append(handle)
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:

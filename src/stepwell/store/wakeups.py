@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from stepwell.domain.ids import RunId
@@ -21,13 +22,12 @@ class Ended(NamedTuple):
 
 
 class Watch:
-    """Somebody's interest in one run: in its end, and, where `following`, in every event."""
+    """Somebody's interest in one run: in its end, and, where it is `followed`, in every event."""
 
-    __slots__ = ("__weakref__", "_waiters", "ended", "following", "news")
+    __slots__ = ("__weakref__", "_waiters", "ended", "news")
 
     def __init__(self) -> None:
         self.ended: Ended | None = None
-        self.following = 0
         self.news = 0  # counts what happened; read it before you look, give it to `wait`
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -63,6 +63,7 @@ class Bulletin:
         self._workers: list[Callable[[RunId | None], None]] = []
         self._far: Callable[[], None] = lambda: None
         self._telling = False
+        self.followed: dict[RunId, int] = {}  # runs of which somebody wants to hear every event
 
     def watch(self, run_id: RunId) -> Watch:
         found = self._watches.get(run_id)
@@ -94,9 +95,20 @@ class Bulletin:
 
     def moved(self, run_id: RunId) -> None:
         """The run's log grew."""
-        watch = self._watches.get(run_id)
-        if watch is not None and watch.following:
+        watch = self._watches.get(run_id) if run_id in self.followed else None
+        if watch is not None:
             watch.stir()
+
+    @contextmanager
+    def following(self, run_id: RunId) -> Iterator[None]:
+        """Within it every move of the run is told, not only its end."""
+        self.followed[run_id] = self.followed.get(run_id, 0) + 1
+        try:
+            yield
+        finally:
+            self.followed[run_id] -= 1
+            if not self.followed[run_id]:
+                del self.followed[run_id]
 
     def ended(self, run_id: RunId, ended: Ended) -> None:
         watch = self._watches.get(run_id)

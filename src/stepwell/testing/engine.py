@@ -57,7 +57,7 @@ class VirtualEngine(Engine):
     async def open(self) -> None:
         await super().open()
         if self.worker is not None:
-            self.worker.stand_ins = self._fakes
+            self.worker.stand_in(self._fakes)
 
     # Time
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewRun, Outcome, Park
+from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewEvent, NewRun, Outcome, Park
 from stepwell.domain.judge import recognised
 from stepwell.store.postgres.connection import Connection, Lanes
 from stepwell.store.postgres.deliveries import PostgresDeliveries
@@ -18,6 +18,7 @@ from stepwell.store.postgres.starts import PostgresStarts
 
 OUTCOMES = (Outcome.OK, Outcome.WOKEN, Outcome.LOST)
 LAST_PATH = chr(1114111)  # sorts after every path
+_BETWEEN = "\x1f"
 _REFUSED = Committed(Outcome.REFUSED, 0, 0.0)
 
 
@@ -118,15 +119,23 @@ def _other_rows(commit: Commit) -> bool:
     return bool(commit.consumed or commit.waits_opened or commit.waits_closed)
 
 
-def _owned(batch: Sequence[Commit]) -> tuple[list[Any], ...]:
+def _owned(batch: Sequence[Commit]) -> tuple[str, ...]:
     return (
-        [commit.run_id for commit in batch],
-        [commit.lease for commit in batch],
-        [commit.head for commit in batch],
-        [len(commit.events) for commit in batch],
-        [commit.settled for commit in batch],
-        [commit.base for commit in batch],
+        _joined([commit.run_id for commit in batch]),
+        _joined([commit.lease for commit in batch]),
+        ",".join([str(commit.head) for commit in batch]),
+        ",".join([str(len(commit.events)) for commit in batch]),
+        ",".join(["1" if commit.settled else "0" for commit in batch]),
+        ",".join(["" if commit.base is None else str(commit.base) for commit in batch]),
     )
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Many texts as one parameter. Names are checked for control characters where they are made."""
+    joined = _BETWEEN.join(texts)
+    if joined.count(_BETWEEN) >= max(1, len(texts)):
+        raise Refused("a name or path holds a control character")
+    return joined
 
 
 def _endings(batch: Sequence[Commit]) -> list[list[Any]]:
@@ -143,13 +152,30 @@ def _endings(batch: Sequence[Commit]) -> list[list[Any]]:
     return columns(rows, 4)
 
 
-def _event_rows(batch: Sequence[Commit]) -> list[list[Any]]:
-    rows = [
-        (i, commit.run_id, seq, event.kind, event.path, event.attempt, event.payload)
-        for i, commit in enumerate(batch, 1)
-        for seq, event in enumerate(commit.events, commit.head + 1)
-    ]
-    return columns(rows, 7)
+def _event_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
+    members: list[str] = []
+    seqs: list[str] = []
+    firsts: list[str] = []
+    events: list[NewEvent] = []
+    at = 1
+    for i, commit in enumerate(batch, 1):
+        for seq, event in enumerate(commit.events, commit.head + 1):
+            members.append(str(i))
+            seqs.append(str(seq))
+            firsts.append(str(at))
+            events.append(event)
+            at += len(event.payload)
+    return (
+        b"".join([event.payload for event in events]),
+        ",".join(members),
+        ",".join(seqs),
+        _joined([event.kind for event in events]),
+        # With one more at the end: a lone '' would be no element. Its row has no member and is left out.
+        _joined([event.path for event in events]) + _BETWEEN,
+        ",".join([str(event.attempt) for event in events]),
+        ",".join(firsts),
+        ",".join([str(len(event.payload)) for event in events]),
+    )
 
 
 def _shown_rows(batch: Sequence[Commit]) -> list[list[Any]]:

@@ -2,7 +2,8 @@
 --
 -- The tables are written with the default schema's name; the store puts its own in place of it.
 -- $1 is always the time: NULL for the database's clock, a number in tests.
--- Rows of a batch come as arrays, one for each column. Nothing here joins two lists of the same batch:
+-- Rows of a batch come as arrays, one for each column; what every commit has comes as text to be split,
+-- and the payloads in one piece, for the driver looks thrice at each element of an array. Nothing here joins two lists of the same batch:
 -- the plans are generic and do not know how long the arrays are. Instead a verdict is looked up by its
 -- place in an array, and rows of tables by LATERAL, which can only become a look into an index. An UPDATE
 -- or DELETE cannot be LATERAL: there `= ANY (ARRAY[x])` is an equality that no join by sorting could use,
@@ -21,8 +22,9 @@ k AS MATERIALIZED (
     FROM (
         SELECT *
         FROM unnest(
-            $2::text[], $3::text[], $4::int[], $5::int[], $6::bool[], $7::int[], $8::int[], $9::int[],
-            $10::float8[], $11::float8[]
+            string_to_array($2, E'\x1f'), string_to_array($3, E'\x1f'), string_to_array($4, ',', '')::int[],
+            string_to_array($5, ',', '')::int[], string_to_array($6, ',', '')::bool[], string_to_array($7, ',', '')::int[],
+            $8::int[], $9::int[], $10::float8[], $11::float8[]
         ) WITH ORDINALITY
             AS u (run_id, lease, head, grown, settled, base, then_, seen, due_at, due_in, i)
         ORDER BY run_id
@@ -51,15 +53,22 @@ v AS MATERIALIZED (
     ORDER BY k.i, k.path
 ),
 verdicts AS MATERIALIZED (
-    SELECT array_agg(verdict = 0 ORDER BY i) AS ok, array_agg(written_at ORDER BY i) AS at
+    SELECT
+        array_agg(verdict = 0 ORDER BY i) AS ok,
+        array_agg(written_at ORDER BY i) AS at,
+        array_agg(run_id ORDER BY i) AS run_id
     FROM v
 ),
 appended AS (
     INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
-    SELECT e.run_id, e.seq, e.kind, e.path, e.attempt, verdicts.at[e.i], e.payload
+    SELECT
+        verdicts.run_id[e.i], e.seq, e.kind, e.path, e.attempt, verdicts.at[e.i],
+        substring($12::bytea FROM e.first FOR e.length)
     FROM verdicts
-    CROSS JOIN unnest($12::int[], $13::text[], $14::int[], $15::text[], $16::text[], $17::int[], $18::bytea[])
-        AS e (i, run_id, seq, kind, path, attempt, payload)
+    CROSS JOIN unnest(
+        string_to_array($13, ',', '')::int[], string_to_array($14, ',', '')::int[], string_to_array($15, E'\x1f'), string_to_array($16, E'\x1f'),
+        string_to_array($17, ',', '')::int[], string_to_array($18, ',', '')::int[], string_to_array($19, ',', '')::int[]
+    ) AS e (i, seq, kind, path, attempt, first, length)
     WHERE verdicts.ok[e.i]
 ),
 moved AS (
@@ -109,7 +118,7 @@ shown AS (
         ended_at = CASE WHEN s.ends THEN verdicts.at[s.i] ELSE r.ended_at END
     FROM verdicts
     CROSS JOIN unnest(
-        $19::int[], $20::text[], $21::text[], $22::text[], $23::float8[], $24::bytea[], $25::bytea[], $26::bool[]
+        $20::int[], $21::text[], $22::text[], $23::text[], $24::float8[], $25::bytea[], $26::bytea[], $27::bool[]
     ) AS s (i, run_id, status, where_at, started_at, output, error, ends)
     WHERE verdicts.ok[s.i]
         AND r.id = ANY (ARRAY[s.run_id])
@@ -122,14 +131,14 @@ shown AS (
 ),
 consumed AS (
     DELETE FROM stepwell.inbox AS b
-    USING verdicts, unnest($27::int[], $28::text[], $29::text[]) AS c (i, run_id, key)
+    USING verdicts, unnest($28::int[], $29::text[], $30::text[]) AS c (i, run_id, key)
     WHERE verdicts.ok[c.i]
         AND b.run_id = ANY (ARRAY[c.run_id])
         AND b.key = ANY (ARRAY[c.key])
 ),
 closed AS (
     DELETE FROM stepwell.waits AS w
-    USING verdicts, unnest($30::int[], $31::text[], $32::text[]) AS c (i, run_id, path)
+    USING verdicts, unnest($31::int[], $32::text[], $33::text[]) AS c (i, run_id, path)
     WHERE verdicts.ok[c.i]
         AND w.run_id = ANY (ARRAY[c.run_id])
         AND w.path = ANY (ARRAY[c.path])
@@ -138,7 +147,7 @@ opened AS (
     INSERT INTO stepwell.waits (run_id, path, kind, name, key, since)
     SELECT o.run_id, o.path, o.kind, o.name, o.key, o.since
     FROM verdicts
-    CROSS JOIN unnest($33::int[], $34::text[], $35::text[], $36::text[], $37::text[], $38::text[], $39::float8[])
+    CROSS JOIN unnest($34::int[], $35::text[], $36::text[], $37::text[], $38::text[], $39::text[], $40::float8[])
         AS o (i, run_id, path, kind, name, key, since)
     WHERE verdicts.ok[o.i]
     ON CONFLICT (run_id, path) DO UPDATE
@@ -158,7 +167,10 @@ k AS MATERIALIZED (
     SELECT m.*, t.path, t.lease AS owned_by, t.head AS ends_at, t.wakes, t.at
     FROM (
         SELECT *
-        FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::bool[], $7::int[]) WITH ORDINALITY
+        FROM unnest(
+            string_to_array($2, E'\x1f'), string_to_array($3, E'\x1f'), string_to_array($4, ',', '')::int[],
+            string_to_array($5, ',', '')::int[], string_to_array($6, ',', '')::bool[], string_to_array($7, ',', '')::int[]
+        ) WITH ORDINALITY
             AS u (run_id, lease, head, grown, settled, base, i)
         ORDER BY run_id
     ) AS m
@@ -180,15 +192,22 @@ v AS MATERIALIZED (
     CROSS JOIN clock
 ),
 verdicts AS MATERIALIZED (
-    SELECT array_agg(verdict = 0 ORDER BY i) AS ok, array_agg(written_at ORDER BY i) AS at
+    SELECT
+        array_agg(verdict = 0 ORDER BY i) AS ok,
+        array_agg(written_at ORDER BY i) AS at,
+        array_agg(run_id ORDER BY i) AS run_id
     FROM v
 ),
 appended AS (
     INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
-    SELECT e.run_id, e.seq, e.kind, e.path, e.attempt, verdicts.at[e.i], e.payload
+    SELECT
+        verdicts.run_id[e.i], e.seq, e.kind, e.path, e.attempt, verdicts.at[e.i],
+        substring($8::bytea FROM e.first FOR e.length)
     FROM verdicts
-    CROSS JOIN unnest($8::int[], $9::text[], $10::int[], $11::text[], $12::text[], $13::int[], $14::bytea[])
-        AS e (i, run_id, seq, kind, path, attempt, payload)
+    CROSS JOIN unnest(
+        string_to_array($9, ',', '')::int[], string_to_array($10, ',', '')::int[], string_to_array($11, E'\x1f'), string_to_array($12, E'\x1f'),
+        string_to_array($13, ',', '')::int[], string_to_array($14, ',', '')::int[], string_to_array($15, ',', '')::int[]
+    ) AS e (i, seq, kind, path, attempt, first, length)
     WHERE verdicts.ok[e.i]
 ),
 moved AS (

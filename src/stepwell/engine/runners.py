@@ -1,0 +1,146 @@
+"""Runners: the tasks in which async steps run.
+
+Most steps end without waiting or after one short wait, and a task for each would cost as much as
+all else about them. So a runner takes one step after the other; a step that waits keeps its runner,
+and the next one goes on with the steps behind it. Each step has context variables of its own, and a
+runner that was cancelled is not used again: no step sees anything of another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Protocol
+
+_log = logging.getLogger("stepwell.engine")
+
+_IDLE_MAX = 16
+_TURN_STEPS = 100  # steps in a row before the rest of the process has its turn
+
+
+class Job(Protocol):
+    """One async step as a runner sees it."""
+
+    coroutine: Coroutine[Any, Any, Any] | None  # taken when it begins; None before: nobody wants it
+
+    def waits(self, task: asyncio.Task[None]) -> None:
+        """It has begun and waits for something; cancel this task to stop it."""
+        ...
+
+    def done(self, result: Any, error: BaseException | None) -> None: ...
+
+
+class Runners:
+    def __init__(self) -> None:
+        self._jobs: deque[Job] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._taking = False  # a runner is awake and will take what is put
+
+    def put(self, job: Job) -> None:
+        self._jobs.append(job)
+        if not self._taking:
+            self._call_next()
+
+    def _call_next(self) -> None:
+        self._taking = True
+        while self._idle:
+            idle = self._idle.pop()
+            if not idle.done():
+                idle.set_result(None)
+                return
+        loop = asyncio.get_running_loop()
+        task = asyncio.Task(self._serve(), loop=loop, context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+
+    def _leave_rest(self) -> None:
+        """The step of this runner waits: another one takes what is behind it."""
+        self._taking = False
+        if self._jobs:
+            self._call_next()
+
+    async def _serve(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        jobs = self._jobs
+        while True:
+            self._taking = True
+            taken = 0
+            while jobs:
+                job = jobs.popleft()
+                coroutine, job.coroutine = job.coroutine, None
+                if coroutine is None:
+                    continue
+                try:
+                    await _Run(job, coroutine, task, self._leave_rest)
+                except Exception:  # ours, not the step's: the steps behind it must not wait for ever
+                    _log.exception("the engine failed at the end of a step")
+                if task.cancelling():
+                    self._leave_rest()
+                    return
+                taken += 1
+                if taken >= _TURN_STEPS:
+                    taken = 0
+                    await asyncio.sleep(0)
+            self._taking = False
+            if len(self._idle) >= _IDLE_MAX:
+                return
+            idle = asyncio.get_running_loop().create_future()
+            self._idle.append(idle)
+            await idle
+
+    async def close(self) -> None:
+        for job in self._jobs:
+            if job.coroutine is not None:
+                job.coroutine.close()
+        self._jobs.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+class _Run:
+    """Awaiting it runs the step, every slice of it in the step's own context variables."""
+
+    __slots__ = ("_coroutine", "_job", "_leave_rest", "_task")
+
+    def __init__(
+        self,
+        job: Job,
+        coroutine: Coroutine[Any, Any, Any],
+        task: asyncio.Task[None],
+        leave_rest: Callable[[], None],
+    ) -> None:
+        self._job = job
+        self._coroutine = coroutine
+        self._task = task
+        self._leave_rest = leave_rest
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        coroutine = self._coroutine
+        slice_of = contextvars.Context().run
+        try:
+            awaited = slice_of(coroutine.send, None)
+            self._job.waits(self._task)
+            self._leave_rest()
+            while True:
+                try:
+                    value = yield awaited
+                except BaseException as error:
+                    awaited = slice_of(coroutine.throw, error)
+                else:
+                    awaited = slice_of(coroutine.send, value)
+        except StopIteration as ended:
+            self._job.done(ended.value, None)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            self._job.done(None, error)
