@@ -49,6 +49,7 @@ LEAVES = {
     "LIST": "[] [1,2,3] ctx.list ctx.mixed ctx.rows ['a','b']",
     "MAP": "{} {'a':1} ctx.map ctx.rows[1]",
     "NUMBER": "-1 0 1 2.0 7",
+    "FINITE": "0.0 1.0 -2.5 1e10 9007199254740992.0 ctx.d",
     "WORD": "'' 'a' 'b' 'x'",
     "FAULT": "ctx.missing ctx.map.zz (1/0) ctx.list[9] (1+'a') null ctx.nil",
 }
@@ -78,7 +79,7 @@ PARTS = {
         (BOOL ? STRING : STRING)""",
     "BOOL": """
         (INT < INT)
-        (INT >= DOUBLE)
+        (INT >= FINITE)
         (INT <= INT)
         (STRING < STRING)
         (STRING > STRING)
@@ -100,10 +101,10 @@ PARTS = {
         (BOOL ? BOOL : FAULT)
         LIST.exists(x, x == NUMBER)
         MAP.exists(x, x == WORD)
-        MAP.all(x, x < WORD)
+        MAP.all(x, x != WORD)
         LIST.all(x, x != WORD)
         LIST.exists_one(x, x == INT)
-        [INT, INT].all(x, x > NUMBER)
+        [INT, INT].all(x, x != NUMBER)
         [INT, INT].exists(x, x in [NUMBER, NUMBER])
         (STRING).contains(STRING)
         (STRING).startsWith(STRING)
