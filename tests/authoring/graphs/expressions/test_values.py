@@ -217,6 +217,8 @@ FAULTS: list[tuple[str, int, str]] = [
     ("[1] < [2]", 5, "there is no order between list and list"),
     ("1 < 2 < 3", 7, "there is no order between bool and int"),
     ("1 in 'abc'", 3, "in needs a list or a map"),
+    ("null in ctx.map", 6, "no key of a map is null"),
+    ("int(-9223372036854775808.0)", 1, "does not fit in 64 bits"),
     ("!1", 1, "! needs a bool, this is int"),
     ("ctx.n && true", 1, "&& needs a bool, this is int"),
     ("false || ctx.nil", 10, "|| needs a bool, this is null"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from stepwell.authoring.graphs.expressions.fault import Fault
 from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.literals import INTEGER_MIN
 from stepwell.authoring.graphs.expressions.operators import (
     COMPARISONS_A_STEP,
     NUMBERS,
@@ -34,6 +35,8 @@ def to_int(frame: Frame, value: Any) -> int:
     if type(value) is float:
         if not isfinite(value):
             raise Fault(f"there is no integer for {value}")
+        if value == INTEGER_MIN:  # CEL leaves it out: the double may stand for a smaller number
+            raise Fault("the result does not fit in 64 bits")
         return integer(int(value))
     if type(value) is str and INTEGER.fullmatch(value):
         return integer(int(value))

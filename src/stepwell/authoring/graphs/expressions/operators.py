@@ -225,7 +225,9 @@ def greater_or_equal(frame: Frame, left: Any, right: Any) -> bool:
 
 def contained(frame: Frame, item: Any, container: Any) -> bool:
     if type(container) is dict:
-        # Keys are strings; asking with another type is not an error in CEL.
+        # In CEL a key may also be an int or a bool; here no map has such a key.
+        if type(item) not in (str, int, bool):
+            raise Fault(f"no key of a map is {type_name(item)}")
         return type(item) is str and item in container
     if type(container) is not list:
         raise Fault(f"in needs a list or a map on its right, this is {type_name(container)}")
