@@ -29,6 +29,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.req("G1", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11")
+@pytest.mark.req("N1", "N5", "N8", "N9", "N11", "N12", "N13", "N14", "N15", "N16")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_case(case: Case, database: str) -> None:
     found = run_case(case, database)

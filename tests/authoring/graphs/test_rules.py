@@ -271,3 +271,45 @@ def test_too_many_activations_outside_loops_fail_the_run() -> None:
     found = play(graph, {"A": task(0, fail="E")})
 
     assert found["error"] == "STEP_LIMIT"
+
+
+@pytest.mark.req("N20", "N21", "N9")
+def test_variables_are_set_and_values_computed() -> None:
+    nodes = [
+        START,
+        a(
+            "V",
+            "set",
+            values={"n": "{{ctx.input.n}}", "text": "n is {{ctx.input.n}}", "deep": {"x": ["{{1 + 1}}"]}},
+        ),
+        a("T", "transform", expression="ctx.n * 2 + size(ctx.deep.x)", outputVariable="t"),
+        a(
+            "W",
+            "switch",
+            value="ctx.t",
+            cases=[{"id": "five", "equals": 5}, {"id": "big", "when": "ctx.t > 10"}],
+        ),
+        a("A", "set", values={"way": "five"}),
+        a("B", "set", values={"way": "big"}),
+        a("D", "set", values={"way": "default"}),
+        a("Z", "end", output={"t": "{{ctx.t}}", "text": "{{ctx.text}}", "way": "{{ctx.way}}"}),
+    ]
+    graph = chart(nodes, "S>V V>T T>W W-five>A W-big>B W-default>D A>Z B>Z D>Z")
+
+    found = [play(graph, input={"n": n})["output"] for n in (2, 9, 1)]
+
+    assert found == [
+        {"t": 5, "text": "n is 2", "way": "five"},
+        {"t": 19, "text": "n is 9", "way": "big"},
+        {"t": 3, "text": "n is 1", "way": "default"},
+    ]
+
+
+@pytest.mark.req("N16", "G11")
+def test_what_the_body_of_a_try_wrote_is_seen_behind_it() -> None:
+    nodes = [START, a("T", "try"), a("A", parent="T"), a("H"), a("Z", "end", output={"a": "{{ctx.a}}"})]
+
+    found = play(chart(nodes, "S>T T>Z T-catch>H H>Z"), {"A": task(1, out=7)})
+
+    assert found["output"] == {"a": 7}
+    assert found["steps"]["H"] == "skipped"
