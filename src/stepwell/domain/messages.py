@@ -36,7 +36,9 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return Permanent(message)
         if self.retry_after is not None:
             return RetryAfter(self.retry_after, message)
-        return RemoteError(self.error.type if self.error is not None else "", message, self.kinds)
+        if self.error is None:
+            return RemoteError("", message, self.kinds)
+        return RemoteError(self.error.type, message, self.kinds, self.error.code)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

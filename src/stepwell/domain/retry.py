@@ -63,10 +63,11 @@ class Retry:
 class RemoteError(Exception):
     """An error that a step raised in another process; `kinds` are the names of its classes."""
 
-    def __init__(self, type_name: str, message: str, kinds: list[str]) -> None:
+    def __init__(self, type_name: str, message: str, kinds: list[str], code: str = "") -> None:
         super().__init__(message)
         self.type_name = type_name
         self.kinds = kinds
+        self.code = code
 
 
 def kinds_of(error: BaseException) -> list[str]:

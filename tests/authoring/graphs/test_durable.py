@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, RunHandle, graph, node, run_stateless, workflow
+from stepwell import Context, Engine, NodeError, RunHandle, graph, node, run_stateless, workflow
 from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.errors import AlreadyDecided, RunEnded, RunFailed, RunNotFound
@@ -111,6 +111,26 @@ async def test_a_node_on_a_queue_is_executed_by_another_worker(disk: Stage) -> N
         assert await run.result(timeout=20) == {"a": 7}
         kinds = [event.kind for event in await all_events(run)]
         assert "step_scheduled" in kinds
+
+
+@pytest.mark.req("G17", "K9")
+async def test_a_node_on_a_queue_keeps_its_own_retry_policy(disk: Stage) -> None:
+    tries: list[int] = []
+
+    @node("fragile")
+    async def fragile(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> None:
+        tries.append(helpers.attempt)
+        raise NodeError("E_ONE" if len(tries) == 1 else "E_TWO")
+
+    policy = {"maxAttempts": 5, "delayMs": 1, "nonRetryable": ["E_TWO"]}
+    body = chart([START, a("A", "fragile", queue="gpu", retry=policy), a("Z", "end")], "S>A A>Z")
+    owner = disk.engine(body, nodes=[fragile])
+    async with owner, disk.engine(nodes=[fragile], queues=["gpu"]):
+        run = await owner.start("chart", {})
+
+        with pytest.raises(RunFailed, match="E_TWO"):
+            await run.result(timeout=20)
+        assert tries == [1, 2]
 
 
 @pytest.mark.req("K17", "N11")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepwell.authoring.graphs.failure import NodeError
+from stepwell.authoring.graphs.failure import NodeConfigError, NodeError
 from stepwell.authoring.graphs.nodes.data import RetryData
-from stepwell.domain.retry import ONCE, Retry
+from stepwell.domain.retry import ONCE, RemoteError, Retry, class_name
 from stepwell.errors import StepwellError
 
 _JITTER = 0.5
@@ -21,10 +21,16 @@ class NodeRetry(Retry):
     def wait_after(self, failures: int, error: BaseException, chance: float) -> float | None:
         if isinstance(error, NodeError) and error.config:
             return None
-        code = error.code if isinstance(error, StepwellError) else type(error).__name__
-        if code in self.never_codes or getattr(error, "type_name", code) in self.never_codes:
+        if isinstance(error, RemoteError):  # its class came along by name
+            if class_name(NodeConfigError) in error.kinds or error.code in self.never_codes:
+                return None
+        elif _code_of(error) in self.never_codes:
             return None
         return Retry.wait_after(self, failures, error, chance)
+
+
+def _code_of(error: BaseException) -> str:
+    return error.code if isinstance(error, StepwellError) else type(error).__name__
 
 
 DEFAULT = NodeRetry(3, 1.0, "exponential", 30.0)

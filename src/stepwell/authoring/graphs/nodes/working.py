@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -114,7 +114,6 @@ class CustomWork:
             timeout=made.timeout if data.timeout_ms is None else data.timeout_ms / 1000,
             queue=data.queue or "",
         )
-        self._policy = None if data.retry is None else data.retry.model_dump()
 
     def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
         config = self._template.render(scope, now)
@@ -128,7 +127,7 @@ class CustomWork:
         context = dict(scope["ctx"])
         if scope.get("loop") is not None:
             context["loop"] = scope["loop"]
-        return (self._node, config, context, self._policy), {}
+        return (self._node, config, context), {}
 
     def outcome(self, result: bytes | msgspec.Raw) -> Outcome:
         return outcome_of(result)
@@ -136,16 +135,6 @@ class CustomWork:
 
 class _AnyConfig(NodeData):
     model_config = ConfigDict(extra="allow")
-
-
-@dataclass(frozen=True, slots=True)
-class _Remembered(Retry):
-    """On another worker the node's own policy comes with the error."""
-
-    def wait_after(self, failures: int, error: BaseException, chance: float) -> float | None:
-        policy = getattr(error, "node_retry", DEFAULT)
-        found: float | None = policy.wait_after(failures, error, chance)
-        return found
 
 
 class CustomNode:
@@ -171,7 +160,7 @@ class CustomNode:
         self.spec = StepSpec(
             name=f"node:{name}",
             function=_executed(handler),
-            retry=_Remembered(),
+            retry=retry,
             timeout=timeout,
             is_async=inspect.iscoroutinefunction(handler),
             wants_context=True,
@@ -218,29 +207,15 @@ def _executed(handler: Handler) -> Handler:
 
     if inspect.iscoroutinefunction(handler):
 
-        async def execute(step: StepContext, node: str, config: Any, context: Any, policy: Any) -> Any:
-            try:
-                return await handler(*arguments(step, node, config, context))
-            except Exception as error:
-                raise _with_policy(error, policy)  # noqa: B904  # the same error
+        async def execute(step: StepContext, node: str, config: Any, context: Any) -> Any:
+            return await handler(*arguments(step, node, config, context))
 
         return execute
 
-    def execute_plainly(step: StepContext, node: str, config: Any, context: Any, policy: Any) -> Any:
-        try:
-            return handler(*arguments(step, node, config, context))
-        except Exception as error:
-            raise _with_policy(error, policy)  # noqa: B904  # the same error
+    def execute_plainly(step: StepContext, node: str, config: Any, context: Any) -> Any:
+        return handler(*arguments(step, node, config, context))
 
     return execute_plainly
-
-
-def _with_policy(error: Exception, policy: Mapping[str, Any] | None) -> Exception:
-    if policy is not None:
-        from stepwell.authoring.graphs.nodes.data import RetryData
-
-        error.node_retry = retry_of(RetryData(**policy))  # type: ignore[attr-defined]  # read by _Remembered
-    return error
 
 
 # call
