@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checka
 from stepwell.client import Client, RunHandle
 from stepwell.client.library import GraphLibrary
 from stepwell.domain import events as ev
+from stepwell.domain.forking import Edits
 from stepwell.domain.ids import Ids
 from stepwell.domain.program import Program, needs_of
 from stepwell.domain.steps import StepSpec, spec_of
@@ -138,6 +139,18 @@ class Engine(Client):
         if not log:
             raise RunNotFound(f"there is no run {run_id}")
         return self.graphs.trace(log, await self._graph_body(log[0]))
+
+    async def rerun_from_node(self, run: RunHandle[Any] | str, node: str, *, key: str = "") -> RunHandle[Any]:
+        """A new run that does a graph's node again, and what follows from it; all else is kept."""
+        from stepwell.authoring.graphs.trace import descendants
+
+        old = await self._read(run)
+        again = descendants(await self.trace(run), node)
+        dropped = frozenset(
+            row.path for row in old.log if row.path.removeprefix("0/").partition("@")[0] in again
+        )
+        origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
+        return await self._fork(run, old, origin, Edits(dropped=dropped), key)
 
     async def _graph_body(self, first: ev.Event) -> bytes:
         accepted = first.fact

@@ -21,7 +21,7 @@ from stepwell.domain.commit import LogRow
 from stepwell.domain.copies import RunCopy, TicketCopy
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
-from stepwell.domain.ids import RunId, needs_workflow
+from stepwell.domain.ids import NEEDS_GRAPH, RunId, needs_workflow
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput, NotForkable, StepNotFound
 
@@ -33,6 +33,7 @@ class Edits:
     input: bytes | None = None
     state: bytes | None = None
     outputs: Mapping[str, bytes] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()  # of a graph: paths to be done again
 
     @property
     def names(self) -> list[str]:
@@ -196,8 +197,47 @@ def _answered(visit: Sequence[Event]) -> list[Event]:
     return [e for e in kept if not isinstance(e.fact, ev.StepFailed | ev.StepStarted | ev.StepScheduled)]
 
 
+# Graphs
+
+
+def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
+    """By causality: every answer is kept but those of the dropped paths, whatever else was open.
+
+    A graph asks for the same places again, so what has no answer is simply asked for anew.
+    """
+    seq = _before_the_end(events, seq)
+    past = [event for event in events[:seq] if event.path not in edits.dropped]
+    settled = {event.path for event in past if _is_answer(event.fact)}
+    begun = {event.path for event in past if isinstance(event.fact, ev.ChildStarted)}
+    kept = [
+        event
+        for event in past[1:]
+        if isinstance(event.fact, _NEWS) or (event.path in settled and not isinstance(event.fact, _AGAIN))
+    ]
+    return Cut([events[0], *(event for event in kept if event.path in begun or not _is_child(event))], seq)
+
+
+_AGAIN = (ev.NodeFact, ev.StepStarted, ev.StepScheduled)  # told again, or of work that has ended
+
+
+def _is_child(event: Event) -> bool:
+    return isinstance(event.fact, ev.ChildEnded)
+
+
+def _is_answer(fact: ev.Fact) -> bool:
+    match fact:
+        case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded() | ev.ChildStarted(detached=True):
+            return True
+        case ev.StepFailed(retry_in=delay):
+            return delay is None
+        case ev.WaitEnded(outcome=outcome):
+            return outcome != "withdrawn"
+        case _:
+            return False
+
+
 CutLog = Callable[[Sequence[Event], int, Edits], Cut]
-CUTS: dict[str, CutLog] = {"function": cut_function, "machine": cut_machine}
+CUTS: dict[str, CutLog] = {"function": cut_function, "machine": cut_machine, "graph": cut_graph}
 
 
 # From a step on
@@ -270,7 +310,8 @@ def forked(copy: RunCopy, origin: ev.Origin, edits: Edits, birth: Birth) -> RunC
 
 def _all(edits: Edits) -> list[str]:
     values = {"input": edits.input, "state": edits.state, **edits.outputs}
-    return [f"{name}={value.decode()}" for name, value in sorted(values.items()) if value is not None]
+    told = [f"{name}={value.decode()}" for name, value in sorted(values.items()) if value is not None]
+    return [*told, *sorted(edits.dropped)]
 
 
 def _accepted(first: Event, origin: ev.Origin, edits: Edits, birth: Birth) -> ev.Accepted:
@@ -287,7 +328,7 @@ def _ticket(copy: RunCopy, head: int, base: int, now: float, at: float) -> Ticke
     return TicketCopy(
         path="",
         queue=copy.queue,
-        needs=needs_workflow(copy.workflow, copy.version),
+        needs=_needs(copy),
         priority=copy.priority,
         started=False,
         ending=False,
@@ -298,6 +339,11 @@ def _ticket(copy: RunCopy, head: int, base: int, now: float, at: float) -> Ticke
         at=at,
         wakes=0,
     )
+
+
+def _needs(copy: RunCopy) -> str:
+    first = ev.read_as(ev.Accepted, copy.log[0])
+    return NEEDS_GRAPH if bytes(first.graph) != b"null" else needs_workflow(copy.workflow, copy.version)
 
 
 def _without_loose_documents(events: Sequence[Event]) -> list[Event]:

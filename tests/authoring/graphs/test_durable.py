@@ -230,3 +230,50 @@ async def test_a_graph_is_rerun_with_the_same_or_another_input(stage: Stage) -> 
 
 def test_engines_take_graphs_by_type() -> None:
     assert isinstance(Engine(":memory:", workflows=[chart([START, a("Z", "end")], "S>Z")]), Engine)
+
+
+@pytest.mark.req("K26")
+async def test_a_graph_is_rerun_from_a_node_and_keeps_its_siblings(stage: Stage) -> None:
+    """K24: a causal cut, not a prefix of the log."""
+    done: list[str] = []
+
+    @node("tell")
+    async def tell(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> str:
+        done.append(helpers.node)
+        return str(helpers.node)
+
+    t = [a(id, "tell", outputVariable=id.lower()) for id in ("A", "B", "C")]
+    end = a("Z", "end", output={"c": "{{ctx.c}}", "b": "{{ctx.b}}"})
+    body = chart([START, a("F", "fork"), *t, a("J", "merge"), end], "S>F F>A A>C F>B C>J B>J J>Z")
+    async with stage.engine(body, nodes=[tell]) as engine:
+        run = await engine.start("chart", {})
+        await run.result()
+        done.clear()
+
+        again = await engine.rerun_from_node(run, "A")
+
+        assert await again.result(timeout=20) == {"c": "C", "b": "B"}
+        assert done == ["A", "C"]
+
+
+@pytest.mark.req("K26")
+async def test_a_rerun_from_inside_a_loop_keeps_the_iterations_before(memory: Stage) -> None:
+    done: list[str] = []
+
+    @node("tell")
+    async def tell(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> int:
+        done.append(helpers.key.partition("/")[2])
+        return int(ctx["loop"]["item"]) if "loop" in ctx else 0
+
+    loop = a("L", "loop", items="[1, 2, 3]", collect="ctx.a", outputVariable="l")
+    nodes = [START, loop, a("A", "tell", "L", outputVariable="a"), a("X", "tell")]
+    body = chart([*nodes, a("Z", "end", output={"r": "{{ctx.l.results}}"})], "S>L L>X X>Z")
+    async with memory.engine(body, nodes=[tell]) as engine:
+        run = await engine.start_graph(body, {})
+        await run.result()
+        done.clear()
+
+        again = await engine.rerun_from_node(run, "L[1]/A")
+
+        assert await again.result(timeout=20) == {"r": [1, 2, 3]}
+        assert done == ["0/L[1]/A", "0/L[2]/A", "0/X"]

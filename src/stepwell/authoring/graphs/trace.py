@@ -6,6 +6,7 @@ follows from, is the trace. So it needs no rows of its own and cannot disagree w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
+from stepwell.errors import StepNotFound
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +57,56 @@ class Trace:
 
     def by_path(self) -> dict[str, TraceEntry]:
         return {entry.path: entry for entry in self.entries}
+
+
+def descendants(told: Trace, step: str) -> set[str]:
+    """The step and all that depends on it: what followed, the containers around it and behind it.
+
+    Later iterations and attempts count too: a sequential loop begins them because of the ones before,
+    a parallel one because a place became free. StepNotFound when there is no such step.
+    """
+    known = told.by_path()
+    named = [path for path, entry in known.items() if step in (path, entry.node)]
+    if len(named) != 1:
+        what = "no step" if not named else f"{len(named)} steps"
+        raise StepNotFound(
+            f"the run has {what} {step!r}", hint=f"its steps are: {', '.join(list(known)[:10])}"
+        )
+    found, waiting = {named[0]}, [named[0]]
+    while waiting:
+        path = waiting.pop()
+        owner, index = _scope_of(path)
+        whole = not _is_inside(named[0], path)  # of a container around the step the rest is kept
+        for other, entry in known.items():
+            if other in found:
+                continue
+            later = index is not None and _later(other, owner, index)
+            follows = path in entry.predecessors or (whole and _is_inside(other, path))
+            if follows or later or other == owner:
+                found.add(other)
+                waiting.append(other)
+    return found
+
+
+_PLACE = re.compile(r"(.*?)(?:[\[#](\d+)\]?)?")
+
+
+def _scope_of(path: str) -> tuple[str, int | None]:
+    """`lines[3]/pay` is in the container `lines`, in its iteration 3; `again#2/x` in attempt 2 of `again`."""
+    found = _PLACE.fullmatch(path.rpartition("/")[0])
+    assert found is not None
+    return found[1], None if found[2] is None else int(found[2])
+
+
+def _is_inside(path: str, container: str) -> bool:
+    return path.startswith((f"{container}/", f"{container}[", f"{container}#"))
+
+
+def _later(path: str, owner: str, index: int) -> bool:
+    if not _is_inside(path, owner):
+        return False
+    number = re.match(r"[\[#](\d+)", path[len(owner) :])
+    return number is not None and int(number[1]) > index
 
 
 def trace(plan: Plan, events: Iterable[Event]) -> Trace:
