@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Machine, transition
+from stepwell import Context, Machine, transition, workflow
 from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, RunEnded, WrongPlace
 from tests.machines.approvals import Approval, Review
 from tests.stage import Stage, all_events, suspended, until
@@ -222,3 +222,98 @@ async def test_a_payload_that_only_the_code_refuses_leaves_the_question_open(mem
         assert await run.result(15) == {"by": "ana"}
         rejected = [e.data for e in await all_events(run) if e.data.get("rejected")]
     assert len(rejected) == 1
+
+
+@pytest.mark.req("M4", "K18")
+async def test_a_sub_workflow_calls_back(stage: Stage) -> None:
+    """The child lives over several transitions; its result triggers the one that waits for it."""
+
+    @workflow
+    async def check(ctx: Context, n: int) -> dict[str, str]:
+        return {"by": await ctx.signal("word", str)}
+
+    class Delegates(Machine[dict[str, str]]):
+        @transition("start", "checking")
+        async def ask(self, ctx: Context) -> None:
+            child = await ctx.start(check, 1, trigger="checked")
+            self.state["child"] = child.id
+
+        @transition("checking", "waiting")
+        async def go_on(self, ctx: Context) -> None: ...
+
+        @transition("waiting", "end", wait=Approval)
+        async def checked(self, ctx: Context, approval: Approval) -> None:
+            self.state["by"] = approval.by
+
+        @transition("waiting", "end", wait=True)
+        async def skip(self, ctx: Context) -> None: ...
+
+    async with stage.engine(Delegates, check) as engine:
+        run = await engine.start(Delegates)
+        await suspended(run)
+        child = (await _state(run))["child"]
+        assert child in (await run.why()).text
+    async with stage.engine(Delegates, check) as engine:
+        await engine.handle(child).signal("word", "bo")
+
+        assert (await engine.handle(run.id, Delegates).result(15))["by"] == "bo"
+
+
+@pytest.mark.req("M4", "K18")
+async def test_a_call_back_that_comes_early_is_kept(rehearsal: Stage) -> None:
+    @workflow
+    async def quick(ctx: Context) -> str:
+        return "soon"
+
+    class Delegates(Machine[dict[str, str]]):
+        @transition("start", "checking")
+        async def ask(self, ctx: Context) -> None:
+            child = await ctx.start(quick, None, trigger="checked")
+            await child
+
+        @transition("checking", "waiting", wait=True)
+        async def go_on(self, ctx: Context) -> None: ...
+
+        @transition("waiting", "end", wait=str)
+        async def checked(self, ctx: Context, word: str) -> None:
+            self.state["word"] = word
+
+    async with rehearsal.engine(Delegates, quick) as engine:
+        run = await engine.start(Delegates)
+        await until(lambda: _offers(run, "go_on"))
+        await run.trigger("go_on")
+
+        assert await run.result(15) == {"word": "soon"}
+
+
+@pytest.mark.req("M4", "K6")
+async def test_signals_that_wait_over_checkpoints_are_known_after_a_restart(rehearsal: Stage) -> None:
+    """Each is taken once, also when a claim reads the log from a later checkpoint; a repeat is no news."""
+
+    class Slow(Machine[dict[str, Any]]):
+        @transition("start", "a")
+        async def open(self, ctx: Context) -> None:
+            self.state["got"] = [await ctx.signal("word")]
+
+        @transition("a", "b", wait=True)
+        async def one(self, ctx: Context) -> None: ...
+
+        @transition("b", "c", wait=True)
+        async def two(self, ctx: Context) -> None:
+            self.state["got"].append(await ctx.signal("word"))
+
+        @transition("c", "end", wait=str)
+        async def word(self, ctx: Context, text: str) -> None:
+            self.state["got"].append(text)
+
+    async with rehearsal.engine(Slow) as engine:
+        run = await engine.start(Slow)
+        for n in range(3):
+            await run.signal("word", f"{n}", id=f"{n}")
+        await until(lambda: _offers(run, "one"))
+        await run.signal("word", "again", id="0")
+        await run.trigger("one")
+        await until(lambda: _offers(run, "two"))
+        await run.trigger("two")
+
+        assert await run.result(15) == {"got": ["0", "1", "2"]}

@@ -5,12 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from stepwell import Context, Engine, Retry, RunHandle, StepContext, SyncContext, Workflow, step, workflow
+from stepwell import (
+    Context,
+    Engine,
+    Machine,
+    Retry,
+    RunHandle,
+    StepContext,
+    SyncContext,
+    Workflow,
+    run_stateless,
+    step,
+    transition,
+    workflow,
+)
 
 
 @dataclass
 class Order:
-    id: int
+    id: int = 0
 
 
 @dataclass
@@ -98,6 +111,29 @@ def plain(ctx: SyncContext, order: Order) -> str:
     assert_type(ctx.signal("x", int), int)
     assert_type(ctx.run(count, 1), int)
     return "plain"
+
+
+class Packing(Machine[Order]):
+    @transition("start", "end")
+    async def take(self, ctx: Context, order: Order) -> None:
+        assert_type(self.state, Order)
+        assert_type(await ctx.step(charge, order), Receipt)
+
+
+@workflow
+async def packs(ctx: Context, order: Order) -> Order:
+    assert_type(await ctx.run(Packing, order), Order)
+    return order
+
+
+async def machines(engine: Engine, order: Order) -> None:
+    run = await engine.start(Packing, order, key="k")
+    assert_type(run, RunHandle[Order])
+    assert_type(await run.result(), Order)
+    assert_type(engine.handle("id", Packing), RunHandle[Order])
+    assert_type(await run_stateless(Packing, order), Order)
+    assert_type(await run_stateless(count, 1), int)
+    Engine("app.db", workflows=[Packing, count])
 
 
 async def outside(engine: Engine, order: Order) -> None:

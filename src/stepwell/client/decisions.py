@@ -97,12 +97,13 @@ async def _who_decided(run: RunHandle[Any], path: str) -> str:
     """Who answered that question, or the last one: in the log, or still in the inbox."""
     last = ""
     key = decide_key(path) if path else ""
+    waiting = await run._client.store.read_inbox(run.id)  # first: what leaves it is in the log
     async for row in run.log():
         if row.kind == "received":
             fact = ev.read_as(ev.Received, row)
             if fact.what == "decide" and not fact.rejected and key in ("", fact.key):
                 last = _told(fact.by, fact.choice, row.at)
-    for message in await run._client.store.read_inbox(run.id):
+    for message in waiting:
         if message.kind == "decide" and key in ("", message.key):
             decision = msgspec.json.decode(message.payload, type=Decision)
             last = _told(decision.by, decision.choice, message.at)

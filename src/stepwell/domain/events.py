@@ -100,6 +100,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     payload: Raw = NULL
+    key: str = ""  # what a machine's log calls it, before and after a checkpoint
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -275,6 +276,7 @@ class TransitionCompleted(Fact, frozen=True, kw_only=True):
     carried: list[Carried] = []
     keys: list[str] = []
     children: dict[str, str] = {}  # path -> run: started and neither ended nor awaited
+    triggers: dict[str, str] = {}  # path -> transition that such a child's result triggers
     active: float | None = None  # seconds of the run's own timeout that are used up
 
 
@@ -296,6 +298,7 @@ class ChildStarted(Fact, frozen=True, kw_only=True):
     workflow: str
     version: str = ""
     detached: bool = False
+    trigger: str = ""  # its result triggers this transition of a machine
 
 
 class ChildEnded(Fact, frozen=True, kw_only=True):

@@ -212,8 +212,11 @@ class Context(Protocol):
         """Run a child and wait for its result."""
         ...
 
-    async def start(self, workflow: Startable[In, R], input: In, *, detached: bool = False) -> ChildHandle[R]:
-        """Start a child; a detached one lives on its own."""
+    async def start(
+        self, workflow: Startable[In, R], input: In, *, detached: bool = False, trigger: str = ""
+    ) -> ChildHandle[R]:
+        """Start a child; a detached one lives on its own. In a machine its result may `trigger` a later
+        transition, with the result as what comes along; a child that fails triggers nothing."""
         ...
 
     def now(self) -> datetime:

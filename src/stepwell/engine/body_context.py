@@ -91,8 +91,8 @@ class BodyContext:
             if not task.cancelled():
                 task.exception()  # seen
 
-    async def start(self, workflow: Any, input: Any = None, *, detached: bool = False) -> BodyChild:
-        child = await self._body.cross(self._ctx.start(workflow, input, detached=detached))
+    async def start(self, workflow: Any, input: Any = None, **options: Any) -> BodyChild:
+        child = await self._body.cross(self._ctx.start(workflow, input, **options))
         return BodyChild(self._body, child)
 
     def continue_as_new(self, input: Any = None) -> Any:
@@ -156,8 +156,8 @@ class ThreadContext:
     def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return self._call(lambda: self._ctx.call_step(spec_of(function), args, kwargs, ""))
 
-    def start(self, workflow: Any, input: Any = None, *, detached: bool = False) -> ThreadChild:
-        return ThreadChild(self, self._call(lambda: self._ctx.start(workflow, input, detached=detached)))
+    def start(self, workflow: Any, input: Any = None, **options: Any) -> ThreadChild:
+        return ThreadChild(self, self._call(lambda: self._ctx.start(workflow, input, **options)))
 
     def all(self, calls: Iterable[tuple[Any, ...]]) -> list[Any]:
         """Steps at once: `ctx.all([(charge, order), (notify, user)])`."""

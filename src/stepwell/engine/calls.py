@@ -196,12 +196,20 @@ class BackoffCall(TimerCall):
 class ChildCall(Call):
     """Asks for a child to be started; answered when that is on disk. `new` is None when it is."""
 
-    __slots__ = ("detached", "new")
+    __slots__ = ("detached", "new", "trigger")
 
-    def __init__(self, path: str, future: asyncio.Future[Any], new: NewRun | None, detached: bool) -> None:
+    def __init__(
+        self,
+        path: str,
+        future: asyncio.Future[Any],
+        new: NewRun | None,
+        detached: bool,
+        trigger: str = "",
+    ) -> None:
         super().__init__(path, future)
         self.new = new
         self.detached = detached
+        self.trigger = trigger
 
 
 class ResultCall(Call):

@@ -186,14 +186,19 @@ class RunContext:
         return await child.result()
 
     async def start(
-        self, workflow: Startable[Any, Any], input: Any = None, *, detached: bool = False
+        self, workflow: Startable[Any, Any], input: Any = None, *, detached: bool = False, trigger: str = ""
     ) -> Child:
+        if trigger and (detached or self._activation.visits is None):
+            raise InvalidDefinition(
+                f"ctx.start(trigger={trigger!r})",
+                hint="only a machine's own, not detached children trigger its transitions",
+            )
         path = self._turns.scope().name(f"child:{workflow.definition.name}")
         activation = self._activation
         # A replay of a thousand children needs none of them made again.
         started = path in activation.recorded and path not in activation.journal.lost
         new = None if started else self._new_child(path, workflow, input, detached)
-        call = ChildCall(path, self._turns.create_future(), new, detached)
+        call = ChildCall(path, self._turns.create_future(), new, detached, trigger)
         run_id = RunId(await self._answer(call))
         return Child(self, path, run_id, workflow, detached)
 

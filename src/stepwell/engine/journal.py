@@ -17,6 +17,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
+from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, chosen_by
 
 _ALWAYS = frozenset((ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested))
 
@@ -49,15 +50,6 @@ class StepRecord:
     scheduled_at: float | None = None  # a remote ticket is open for this attempt
     timeout: float | None = None
     started: bool = False
-
-
-@dataclass(slots=True)
-class Attempts:
-    """How often the transition of this visit was tried."""
-
-    begun: int = 0
-    failures: int = 0  # since the last retry by a person
-    retry_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -243,9 +235,19 @@ def _answered(journal: Journal, event: Event) -> None:
     journal.steps.pop(path, None)
     journal.timers.pop(path, None)
     if isinstance(fact, ev.ChildEnded):
-        journal.children.pop(path, None)
+        started = journal.children.pop(path, None)
+        called = called_back(path, started, fact)
+        if called is not None:
+            journal.messages[called.key] = called
         path = result_path(path)
     journal.answers.append(Answer(event.seq, path, fact))
+
+
+def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded) -> Message | None:
+    """The message that a child's result is to the machine which started it with `trigger=`."""
+    if started is None or not started.trigger or ended.status != "completed":
+        return None
+    return Message(f"child/{path}", "signal", started.trigger, ended.result)
 
 
 def result_path(path: str) -> str:
@@ -330,9 +332,10 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
     journal.told.clear()
     journal.saved.clear()
     journal.answers.clear()
-    journal.messages = {
-        f"{prefix}/{i}": Message(f"{prefix}/{i}", "signal", c.name, c.payload) for i, c in enumerate(carried)
-    }
+    journal.messages = {}
+    for i, signal in enumerate(carried):
+        key = signal.key or f"{prefix}/{i}"
+        journal.messages[key] = Message(key, "signal", signal.name, signal.payload)
     journal.keys = dict.fromkeys(keys)
 
 
@@ -348,53 +351,12 @@ def _compensating(journal: Journal, started: ev.CompensationStarted) -> None:
 # Machines
 
 
-def chosen_by(path: str, visit: int) -> str:
-    """The transition that an event of this visit names: generation/transition@visit/..."""
-    parts = path.split("/", 2)
-    if len(parts) < 2 or parts[1].startswith(TRIGGER):
-        return ""
-    name, _, number = parts[1].rpartition("@")
-    return name if number == str(visit) else ""
-
-
-TRIGGER = "trigger:"
-
-
 def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.version}")
     arrive(journal, fact)
     # The claim may lie before what was read.
     journal.active_seconds, journal._claimed_at = fact.active or 0.0, at
-    journal.children = {path: ev.ChildStarted(run=run, workflow="") for path, run in fact.children.items()}
-
-
-def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:
-    """The machine is at its next place, and nothing was tried from there."""
-    journal.place, journal.version, journal.state = fact.target, fact.version, fact.state
-    journal.shelf = fact.documents
-    journal.routed_by, journal.chosen, journal.attempts = fact.error, "", Attempts()
-
-
-def begin_anew(journal: Journal) -> None:
-    """A transition is tried again: what completed counts, what failed or was open is done anew."""
-    for step in journal.steps.values():
-        step.failures, step.retry_at, step.scheduled_at, step.started = 0, None, None, False
-    journal.timers.clear()
-    journal.waits.clear()
-    again = {a.path.rstrip("!") for a in journal.answers if failed_answer(a.fact)}
-    journal.answers = deque(a for a in journal.answers if a.path.rstrip("!") not in again)
-    for path in again:
-        journal.children.pop(path, None)
-    journal.retries += 1  # a child that failed is another child next time
-
-
-def failed_answer(fact: ev.Fact) -> bool:
-    match fact:
-        case ev.StepFailed():
-            return True
-        case ev.WaitEnded():
-            return fact.outcome != "answered"
-        case ev.ChildEnded():
-            return fact.status != "completed"
-        case _:
-            return False
+    journal.children = {
+        path: ev.ChildStarted(run=run, workflow="", trigger=fact.triggers.get(path, ""))
+        for path, run in fact.children.items()
+    }

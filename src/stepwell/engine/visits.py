@@ -21,8 +21,9 @@ from stepwell.domain.events import Problem
 from stepwell.domain.moves import Move
 from stepwell.domain.problems import problem_of
 from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TriggerCall
+from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, failed_answer
 from stepwell.engine.documents import visible_after
-from stepwell.engine.journal import TRIGGER, Answer, StepRecord, arrive, begin_anew, failed_answer
+from stepwell.engine.journal import Answer, StepRecord
 from stepwell.errors import (
     InvalidInput,
     PayloadTooLarge,
@@ -226,9 +227,11 @@ class Visits:
             # Of signals and events: a repeat must be known as one also after this checkpoint.
             lasting = sorted(key for key in waits.keys if key.startswith(("signal/", "evt/")))
             found["keys"] = lasting[-_KEYS_KEPT:]
-            found["carried"] = [ev.Carried(name=m.name, payload=m.payload) for m in waits.unmatched()]
+        if carried := [ev.Carried(name=m.name, payload=m.payload, key=m.key) for m in waits.unmatched()]:
+            found["carried"] = carried
         if children := waits.children_left():
             found["children"] = children
+            found["triggers"] = waits.callbacks()
         if self._journal.accepted.timeout is not None:
             now = activation.services.clock.monotonic()
             found["active"] = self._journal.active_seconds + now - activation.began

@@ -16,7 +16,7 @@ from stepwell.domain.commit import InboxRow, NewWait, PublishedEvent
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import Decision, Ending, cancel_request, event_key
 from stepwell.engine.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
-from stepwell.engine.journal import Message
+from stepwell.engine.journal import Message, called_back
 from stepwell.errors import StepwellError, StoreError
 
 if TYPE_CHECKING:
@@ -151,7 +151,13 @@ class Waits:
         activation = self._activation
         new = call.new
         assert new is not None, f"{call.path} is in the log already"
-        fact = ev.ChildStarted(run=new.id, workflow=new.workflow, version=new.version, detached=call.detached)
+        fact = ev.ChildStarted(
+            run=new.id,
+            workflow=new.workflow,
+            version=new.version,
+            detached=call.detached,
+            trigger=call.trigger,
+        )
         draft = activation.writer.draft
         if not draft.rest.starts:
             draft.then_do.append(lambda at: activation.services.bulletin.work())
@@ -225,10 +231,13 @@ class Waits:
         return Message(row.key, row.kind, choice or row.name, payload)
 
     def _take_signal(self, row: InboxRow) -> None:
-        message = self._received(row, Raw(row.payload))
-        self._signals.setdefault(row.name, deque()).append(message)
+        self._queue(self._received(row, Raw(row.payload)))
+
+    def _queue(self, message: Message) -> None:
+        """It waits for its wait; one that is open takes it at once."""
+        self._signals.setdefault(message.name, deque()).append(message)
         for call in list(self._open.values()):
-            if row.name in call.names and self._answer_from_queue(call):
+            if message.name in call.names and self._answer_from_queue(call):
                 break
 
     def _answer_from_queue(self, call: WaitCall) -> bool:
@@ -289,6 +298,9 @@ class Waits:
         del self._children[row.name]
         fact = ev.ChildEnded(status=ending.status, result=ending.result, error=ending.error)
         self._activation.record(fact, row.name)
+        called = called_back(row.name, child, fact)
+        if called is not None:
+            self._queue(called)
 
     # Leaving
 
@@ -319,6 +331,10 @@ class Waits:
 
     def untaken_keys(self) -> Iterable[str]:
         return [message.key for message in self.unmatched()]
+
+    def callbacks(self) -> dict[str, str]:
+        """Which transitions the children that live on trigger with their results."""
+        return {path: child.trigger for path, child in self._children.items() if child.trigger}
 
     def children_left(self) -> dict[str, str]:
         """Children that live on although the code that started them has ended."""
