@@ -296,3 +296,48 @@ async def test_documents_of_a_machine_change_with_its_checkpoint_only(stage: Sta
         ]
         kept = [e.data["documents"] for e in await all_events(run) if e.kind == "transition_completed"]
         assert [sorted(ids) for ids in kept] == [["file@1", "summary@1"], ["file@2", "summary@2"]]
+
+
+@pytest.mark.req("K26", "K25", "M3")
+async def test_a_fork_of_a_machine_has_the_documents_of_its_checkpoint(stage: Stage) -> None:
+    broken[0] = False
+
+    async with stage.engine(Files) as engine:
+        run = await engine.start(Files)
+        await run.result(15)
+        first, last = await run.checkpoints()
+        new = await engine.fork(run, at=first.seq)
+        over = await engine.fork(run, at=last.seq)
+
+        await new.result(15)
+        await over.result(15)
+        for fork in (new, over):
+            assert [(d.id, await fork.document(d.name)) for d in await fork.documents()] == [
+                ("file@2", "two"),
+                ("summary@2", "half"),
+            ]
+            assert [sorted(c.documents) for c in await fork.checkpoints()] == [
+                ["file@1", "summary@1"],
+                ["file@2", "summary@2"],
+            ]
+
+
+@pytest.mark.req("K26", "K25")
+async def test_what_workflow_code_saved_is_not_saved_again_by_a_fork(rehearsal: Stage) -> None:
+    async def nothing() -> None: ...
+
+    @workflow
+    async def saving(ctx: Context) -> int:
+        ctx.save("n", 1)
+        await ctx.step(nothing)
+        ctx.save("n", 2)
+        return await ctx.document("n", int)
+
+    async with rehearsal.engine(saving) as engine:
+        run = await engine.start(saving)
+        await run.result()
+        [checkpoint] = await run.checkpoints()
+        new = await engine.fork(run, at=checkpoint.seq)
+
+        assert await new.result() == 2
+        assert [d.id for d in await new.documents()] == ["n@2"]

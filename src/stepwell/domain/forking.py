@@ -19,6 +19,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import LogRow
 from stepwell.domain.copies import RunCopy, TicketCopy
+from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.status import Status
@@ -302,7 +303,9 @@ def _ticket(copy: RunCopy, head: int, base: int, now: float, at: float) -> Ticke
 def _without_loose_documents(events: Sequence[Event]) -> list[Event]:
     """A document is its step's; where the step is asked for again, so is the document."""
     done = {event.path for event in events if not isinstance(event.fact, ev.DocumentSaved)}
-    return [e for e in events if not isinstance(e.fact, ev.DocumentSaved) or e.path in done]
+    return [
+        e for e in events if not isinstance(e.fact, ev.DocumentSaved) or e.path in done or is_direct(e.path)
+    ]
 
 
 def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepwell.domain import events as ev
-from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
+from stepwell.domain.commit import Claim, Committed, Finish, InboxRow, Outcome, Park
 from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
 from stepwell.engine import compensation, parking
@@ -36,7 +36,7 @@ from stepwell.engine.sync_body import SyncBody
 from stepwell.engine.timers import Timers
 from stepwell.engine.turns import Scope, TurnLoop
 from stepwell.engine.waits import Waits
-from stepwell.errors import CodeChanged, LeaseLost, Suspended, Unwind
+from stepwell.errors import CodeChanged, LeaseLost, Unwind
 
 if TYPE_CHECKING:
     from stepwell.engine.visits import Visits
@@ -300,7 +300,7 @@ class Activation:
             for action in draft.then_do:
                 action(result.at)
             if then is not None:
-                self._left(then)
+                parking.left(self, then)
             else:
                 self._go_on(result, continued=draft.base is not None)
         elif result.outcome is Outcome.WOKEN:
@@ -329,18 +329,6 @@ class Activation:
         if self.services.replay_always and not self.steps.executing and self.thread is None:
             self.draining = True  # give it back at once: the next claim replays the log
         self.advance()
-
-    def _left(self, then: Park | Finish) -> None:
-        """The lease is given back: leave the code."""
-        now = self.timers.now()
-        self.close(Suspended)
-        if isinstance(then, Park):
-            due = min(then.due_at - now, then.due_in)
-            if due != NEVER:
-                self.services.note_due(max(0.0, due))
-            self.services.bulletin.moved(self.run_id)
-        else:
-            endings.announce(self, then)
 
     # Idle, park, finish
 

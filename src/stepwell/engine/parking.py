@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepwell.domain.commit import NEVER, Park
+from stepwell.domain.commit import NEVER, Finish, Park
 from stepwell.domain.status import Status
 from stepwell.engine.calls import BackoffCall, ResultCall, StepCall
+from stepwell.engine.ending import announce
+from stepwell.errors import Suspended
 
 _LINGER_SECONDS = 0.02
 _REPLAY_SECONDS = 0.0001  # to replay one event, and to read it
@@ -79,3 +81,17 @@ def park(activation: Activation) -> Park | None:
         where_at=", ".join(call.text for call in list(calls)[:3]),
         started_at=activation.journal.started_at or activation.timers.claimed_at,
     )
+
+
+def left(activation: Activation, then: Park | Finish) -> None:
+    """The lease is given back: leave the code, and tell whoever wants to know."""
+    now = activation.timers.now()
+    services = activation.services
+    activation.close(Suspended)
+    if isinstance(then, Park):
+        due = min(then.due_at - now, then.due_in)
+        if due != NEVER:
+            services.note_due(max(0.0, due))
+        services.bulletin.moved(activation.run_id)
+    else:
+        announce(activation, then)
