@@ -1,7 +1,7 @@
 """A machine as client and worker in one process: `python -m tests.faults.machine_work visit|finish URL ...`.
 
-Its second transition changes the state, saves documents, does an inner step and fails, then succeeds at the second
-attempt; its third waits for a trigger. STEPWELL_FAILPOINTS may kill the process anywhere.
+Its second transition changes the state, saves documents, does an inner step and fails, then succeeds
+at the second attempt; its third waits for a trigger. STEPWELL_FAILPOINTS may kill the process anywhere.
 """
 
 from __future__ import annotations
