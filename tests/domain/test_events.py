@@ -81,9 +81,9 @@ FULL: list[Fact] = [
     StepCompleted(result=VALUE, digest="d"),
     StepFailed(error=PROBLEM, retry_in=2.0, digest="d"),
     ValueRecorded(what="now", value=VALUE),
-    DocumentSaved(name="invoice", type="Invoice", value=VALUE),
-    CompensationStarted(status="failed", steps=["0/a#1"], error=PROBLEM, reason="why"),
-    CompensationCompleted(failed=["0/a#1"]),
+    DocumentSaved(name="d", type="str", value=VALUE),
+    CompensationStarted(status="failed", steps=["a#1"], error=PROBLEM, reason="why"),
+    CompensationCompleted(failed=["a#1"]),
     TimerSet(seconds=3.0),
     TimerFired(),
     WaitOpened(
