@@ -1,7 +1,7 @@
 """A machine as client and worker in one process: `python -m tests.faults.machine_work visit|finish URL ...`.
 
-Its second transition changes the state, does an inner step and fails, then succeeds at the second
-attempt; its third waits for a trigger. STEPWELL_FAILPOINTS may kill the process anywhere.
+Its second transition changes the state, saves documents, does an inner step and fails, then succeeds
+at the second attempt; its third waits for a trigger. STEPWELL_FAILPOINTS may kill the process anywhere.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from stepwell.errors import AlreadyDecided, RunEnded, WrongPlace
 
 EFFECTS = "MACHINE_EFFECTS"  # a file: one line for each execution of the step
 FINISH_SECONDS = 60.0
+DOCUMENTS = [{}, {"receipt": 2}, {"receipt": 2}]  # after each checkpoint
 STATES = [{"opened": 1}, {"opened": 1, "booked": 7}, {"opened": 1, "booked": 7, "by": "ana"}]
 
 
@@ -35,8 +36,10 @@ class Booking(Machine[dict[str, Any]]):
     @transition("work", "review", retry=Retry(2, delay=0.02))
     async def prepare(self, ctx: Context) -> None:
         attempt = ctx.attempt
+        ctx.save("receipt", attempt)
         if attempt == 1:
             self.state["half"] = "done"
+            ctx.save("scrap", "of a failed attempt")
         self.state["booked"] = await ctx.step(book, 7)
         if attempt == 1:
             raise ValueError("after half of the work")

@@ -17,7 +17,7 @@ import pytest
 
 from stepwell import Engine, failpoints
 from tests.faults.fleet import ROOT
-from tests.faults.machine_work import EFFECTS, STATES
+from tests.faults.machine_work import DOCUMENTS, EFFECTS, STATES
 from tools.postgres.databases import Databases
 
 COMMITS = 6  # claimed + open, failed, prepared, parked, approved, ended: at each of them
@@ -62,7 +62,12 @@ async def evidence(url: str) -> tuple[list[Any], dict[str, Any] | None]:
         checkpoint = (await run.state()).checkpoint
         if checkpoint is None:
             return events, None
-        return events, {"place": checkpoint.place, "state": msgspec.json.decode(checkpoint.state)}
+        documents = {d.name: msgspec.json.decode(d.value) for d in await run.documents()}
+        return events, {
+            "place": checkpoint.place,
+            "state": msgspec.json.decode(checkpoint.state),
+            "documents": documents,
+        }
 
 
 def violations(events: list[Any], shown: dict[str, Any] | None, *, ended: bool) -> Iterator[str]:
@@ -71,7 +76,9 @@ def violations(events: list[Any], shown: dict[str, Any] | None, *, ended: bool) 
         yield f"checkpoints {[d['version'] for d in done]}"
     if [d["state"] for d in done] != STATES[: len(done)]:
         yield f"states {[d['state'] for d in done]}"
-    if done and shown != {"place": done[-1]["target"], "state": done[-1]["state"]}:
+    last = done[-1] if done else {}
+    kept = DOCUMENTS[len(done) - 1]
+    if done and shown != {"place": last["target"], "state": last["state"], "documents": kept}:
         yield f"shown {shown}, checkpoint {done[-1]}"
     steps = Counter(event.path for event in events if event.kind == "step_completed")
     if any(count > 1 for count in steps.values()):
@@ -111,13 +118,13 @@ def play(urls: list[str], folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.req("M3", "M9", "R2", "K24")
+@pytest.mark.req("M3", "M9", "R2", "K24", "K25")
 def test_sqlite_machine_survives_a_kill_at_every_failpoint(tmp_path: Path) -> None:
     play([str(tmp_path / f"{n}.db") for n in range(len(POINTS))], tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.req("M3", "M9", "R2", "K24")
+@pytest.mark.req("M3", "M9", "R2", "K24", "K25")
 def test_postgres_machine_survives_a_kill_at_every_failpoint(
     postgres_databases: Databases, tmp_path: Path
 ) -> None:

@@ -136,7 +136,7 @@ def read_journal(rows: Sequence[LogRow]) -> Journal:
         absorb(journal, event)
         if machine and not journal.chosen:
             journal.chosen = chosen_by(event.path, journal.version + 1)
-    _count_active(journal)
+    _count_active(journal, journal.last_at)
     return journal
 
 
@@ -144,7 +144,7 @@ def absorb(journal: Journal, event: Event) -> None:
     """Take one event in. Also used for what this owner writes, so that both ways agree."""
     fact, path = event.fact, event.path
     if isinstance(fact, ev.Claimed):
-        _count_active(journal)  # of the owner before: until its last event, not until this one
+        _count_active(journal, event.at)
     journal.head = event.seq
     journal.last_at = event.at
     match fact:
@@ -223,10 +223,12 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             pass
 
 
-def _count_active(journal: Journal) -> None:
-    """Time between a claim and the last event under it is time that the run was not suspended."""
+def _count_active(journal: Journal, until: float) -> None:
+    """Time since the last claim is time that the run was not suspended, while it had nothing to wait for."""
     if journal._claimed_at:
-        journal.active_seconds += max(0.0, journal.last_at - journal._claimed_at)
+        remote = any(step.scheduled_at is not None for step in journal.steps.values())
+        waits = journal.timers or journal.waits or journal.children or remote
+        journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal._claimed_at)
     journal._claimed_at = 0.0
 
 

@@ -45,8 +45,12 @@ class PostgresFleet(Session):
     async def reap(self) -> Reaped:
         """Bury the dead and free their tickets: later statements see what claims did before the burial.
 
-        A claim of a worker that is being buried waits for this transaction and then takes nothing.
+        A claim of a worker that is being buried waits for this transaction and then takes nothing. Most
+        sweeps find nobody dead, in one statement.
         """
+        any_dead, solo_due = await self._side_lanes.run(self._look)
+        if not any_dead:
+            return Reaped(0, 0, solo_due)
 
         async def first(connection: Connection) -> tuple[int, list[str], int]:
             buried = len(await connection.fetch(self._sql["bury_workers"], self._now()))
@@ -58,10 +62,13 @@ class PostgresFleet(Session):
         while freed == REAP_CHUNK:  # what is row-locked at this instant is left to the next sweep
             freed = await self._write("reap", self._side_lanes, lambda c: self._free(c, owners), single=True)
             tickets += freed
-        return Reaped(buried, tickets, await self._side_lanes.run(self._is_solo_due))
+        _, solo_due = await self._side_lanes.run(self._look)
+        return Reaped(buried, tickets, solo_due)
 
     async def _free(self, connection: Connection, owners: Sequence[str]) -> int:
         return int(await connection.fetchval(self._sql["free_lost"], self._now(), owners, REAP_CHUNK))
 
-    async def _is_solo_due(self, connection: Connection) -> bool:
-        return bool(await connection.fetchval(self._sql["is_solo_due"], self._now()))
+    async def _look(self, connection: Connection) -> tuple[bool, bool]:
+        """Is anybody dead? Does a ticket wait for somebody to take it alone?"""
+        row = await connection.fetchrow(self._sql["look_for_dead"], self._now())
+        return row["any_dead"], row["solo_due"]

@@ -239,6 +239,54 @@ WHERE t.run_id = ANY (ARRAY[f.run_id])
     AND t.path = ANY (ARRAY[f.path])
     AND t.owner = $2;
 
+-- name: look_for_dead
+-- Is there anything for the next three statements to do? Their conditions, only read.
+WITH RECURSIVE clock AS MATERIALIZED (
+    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
+),
+o AS (
+    (
+        SELECT t.owner
+        FROM stepwell.tickets AS t
+        WHERE t.owner IS NOT NULL
+        ORDER BY t.owner
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT n.owner
+    FROM o
+    CROSS JOIN LATERAL (
+        SELECT t.owner
+        FROM stepwell.tickets AS t
+        WHERE t.owner IS NOT NULL
+            AND t.owner > o.owner
+        ORDER BY t.owner
+        LIMIT 1
+    ) AS n
+)
+SELECT
+    EXISTS (
+        SELECT
+        FROM stepwell.workers AS w
+        CROSS JOIN stepwell.contact AS c
+        WHERE clock.now - c.since >= w.lease_seconds
+            AND clock.now - c.last BETWEEN -1 AND w.lease_seconds / 2
+            AND (w.lease_until < clock.now OR w.lease_until > clock.now + w.lease_seconds + 1)
+    )
+    OR EXISTS (
+        SELECT
+        FROM o
+        WHERE NOT EXISTS (SELECT FROM stepwell.workers AS w WHERE w.id = o.owner)
+    ) AS any_dead,
+    EXISTS (
+        SELECT
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.solo
+            AND t.due_at <= clock.now
+    ) AS solo_due
+FROM clock;
+
 -- name: bury_workers
 -- Those whose lease ran out while the fleet was in contact for one lease, up to now: an outage of the
 -- database must not look like the death of everybody. A lease that ends later than a renewal could make it
@@ -308,12 +356,3 @@ freed AS (
 )
 SELECT count(*) AS freed
 FROM freed;
-
--- name: is_solo_due
-SELECT EXISTS (
-    SELECT
-    FROM stepwell.tickets AS t
-    WHERE t.lease IS NULL
-        AND t.solo
-        AND t.due_at <= coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8)
-) AS is_due;

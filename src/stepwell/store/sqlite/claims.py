@@ -36,15 +36,35 @@ class _Found(NamedTuple):
     base: int
 
 
+class _Open(NamedTuple):
+    """What a worker could take. `known`: it has a row. `before`: these leases took something already."""
+
+    known: bool
+    before: bool
+    groups: list[_Group]
+
+
+def nothing_due(session: Session, request: ClaimRequest) -> Claims | None:
+    """What `claim` answers when there is nothing to take; None: there is."""
+    known, before, groups = _open(session, request)
+    next_due = min([group.due_at for group in groups], default=NEVER)
+    if not known:
+        return Claims([], session.now, None)
+    if before or next_due <= session.now:
+        return None
+    return Claims([], session.now, None if next_due == NEVER else next_due - session.now)
+
+
 def claim(session: Session, request: ClaimRequest) -> Claims:
     now = session.now
-    if session.row("worker_exists", request.worker) is None:
+    known, before, groups = _open(session, request)
+    if not known:
         return Claims((), now, None)
-    before = session.rows("taken_before", request.worker, as_list(list(request.leases)))
     if before:  # asked again, because the answer was lost
-        again = [_Found(*row[:-1]) for row in before]
-        return Claims(_with_logs(session, again, [LeaseId(row[-1]) for row in before]), now, 0.0)
-    found, next_due = _look(session, request)
+        rows = session.rows("taken_before", request.worker, as_list(list(request.leases)))
+        again = [_Found(*row[:-1]) for row in rows]
+        return Claims(_with_logs(session, again, [LeaseId(row[-1]) for row in rows]), now, 0.0)
+    found, next_due = _look(session, request, groups)
     leases = request.leases[: len(found)]
     session.many(
         "take_ticket",
@@ -54,11 +74,20 @@ def claim(session: Session, request: ClaimRequest) -> Claims:
     return Claims(claims, now, None if next_due == NEVER else max(0.0, next_due - now))
 
 
-def _look(session: Session, request: ClaimRequest) -> tuple[list[_Found], float]:
+def _open(session: Session, request: ClaimRequest) -> _Open:
+    rows = session.rows(
+        "solo_groups" if request.solo else "open_groups",
+        *(as_list(list(dict.fromkeys(request.queues))), as_list(list(request.needs))),
+        *(request.worker, as_list(list(request.leases))),
+    )
+    if not rows or rows[0][0] is not None:
+        return _Open(False, False, [])
+    return _Open(True, bool(rows[0][3]), [_Group(*row) for row in rows[1:]])
+
+
+def _look(session: Session, request: ClaimRequest, groups: Sequence[_Group]) -> tuple[list[_Found], float]:
     """The due tickets in order, and when the first of those that stay will be due."""
     kind = "solo" if request.solo else "open"
-    queues, needs = as_list(list(dict.fromkeys(request.queues))), as_list(list(request.needs))
-    groups = [_Group(*row) for row in session.rows(f"{kind}_groups", queues, needs)]
     limit = min(request.limit, len(request.leases))
     taken: list[_Found] = []
     next_due = NEVER

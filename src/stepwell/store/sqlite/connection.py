@@ -60,7 +60,9 @@ class Writer:
     def _perform(self, batch: Sequence[Operation]) -> None:
         """Leaves an answer or an error in each operation."""
         try:
-            self._transaction(batch)
+            batch = self._not_light(batch)
+            if batch:
+                self._transaction(batch)
         except Undone as undone:
             batch[0].answer, batch[0].error = undone.answer, undone.error
         except _Struck as struck:
@@ -77,6 +79,27 @@ class Writer:
             else:
                 for operation in batch:
                     operation.error = translated(error, self._path)
+
+    def _not_light(self, batch: Sequence[Operation]) -> Sequence[Operation]:
+        """What is left: an idle process asks with one statement each, finds nothing and leaves it at that.
+
+        Where a transaction is needed anyway, all go into it. So do they with failpoints, which are
+        places in a transaction, and after a rollback that failed (see _begin).
+        """
+        if failpoints.hit is not None or any(operation.verb.light is None for operation in batch):
+            return batch
+        if self._session.connection.in_transaction:
+            return batch
+        self._session.now = self._clock()
+        return [operation for operation in batch if not self._is_light(operation)]
+
+    def _is_light(self, operation: Operation) -> bool:
+        assert operation.verb.light is not None
+        try:
+            operation.answer = operation.verb.light(self._session, operation.load)
+        except apsw.BusyError:  # _begin knows how to wait
+            return False
+        return operation.answer is not None
 
     def _perform_apart(self, operation: Operation) -> None:
         try:

@@ -45,6 +45,10 @@ def migrations() -> list[tuple[int, str]]:
     return [(int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8")) for entry in found]
 
 
+def _beats() -> str:
+    return (files("stepwell.store.sqlite") / "beats.sql").read_text(encoding="utf-8")
+
+
 def open_writer(path: str) -> apsw.Connection:
     """The connection that writes, on a file that exists and has the present schema."""
     _check_library()
@@ -58,6 +62,7 @@ def open_writer(path: str) -> apsw.Connection:
             _switch_to_wal(connection)
             connection.execute(_WRITER)
             _migrate(connection, path)
+            connection.execute(_beats())
             if is_new:
                 _sync_folder(path)
         except BaseException:

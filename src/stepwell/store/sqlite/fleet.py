@@ -64,30 +64,19 @@ class Fleet:
     def register(self, session: Session, worker: WorkerInfo) -> None:
         self._files.hold(worker.id)
         now = self._clock.now()
-        self._touch(session, now, worker.lease_seconds)
         session.run(
             "put_worker",
             *(worker.id, worker.name, as_list(list(worker.queues)), as_list(list(worker.needs))),
             *(worker.lease_seconds, now + worker.lease_seconds, self._clock.boot),
         )
+        session.row("beat", worker.id, now, self._clock.boot)
 
     def heartbeat(self, session: Session, worker: WorkerId) -> list[Owned] | None:
-        now = self._clock.now()
-        row = session.row("renew_worker", worker, now, self._clock.boot)
+        row = session.row("beat", worker, self._clock.now(), self._clock.boot)
         if row is None:
             return None
-        self._touch(session, now, row[0])
-        return [Owned(RunId(run_id), path, wakes) for run_id, path, wakes in session.rows("owned_by", worker)]
-
-    def _touch(self, session: Session, now: float, lease_seconds: float) -> None:
-        """Contact of the fleet goes on, or begins anew after a gap, a restart or a clock set back."""
-        since, last, boot = self._contact(session)
-        unbroken = boot == self._clock.boot and -SLACK_SECONDS <= now - last <= lease_seconds / 2
-        session.run("write_contact", since if unbroken else now, now, self._clock.boot)
-
-    @staticmethod
-    def _contact(session: Session) -> _Contact:
-        return _Contact(*(session.row("read_contact") or ()))
+        owned: list[tuple[str, str, int]] = msgspec.json.decode(row[0], type=list[tuple[str, str, int]])
+        return [Owned(RunId(run_id), path, wakes) for run_id, path, wakes in owned]
 
     def deregister(self, session: Session, worker: WorkerId) -> None:
         session.run("delete_worker", worker)
@@ -100,15 +89,26 @@ class Fleet:
 
     def reap(self, session: Session, _: object) -> tuple[list[str], Reaped]:
         """Delete dead workers and free a chunk of their tickets; the ids are for `left`."""
-        now = self._clock.now()
-        contact = self._contact(session)
-        rows = [_Worker(*row) for row in session.rows("all_workers")]
-        dead = [row.id for row in rows if self._is_dead(row, contact, now)]
+        dead, _, _ = self._look(session)
         session.many("delete_worker", [(worker,) for worker in dead])
         lost = session.rows("ownerless", REAP_CHUNK)
         session.many("free_ticket", [(run_id, path, session.now, 1) for run_id, path in lost])
         solo_due = session.row("solo_due", session.now) is not None
         return dead, Reaped(len(dead), len(lost), solo_due)
+
+    def nobody_dead(self, session: Session, _: object) -> tuple[list[str], Reaped] | None:
+        """What `reap` answers when there is nothing to take back; None: there is."""
+        dead, any_lost, solo_due = self._look(session)
+        return None if dead or any_lost else ([], Reaped(0, 0, solo_due))
+
+    def _look(self, session: Session) -> tuple[list[str], bool, bool]:
+        """The dead; whether any ticket has an owner that is no worker; whether one waits to be alone."""
+        now = self._clock.now()
+        rows = session.rows("fleet", session.now)
+        any_lost, solo_due, *contact = rows[0][:5]
+        workers = [_Worker(*row[5:]) for row in rows if row[5] is not None]
+        dead = [worker.id for worker in workers if self._is_dead(worker, _Contact(*contact), now)]
+        return dead, bool(any_lost), bool(solo_due)
 
     def _is_dead(self, worker: _Worker, contact: _Contact, now: float) -> bool:
         """Its process is gone, or its lease ran out while the fleet was in contact for one lease.

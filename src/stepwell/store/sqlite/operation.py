@@ -24,18 +24,26 @@ class Verb(Generic[L, T]):
     """What a thread can do. `work` takes the arguments of several calls and answers each.
 
     `apart` is tried instead when a value could not be written, to spare the others of the same call.
-    `alone`: never in one transaction with anything else.
+    `alone`: never in one transaction with anything else. `light` is tried first when nothing waits that
+    needs a transaction: one statement without one. It answers None when there is more to do.
     """
 
     name: str
     work: Callable[[Session, Sequence[L]], Sequence[T]]
     apart: Callable[[Session, Sequence[L]], Sequence[T]] | None = None
     alone: bool = False
+    light: Callable[[Session, L], T | None] | None = None
 
 
-def each(name: str, do: Callable[[Session, L], T], *, alone: bool = False) -> Verb[L, T]:
+def each(
+    name: str,
+    do: Callable[[Session, L], T],
+    *,
+    alone: bool = False,
+    light: Callable[[Session, L], T | None] | None = None,
+) -> Verb[L, T]:
     """A verb that does one call after the other."""
-    return Verb(name, lambda session, loads: [do(session, load) for load in loads], alone=alone)
+    return Verb(name, lambda session, loads: [do(session, load) for load in loads], alone=alone, light=light)
 
 
 @dataclass(slots=True, eq=False)

@@ -234,6 +234,8 @@ WHERE run_id = ?1 AND path = ?2;
 -- The groups of tickets that a claim could take, each with its earliest due time. Leaps from group to
 -- group along the index: the cost is groups, not tickets (0.06 ms with 110,000 of them). As one leap over
 -- (needs, rank) it read the backlog: SQLite bounds such a pair by its first column only (90 to 250 ms).
+-- The first row has no rank: it is there when the worker is, and its last column says whether these leases
+-- took something when they were asked for before.
 WITH RECURSIVE
 kinds (queue, needs) AS (
     SELECT wanted.value, (
@@ -269,6 +271,14 @@ ranks (queue, needs, rank) AS (
     FROM ranks
     WHERE ranks.rank IS NOT NULL
 )
+SELECT NULL AS queue, NULL AS needs, NULL AS rank, EXISTS (
+    SELECT 1
+    FROM json_each(?4) AS wanted
+    CROSS JOIN tickets ON tickets.owner = ?3 AND tickets.lease = wanted.value
+) AS due_at
+FROM workers
+WHERE id = ?3
+UNION ALL
 SELECT ranks.queue, ranks.needs, ranks.rank, (
     SELECT min(due_at)
     FROM tickets
@@ -277,7 +287,7 @@ SELECT ranks.queue, ranks.needs, ranks.rank, (
 )
 FROM ranks
 WHERE ranks.rank IS NOT NULL
-ORDER BY ranks.rank;
+ORDER BY rank;
 
 -- name: solo_groups
 -- The same for tickets that lost two owners.
@@ -316,6 +326,14 @@ ranks (queue, needs, rank) AS (
     FROM ranks
     WHERE ranks.rank IS NOT NULL
 )
+SELECT NULL AS queue, NULL AS needs, NULL AS rank, EXISTS (
+    SELECT 1
+    FROM json_each(?4) AS wanted
+    CROSS JOIN tickets ON tickets.owner = ?3 AND tickets.lease = wanted.value
+) AS due_at
+FROM workers
+WHERE id = ?3
+UNION ALL
 SELECT ranks.queue, ranks.needs, ranks.rank, (
     SELECT min(due_at)
     FROM tickets
@@ -324,7 +342,7 @@ SELECT ranks.queue, ranks.needs, ranks.rank, (
 )
 FROM ranks
 WHERE ranks.rank IS NOT NULL
-ORDER BY ranks.rank;
+ORDER BY rank;
 
 -- name: open_tickets
 -- The first of one group, one more than wanted: it tells when the group is due next.
@@ -373,11 +391,6 @@ WHERE run_id = ?1 AND n > ?2
 ORDER BY n
 LIMIT ?3;
 
--- name: worker_exists
-SELECT 1
-FROM workers
-WHERE id = ?1;
-
 -- name: put_worker
 INSERT INTO workers (id, name, queues, needs, lease_seconds, lease_until, boot)
 VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -385,11 +398,20 @@ ON CONFLICT (id) DO UPDATE
 SET name = excluded.name, queues = excluded.queues, needs = excluded.needs,
     lease_seconds = excluded.lease_seconds, lease_until = excluded.lease_until, boot = excluded.boot;
 
--- name: renew_worker
-UPDATE workers
-SET lease_until = ?2 + lease_seconds, boot = ?3
+-- name: beat
+-- See beats.sql. What the worker owns comes back as one list.
+UPDATE temp.beats
+SET now = ?2, boot = ?3
 WHERE id = ?1
-RETURNING lease_seconds;
+RETURNING (
+    SELECT json_group_array(json_array(owned.run_id, owned.path, owned.wakes))
+    FROM (
+        SELECT run_id, path, wakes
+        FROM tickets
+        WHERE owner = ?1
+        ORDER BY run_id, path
+    ) AS owned
+);
 
 -- name: delete_worker
 DELETE FROM workers
@@ -406,16 +428,26 @@ FROM tickets
 WHERE owner = ?1
 ORDER BY run_id, path;
 
--- name: read_contact
-SELECT since, last, boot
-FROM contact
-WHERE id = 1;
-
--- name: write_contact
-INSERT INTO contact (id, since, last, boot)
-VALUES (1, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE
-SET since = excluded.since, last = excluded.last, boot = excluded.boot;
+-- name: fleet
+-- All that a sweep must know, in one look: is there a lost ticket, one to be taken alone, and the workers.
+SELECT
+    EXISTS (
+        SELECT 1
+        FROM tickets INDEXED BY tickets_owned
+        WHERE owner IS NOT NULL AND owner NOT IN (SELECT id FROM workers)
+    ),
+    EXISTS (
+        SELECT 1
+        FROM tickets
+        WHERE lease IS NULL AND losses >= 2 AND due_at <= ?1
+    ),
+    coalesce(contact.since, 0.0), coalesce(contact.last, 0.0), coalesce(contact.boot, ''),
+    workers.id, workers.name, workers.queues, workers.needs,
+    workers.lease_seconds, workers.lease_until, workers.boot
+FROM (SELECT 1 AS id) AS one
+LEFT JOIN contact ON contact.id = one.id
+LEFT JOIN workers ON true
+ORDER BY workers.rowid;
 
 -- name: ownerless
 -- Leased tickets whose worker has no row; walks the owned ones only.

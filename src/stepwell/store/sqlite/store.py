@@ -56,7 +56,7 @@ CANCEL = each("cancel", endings.cancel)
 RETRY = each("retry", endings.retry)
 EMIT = each("emit", deliveries.emit)
 FAN_OUT = each("fan_out", deliveries.fan_out_chunk)
-CLAIM = each("claim", claims.claim)
+CLAIM = each("claim", claims.claim, light=claims.nothing_due)
 FINISH_REMOTE = each("finish_remote", claims.finish_remote)
 DEFINE = each("define", reading.put_definitions)
 UNDEFINE = each("define", reading.drop_definitions)
@@ -92,9 +92,9 @@ class SqliteStore:
         self._reader: Reader | None = None
         self._place: tuple[int, int] | None = None
         self._register = each("register", self._fleet.register)
-        self._heartbeat = each("heartbeat", self._fleet.heartbeat)
+        self._heartbeat = each("heartbeat", self._fleet.heartbeat, light=self._fleet.heartbeat)
         self._deregister = each("deregister", self._fleet.deregister)
-        self._reap = each("reap", self._fleet.reap)
+        self._reap = each("reap", self._fleet.reap, light=self._fleet.nobody_dead)
         self._workers = each("workers", self._fleet.workers)
 
     async def open(self) -> None:

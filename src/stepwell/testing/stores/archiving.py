@@ -169,9 +169,8 @@ class RemoveRules:
     @pytest.mark.req("K29")
     @checked
     async def test_a_live_run_stays_and_so_does_what_is_above_it(self, scene: Scene) -> None:
-        tree = await a_tree(scene)
+        tree, alone, fresh = await a_tree(scene), await scene.suspended(), await scene.start()
         await scene.store.retry(tree[3])
-        alone, fresh = await scene.suspended(), await scene.start()
         before = await scene.everything()
 
         removals = [await scene.store.remove(run_id) for run_id in (tree[0], alone, fresh)]
