@@ -60,6 +60,9 @@ BARS: tuple[Bar, ...] = (
     Bar(work="W7r", figure="seconds", bar=0.15, aim=0.08),
     Bar(work="W8", mode="package", figure="import_ms", bar=150, aim=100),
     Bar(work="W8", mode="names", figure="import_ms", bar=150, aim=100),
+    Bar(work="W9", figure="nodes_per_second", bar=5_000, aim=10_000, at_least=True),
+    Bar(work="W10", figure="seconds", bar=15, aim=5),
+    Bar(work="W10", figure="memory_growth_mb", bar=150, aim=50),
     Bar(work="W11", figure="transitions_per_second", bar=8_000, aim=15_000, at_least=True),
 )
 

@@ -43,6 +43,7 @@ class Sizes:
     lead: float = 8.0  # W5: seconds from the first start to the first wake
     spread: float = 10.0  # W5: seconds from the first wake to the last
     fleet_runs: int = 2_000  # W6
+    items: int = 10_000  # W10
     imports: int = 15  # W8
     installs: bool = True
 
@@ -56,6 +57,7 @@ QUICK = replace(
     batches=5,
     parallel=200,
     sleepers=1_000,
+    items=500,
     lead=4.0,
     spread=2.0,
     fleet_runs=200,

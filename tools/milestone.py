@@ -15,5 +15,5 @@ IDS: tuple[str, ...] = (
     *numbered("N", 1, 5, *range(8, 18), *range(20, 24)),  # their nodes
     "X3",
     *numbered("R", *range(1, 5)),  # reliability
-    *numbered("W", *range(1, 9), 11),  # performance
+    *numbered("W", *range(1, 12)),  # performance
 )

@@ -22,12 +22,23 @@ from bench.contest import ROOT, Medians
 from bench.measure import QUICK, Sizes, Store, Task
 from bench.run import WORKS as RUN
 from bench.stepwell_bench import WORKS
-from bench.works import fanning, footprint, latency, long_run, machines, sleeping, starting, throughput
+from bench.works import (
+    fanning,
+    footprint,
+    graphs,
+    latency,
+    long_run,
+    machines,
+    sleeping,
+    starting,
+    throughput,
+)
 from bench.works.figures import Figures
 from tools.postgres.databases import Databases
 
 FLOOR_SHARE = 0.15  # below it somebody added a round trip
 TRANSITION_SHARE = 0.6  # of the steps; the bars say 0.8, and a busy machine is not exact
+NODE_SHARE = 0.4  # of the steps a second of functions
 TRIES = 5
 
 TINY = replace(
@@ -173,6 +184,23 @@ def test_a_transition_costs_about_as_much_as_a_step(places: Places) -> None:
         if shares[-1] >= TRANSITION_SHARE:
             return
     pytest.fail(f"{max(shares):.2f} of the steps at best; {TRANSITION_SHARE} is the least")
+
+
+@pytest.mark.slow
+@pytest.mark.req("W9", "W10")
+def test_graphs_and_their_loops_are_measured(places: Places) -> None:
+    """A node costs little more than a step: the best of a few tries, beside the steps in the same second."""
+    sizes = replace(QUICK, runs=100)
+    looped = measured(graphs.parallel_loop, places.new(), sizes)[""]
+    assert looped["seconds"] > 0
+    shares: list[float] = []
+    for _ in range(TRIES):
+        steps = measured(throughput.one_process, places.new(), sizes)[""]["steps_per_second"]
+        nodes = measured(graphs.many_graphs, places.new(), sizes)[""]["nodes_per_second"]
+        shares.append(nodes / steps)
+        if shares[-1] >= NODE_SHARE:
+            return
+    pytest.fail(f"{max(shares):.2f} of the steps at best; {NODE_SHARE} is the least")
 
 
 @pytest.mark.slow
