@@ -12,7 +12,7 @@ import time
 from bench.bars import verdicts
 from bench.contest import ROOT, hold, home_side, keep, medians, say, settings
 
-WORKS = ("W1", "W2", "W3", "W4", "W4c", "W5", "W6", "W7", "W7r", "W8")
+WORKS = ("W1", "W2", "W3", "W4", "W4c", "W5", "W6", "W7", "W7r", "W8", "W11")
 
 
 def main() -> int:

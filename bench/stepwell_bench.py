@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
 from bench.measure import Sizes, task
-from bench.works import fanning, footprint, latency, long_run, sleeping, starting, throughput
+from bench.works import fanning, footprint, latency, long_run, machines, sleeping, starting, throughput
 from bench.works.figures import Figures
 
 Work = Callable[[str, Sizes], Awaitable[list[Figures]]]
@@ -27,6 +27,7 @@ WORKS: Mapping[str, Work] = MappingProxyType(
         "W7": long_run.flatness,
         "W7r": long_run.recovery,
         "W8": footprint.import_and_install,
+        "W11": machines.transitions,
     }
 )
 

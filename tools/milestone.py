@@ -8,8 +8,9 @@ def numbered(letter: str, *numbers: int) -> tuple[str, ...]:
 
 
 IDS: tuple[str, ...] = (
-    *numbered("K", *range(1, 19), 21, 22, 28, *range(31, 35)),  # kernel
+    *numbered("K", *range(1, 19), *range(21, 30), *range(31, 35)),  # kernel
     *numbered("F", *range(1, 13)),  # workflows in code
+    *numbered("M", *range(1, 10)),  # state machines
     *numbered("R", *range(1, 5)),  # reliability
-    *numbered("W", *range(1, 9)),  # performance
+    *numbered("W", *range(1, 9), 11),  # performance
 )

@@ -11,10 +11,15 @@ if TYPE_CHECKING:
     from stepwell.app import Engine
     from stepwell.authoring.functions.step import Step, step
     from stepwell.authoring.functions.workflow import Workflow, workflow
+    from stepwell.authoring.machines.machine import Machine
+    from stepwell.authoring.machines.transition import transition
     from stepwell.client import Client, RunEvent, RunHandle
+    from stepwell.domain.documents import Document
     from stepwell.domain.program import Context, StepContext, SyncContext
     from stepwell.domain.retry import Retry
+    from stepwell.domain.state import Checkpoint
     from stepwell.domain.status import Status
+    from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
     from stepwell.settings import Settings
     from stepwell.sync_client import SyncClient
@@ -22,9 +27,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Checkpoint": "domain.state",
     "Client": "client",
     "Context": "domain.program",
+    "Document": "domain.documents",
     "Engine": "app",
+    "Machine": "authoring.machines.machine",
     "Permanent": "errors",
     "Retry": "domain.retry",
     "RetryAfter": "errors",
@@ -41,14 +49,19 @@ _WHERE = {
     "SyncContext": "domain.program",
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
+    "run_stateless": "engine.stateless",
     "step": "authoring.functions.step",
+    "transition": "authoring.machines.transition",
     "workflow": "authoring.functions.workflow",
 }
 
 __all__ = [
+    "Checkpoint",
     "Client",
     "Context",
+    "Document",
     "Engine",
+    "Machine",
     "Permanent",
     "Retry",
     "RetryAfter",
@@ -65,7 +78,9 @@ __all__ = [
     "SyncContext",
     "WaitTimedOut",
     "Workflow",
+    "run_stateless",
     "step",
+    "transition",
     "workflow",
 ]
 

@@ -161,7 +161,7 @@ def _by_needs(workflows: Iterable[Program]) -> dict[str, Program]:
     for program in workflows:
         if not hasattr(program, "definition"):
             raise InvalidDefinition(
-                f"{program!r} is no workflow", hint="decorate the function with @workflow"
+                f"{program!r} is no workflow", hint="decorate the function with @workflow, or write a Machine"
             )
         needs = needs_of(program.definition)
         if found.get(needs, program) is not program:

@@ -6,21 +6,32 @@ StepwellError                     code, message, hint; the text is the same in P
 │   │   └─ NotSerialisable        a value cannot be written as JSON and read back the same
 │   ├─ PayloadTooLarge
 │   ├─ InvalidDefinition          a workflow or step is declared wrongly
+│   ├─ NoWayOut                   no transition of a machine can leave the place where it is
 │   ├─ UnknownWorkflow
 │   ├─ RunNotFound
+│   ├─ StepNotFound
+│   ├─ DocumentNotFound
+│   ├─ InvalidFile                no exported run, or one that this version cannot read
 │   ├─ SettingsInvalid
+│   ├─ StatelessWait              a run without a store waits for a message
 │   └─ NotDurable                 workflow code awaits something that no replay can repeat
 ├─ Conflict                       the run is not in a state that allows this
 │   ├─ KeyConflict                same idempotency key, other input
 │   ├─ RunEnded                   a signal or decision for a finished run
 │   ├─ AlreadyDecided             the wait is closed, or somebody answered it before
+│   ├─ WrongPlace                 a trigger that does not fit the place where the machine is
 │   ├─ NotRetryable
+│   ├─ NotForkable                no new run can begin at that place of the log
+│   ├─ NotRemovable               the run, or one below it, has not ended
+│   ├─ RunExists                  an imported run is there already
 │   ├─ SignalLimit
 │   └─ CodeChanged                the log does not fit the code any more
 ├─ RunError                       the run went wrong; raised by result()
 │   ├─ RunFailed · RunCancelled · RunTimedOut
 ├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
 │   ├─ StepTimedOut
+│   │   └─ TransitionTimedOut     of a machine
+│   ├─ CompensationFailed
 │   ├─ StepNotBegun              a remote step that no worker could take up
 │   └─ ChildFailed
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
@@ -33,7 +44,7 @@ StepwellError                     code, message, hint; the text is the same in P
 Permanent, RetryAfter             what authors raise in a step: never again · again after a while
 
 Unwind (BaseException)            control flow of the engine; `except Exception` cannot swallow it
-├─ Suspended · LeaseLost · Continue · RunCancelling
+├─ Suspended · LeaseLost · Continue · RunCancelling · TransitionStopped
 """
 
 from __future__ import annotations
@@ -95,6 +106,12 @@ class InvalidDefinition(AskedWrongly):
     code = "INVALID_DEFINITION"
 
 
+class NoWayOut(AskedWrongly):
+    """A machine is at a place that none of its transitions can leave now."""
+
+    code = "NO_WAY_OUT"
+
+
 class UnknownWorkflow(AskedWrongly):
     """No workflow of that name is known."""
 
@@ -108,10 +125,38 @@ class RunNotFound(AskedWrongly):
     hint = "check the id, and that you are connected to the right database"
 
 
+class StepNotFound(AskedWrongly):
+    """The run has no step of that name or path."""
+
+    code = "STEP_NOT_FOUND"
+    hint = "look at the paths in the run's log: run.events() or run.checkpoints()"
+
+
+class DocumentNotFound(AskedWrongly):
+    """The run has no such document there."""
+
+    code = "DOCUMENT_NOT_FOUND"
+    hint = "a document is visible once the step or transition that saves it has completed"
+
+
+class InvalidFile(AskedWrongly):
+    """The file is no exported run."""
+
+    code = "INVALID_FILE"
+    hint = "give a file that export made; nothing was written"
+
+
 class SettingsInvalid(AskedWrongly):
     """A setting has a value that cannot work."""
 
     code = "SETTINGS_INVALID"
+
+
+class StatelessWait(AskedWrongly):
+    """A stateless run waits for something that nobody can send."""
+
+    code = "STATELESS_WAIT"
+    hint = "give the answer along: run_stateless(..., signals={name: payload}), or run it on an Engine"
 
 
 class NotDurable(AskedWrongly):
@@ -147,10 +192,35 @@ class AlreadyDecided(Conflict):
     hint = "read the run's open waits; a decision answers exactly one of them"
 
 
+class WrongPlace(Conflict):
+    """The machine is at a place that this trigger does not fit."""
+
+    code = "WRONG_PLACE"
+
+
 class NotRetryable(Conflict):
     """Only a failed run can be retried."""
 
     code = "NOT_RETRYABLE"
+
+
+class NotForkable(Conflict):
+    """No new run can begin at that place of the log."""
+
+    code = "NOT_FORKABLE"
+
+
+class NotRemovable(Conflict):
+    """Only a run that has ended, with all runs below it, can be deleted."""
+
+    code = "NOT_REMOVABLE"
+
+
+class RunExists(Conflict):
+    """A run of that id is there already."""
+
+    code = "RUN_EXISTS"
+    hint = "delete it first, or import into another database; nothing was imported"
 
 
 class SignalLimit(Conflict):
@@ -212,6 +282,20 @@ class StepTimedOut(StepError, TimeoutError):
 
     code = "STEP_TIMED_OUT"
     hint = "give it more time with @step(timeout=...), or timeout=None to wait for ever"
+
+
+class TransitionTimedOut(StepTimedOut):
+    """An attempt of the transition took longer than its timeout."""
+
+    code = "TRANSITION_TIMED_OUT"
+    hint = "give it more time with @transition(timeout=...), or timeout=None to wait for ever"
+
+
+class CompensationFailed(StepError):
+    """What a step did could not be undone."""
+
+    code = "COMPENSATION_FAILED"
+    hint = "look at the compensation's error in the log and undo it by hand"
 
 
 class StepNotBegun(StepError):
@@ -292,6 +376,14 @@ class LeaseLost(Unwind):
 
 class RunCancelling(Unwind):
     """Somebody asked to cancel the run: clean up in `finally`, then let this pass."""
+
+
+class TransitionStopped(Unwind):
+    """A machine's transition failed for good and has nowhere else to go; `problem` is its record."""
+
+    def __init__(self, problem: object) -> None:
+        super().__init__()
+        self.problem = problem
 
 
 class Continue(Unwind):

@@ -27,6 +27,9 @@ TRANSACTIONS = (
     "deregister",
     "reap",
     "define",
+    "restore",
+    "remove",
+    "purge",
 )
 NAMES = frozenset(f"{transaction}.{moment}" for transaction in TRANSACTIONS for moment in MOMENTS)
 

@@ -25,11 +25,12 @@ class Settings:
     processes: int = 2  # isolation="process" steps at once
     payload_bytes_max: int = 2 * 1024 * 1024
     child_depth_max: int = 10
+    keep_finished_seconds: float | None = None  # runs that ended so long ago are removed; None: never
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not value > 0:
+            if value is not None and not value > 0:
                 raise SettingsInvalid(f"{field.name} is {value!r}", hint="it must be more than 0")
         if self.heartbeat_seconds * 2 > self.lease_seconds:
             raise SettingsInvalid(

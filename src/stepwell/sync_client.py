@@ -13,7 +13,9 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
 from stepwell.domain.commit import RunRow
+from stepwell.domain.documents import Document
 from stepwell.domain.program import Startable
+from stepwell.domain.state import Checkpoint, RunState
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason
 from stepwell.store.open import open_store
@@ -59,6 +61,26 @@ class SyncRunHandle(Generic[R]):
 
     def retry(self) -> None:
         self._call(self._handle.retry())
+
+    def state(self, at: int | None = None) -> RunState:
+        state: RunState = self._call(self._handle.state(at))
+        return state
+
+    def checkpoints(self) -> list[Checkpoint]:
+        found: list[Checkpoint] = self._call(self._handle.checkpoints())
+        return found
+
+    def documents(self, at: int | None = None) -> list[Document]:
+        found: list[Document] = self._call(self._handle.documents(at))
+        return found
+
+    def document(
+        self, name: str, type: Any = Any, *, at: int | None = None, version: int | None = None
+    ) -> Any:
+        return self._call(self._handle.document(name, type, at=at, version=version))
+
+    def delete(self) -> None:
+        self._call(self._handle.delete())
 
     def events(self, *, after: int = 0) -> list[RunEvent]:
         async def collect() -> list[RunEvent]:
@@ -127,6 +149,38 @@ class SyncClient:
 
         return SyncRunHandle(self._call, self._call(make()))
 
+    @overload
+    def rerun(self, run: SyncRunHandle[R], **changes: Any) -> SyncRunHandle[R]: ...
+    @overload
+    def rerun(self, run: str, **changes: Any) -> SyncRunHandle[Any]: ...
+    def rerun(self, run: SyncRunHandle[Any] | str, **changes: Any) -> SyncRunHandle[Any]:
+        """A new run from the start; `input`, `version` and `key` as Client.rerun takes them."""
+        return SyncRunHandle(self._call, self._call(self._client.rerun(_handle_of(run), **changes)))
+
+    @overload
+    def rerun_from(self, run: SyncRunHandle[R], step: str, **changes: Any) -> SyncRunHandle[R]: ...
+    @overload
+    def rerun_from(self, run: str, step: str, **changes: Any) -> SyncRunHandle[Any]: ...
+    def rerun_from(self, run: SyncRunHandle[Any] | str, step: str, **changes: Any) -> SyncRunHandle[Any]:
+        """A new run from that step on; `outputs` and `key` as Client.rerun_from takes them."""
+        return SyncRunHandle(
+            self._call, self._call(self._client.rerun_from(_handle_of(run), step, **changes))
+        )
+
+    @overload
+    def fork(self, run: SyncRunHandle[R], *, at: int, **edits: Any) -> SyncRunHandle[R]: ...
+    @overload
+    def fork(self, run: str, *, at: int, **edits: Any) -> SyncRunHandle[Any]: ...
+    def fork(self, run: SyncRunHandle[Any] | str, *, at: int, **edits: Any) -> SyncRunHandle[Any]:
+        """A new run from event `at` on; `input`, `state`, `outputs` and `key` as Client.fork takes them."""
+        return SyncRunHandle(self._call, self._call(self._client.fork(_handle_of(run), at=at, **edits)))
+
+    def export(self, run: SyncRunHandle[Any] | str, *, children: bool = True) -> bytes:
+        return self._call(self._client.export(_handle_of(run), children=children))
+
+    def import_run(self, file: bytes | str) -> SyncRunHandle[Any]:
+        return SyncRunHandle(self._call, self._call(self._client.import_run(file)))
+
     def find(self, key: str) -> SyncRunHandle[Any] | None:
         """The run that was started with this key."""
         found = self._call(self._client.find(key))
@@ -137,3 +191,7 @@ class SyncClient:
 
     def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
         return self._call(self._client.emit(name, payload, key=key, id=id))
+
+
+def _handle_of(run: SyncRunHandle[Any] | str) -> Any:
+    return run if isinstance(run, str) else run._handle

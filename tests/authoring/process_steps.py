@@ -76,3 +76,9 @@ def exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@step(isolation="process")
+def save_apart(me: StepContext, what: str) -> str:
+    me.save("apart", what)
+    return what

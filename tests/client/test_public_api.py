@@ -13,8 +13,10 @@ import stepwell
 ROOT = Path(__file__).parents[2]
 HEAVY = ("pydantic", "asyncpg", "apsw", "jsonschema_rs", "msgspec", "asyncio", "cryptography")
 NAMES = {
+    "Checkpoint",
     "Client",
     "Context",
+    "Document",
     "Engine",
     "Permanent",
     "Retry",

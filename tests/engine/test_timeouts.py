@@ -12,6 +12,7 @@ import pytest
 from stepwell import Context, Retry, RunFailed, StepContext, step, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidDefinition, RunTimedOut, StepTimedOut, WaitTimedOut
+from stepwell.testing import VirtualEngine
 from tests.authoring import process_steps
 from tests.stage import Stage, kinds, suspended, until
 
@@ -277,3 +278,15 @@ async def test_transactional_step_is_stopped_and_rolled_back(postgres: Stage) ->
 
     async with postgres.engine(waits) as engine:
         assert await (await engine.start(waits)).result(10) == "stopped"
+
+
+@pytest.mark.req("K12")
+async def test_time_in_which_a_run_sleeps_does_not_count_however_often_it_wakes() -> None:
+    @workflow(timeout="20s")
+    async def sleepy(ctx: Context) -> str:
+        for _ in range(4):
+            await ctx.sleep("1m")
+        return "rested"
+
+    async with VirtualEngine(sleepy) as engine:
+        assert await engine.outcome(await engine.start(sleepy)) == "rested"

@@ -89,6 +89,7 @@ async def visit(engine: Engine) -> None:
     with contextlib.suppress(RunCancelled):
         await other.result()
     await _second_chance(engine)
+    await _copied(engine)
     await run.result()
 
 
@@ -100,6 +101,16 @@ async def _second_chance(engine: Engine) -> None:
         await run.retry()
         told("retried", run.id)
     await _ended(run)
+
+
+async def _copied(engine: Engine) -> None:
+    """A run is made from another, and both the copy and what is old are removed."""
+    run = await engine.start(little, 1, key="copied")
+    await run.result()
+    copy = await engine.rerun(run, key="copy")
+    await copy.result()
+    await copy.delete()
+    await engine.store.purge(1e9)
 
 
 async def _ended(run: RunHandle[int]) -> None:

@@ -238,6 +238,23 @@ class Differential(RuleBasedStateMachine):
             self.saw(f"retry {self.ask('retry', lambda store: store.retry(run_id), run_id)}")
 
     @rule(pick=picks)
+    def archive(self, pick: int) -> None:
+        """A run is copied under another name, removed, or swept away with the others that are old."""
+        self._think(pick)
+        run_id = self.plan.some_run()
+        if self.plan.often(0.5):
+            copies = self.ask("read_tree", lambda store: listing(store.read_tree(run_id)))
+            fresh = self.plan.renamed(copies)
+            answer = self.ask("restore", lambda store: listing(store.restore(fresh)), *(c.id for c in fresh))
+            self.plan.runs += [started.run_id for started in answer if started.created]
+            self.saw(*(f"restore {'created' if started.created else 'known'}" for started in answer))
+        elif self.plan.often(0.6):
+            self.saw(f"remove {self.ask('remove', lambda store: store.remove(run_id), run_id)}")
+        else:
+            purged = self.ask("purge", lambda store: store.purge(30.0), *self.plan.runs)
+            self.saw("purge some" if purged.runs else "purge none")
+
+    @rule(pick=picks)
     def emit(self, pick: int) -> None:
         self._think(pick)
         event = self.plan.published()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from stepwell.domain.commit import (
     Claim,
@@ -27,6 +28,7 @@ from stepwell.domain.commit import (
     PublishedEvent,
     WorkerInfo,
 )
+from stepwell.domain.copies import RunCopy
 from stepwell.domain.events import (
     Claimed,
     Continued,
@@ -113,6 +115,17 @@ class Planner:
 
     def new_runs(self) -> list[NewRun]:
         return [self.new_run() for _ in range(self.pick.randint(1, 3))]
+
+    def renamed(self, copies: Sequence[RunCopy]) -> list[RunCopy]:
+        """The same runs under new ids, or (sometimes) with a key or id that is taken."""
+        ids = {copy.id: RunId(self.fresh("r")) for copy in copies}
+        fresh = [
+            replace(copy, id=ids[copy.id], key=f"key-{ids[copy.id]}", parent=ids.get(RunId(copy.parent), ""))
+            for copy in copies
+        ]
+        if fresh and self.often(0.2):
+            fresh[-1] = copies[-1] if self.often(0.5) else replace(fresh[-1], key=copies[-1].key)
+        return fresh
 
     def worker_info(self, worker: WorkerId) -> WorkerInfo:
         return WorkerInfo(id=worker, lease_seconds=10.0, name=f"host:{worker}", queues=QUEUES, needs=NEEDS)

@@ -62,6 +62,13 @@ SEEN = {
     "deregister",
     "published",
     "define",
+    "restore created",
+    "restore known",
+    "remove removed",
+    "remove live",
+    "remove child",
+    "remove unknown",
+    "purge some",
 }
 
 
@@ -83,6 +90,7 @@ def walk(machine: Differential, chance: random.Random, steps: int) -> None:
         (3, lambda: machine.repeat(pick())),
         (4, lambda: machine.deliver(pick(), chance.random() < 0.5)),
         (3, lambda: machine.cancel_or_retry(pick())),
+        (2, lambda: machine.archive(pick())),
         (2, lambda: machine.emit(pick())),
         (2, lambda: machine.fan_out(pick())),
         (2, lambda: machine.finish_remote(pick())),

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from stepwell.domain.commit import (
     ClaimRequest,
@@ -17,7 +18,7 @@ from stepwell.domain.commit import (
     WorkerInfo,
 )
 from stepwell.domain.events import StepScheduled, written
-from stepwell.domain.ids import LeaseId, WorkerId
+from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.messages import Ending, step_ended
 from stepwell.testing.store_suite import Scene
 from stepwell.testing.stores.scene import LEASE_SECONDS, NEEDS, QUEUE
@@ -137,6 +138,24 @@ async def define(scene: Scene) -> Call:
     return lambda: scene.store.put_definitions(definitions)
 
 
+async def restore(scene: Scene) -> Call:
+    run_id = await scene.suspended()
+    copies = await scene.store.read_tree(run_id)
+    copies = [replace(copy, id=RunId("r9000"), key="again") for copy in copies]
+    return lambda: scene.store.restore(copies)
+
+
+async def remove(scene: Scene) -> Call:
+    run_id = await scene.failed()
+    return lambda: scene.store.remove(run_id)
+
+
+async def purge(scene: Scene) -> Call:
+    await scene.failed()
+    scene.clock.advance(10.0)
+    return lambda: scene.store.purge(5.0)
+
+
 TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "start": start,
     "claim": claim,
@@ -153,4 +172,7 @@ TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "deregister": deregister,
     "reap": reap,
     "define": define,
+    "restore": restore,
+    "remove": remove,
+    "purge": purge,
 }

@@ -5,12 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from stepwell import Context, Engine, Retry, RunHandle, StepContext, SyncContext, Workflow, step, workflow
+from stepwell import (
+    Context,
+    Engine,
+    Machine,
+    Retry,
+    RunHandle,
+    StepContext,
+    SyncContext,
+    Workflow,
+    run_stateless,
+    step,
+    transition,
+    workflow,
+)
 
 
 @dataclass
 class Order:
-    id: int
+    id: int = 0
 
 
 @dataclass
@@ -36,6 +49,23 @@ def pack(me: StepContext, order: Order, boxes: int = 1) -> list[str]:
     return [me.key]
 
 
+async def refund(receipt: Receipt, order: Order) -> None: ...
+
+
+async def forget(me: StepContext, receipt: Receipt) -> None: ...
+
+
+@step(compensate=refund)
+async def pay(order: Order) -> Receipt:
+    return Receipt("p")
+
+
+@step(compensate=forget, retry=Retry(2))
+def note(me: StepContext, order: Order) -> Receipt:
+    me.save("order", order)
+    return Receipt("n")
+
+
 @workflow
 async def fulfil(ctx: Context, order: Order) -> Receipt:
     assert_type(await ctx.step(charge, order), Receipt)
@@ -43,6 +73,9 @@ async def fulfil(ctx: Context, order: Order) -> Receipt:
     assert_type(await ctx.step(weigh, order), float)
     assert_type(await ctx.step(ship, order), Receipt)
     assert_type(await ctx.step(pack, order, boxes=2), list[str])
+    assert_type(await ctx.step(pay, order), Receipt)
+    assert_type(await ctx.step(note, order), Receipt)
+    assert_type(await ctx.document("order", Order), Order)
     assert_type(await ctx.step(pack.options(timeout=5), order), list[str])
     assert_type(await ctx.step.on(queue="gpu")(ship, order), Receipt)
     assert_type(await ctx.signal("go", Order), Order)
@@ -80,6 +113,29 @@ def plain(ctx: SyncContext, order: Order) -> str:
     return "plain"
 
 
+class Packing(Machine[Order]):
+    @transition("start", "end")
+    async def take(self, ctx: Context, order: Order) -> None:
+        assert_type(self.state, Order)
+        assert_type(await ctx.step(charge, order), Receipt)
+
+
+@workflow
+async def packs(ctx: Context, order: Order) -> Order:
+    assert_type(await ctx.run(Packing, order), Order)
+    return order
+
+
+async def machines(engine: Engine, order: Order) -> None:
+    run = await engine.start(Packing, order, key="k")
+    assert_type(run, RunHandle[Order])
+    assert_type(await run.result(), Order)
+    assert_type(engine.handle("id", Packing), RunHandle[Order])
+    assert_type(await run_stateless(Packing, order), Order)
+    assert_type(await run_stateless(count, 1), int)
+    Engine("app.db", workflows=[Packing, count])
+
+
 async def outside(engine: Engine, order: Order) -> None:
     assert_type(fulfil, Workflow[Order, Receipt])
     assert_type(count, Workflow[int, int])
@@ -91,4 +147,9 @@ async def outside(engine: Engine, order: Order) -> None:
     assert_type(await engine.run(count, 1), int)
     assert_type(engine.handle("id", count), RunHandle[int])
     assert_type(await engine.start("by name", {}), RunHandle[Any])
+    assert_type(await engine.rerun(run, input=order), RunHandle[Receipt])
+    assert_type(await engine.rerun_from(run, "pay"), RunHandle[Receipt])
+    assert_type(await engine.fork(run, at=3, outputs={"0/pay#1": 1}), RunHandle[Receipt])
+    assert_type(await engine.fork("id", at=3), RunHandle[Any])
+    assert_type(await run.document("order", Order), Order)
     assert_type(await ship(order), Receipt)

@@ -14,6 +14,14 @@ async def later(n: int) -> int:
     return n
 
 
+def undo(result: str) -> None: ...
+
+
+@step(compensate=undo)  # WRONG
+async def add(n: int) -> int:
+    return n
+
+
 @workflow
 async def count(ctx: Context, n: int) -> int:
     await ctx.step(double, "x")  # WRONG

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from typing import Any
 
 from stepwell.errors import StepwellError
 
@@ -20,18 +21,34 @@ def main(arguments: list[str] | None = None) -> int:
     check = verbs.add_parser("check", help="replay the live runs of a database on this code")
     check.add_argument("source", help="flows.py or package.module")
     check.add_argument("--against", required=True, metavar="DATABASE")
+    add_runs(verbs)
     given = parser.parse_args(arguments)
     try:
         if given.verb == "worker":
             from stepwell.cli.worker import work
 
             return asyncio.run(work(given.source, given.database, given.queue or ["default"]))
+        if given.verb == "runs":
+            from stepwell.cli.runs import do
+
+            return asyncio.run(do(given))
         from stepwell.cli.check import check_against
 
         return asyncio.run(check_against(given.source, given.against))
     except StepwellError as error:
         print(f"stepwell: {error}", file=sys.stderr)
         return 2
+
+
+def add_runs(verbs: Any) -> None:
+    runs = verbs.add_parser("runs", help="export, import or delete a run")
+    runs.add_argument("--database", default="stepwell.db", help="a SQLite file or postgresql://...")
+    what = runs.add_subparsers(dest="what", required=True)
+    export = what.add_parser("export", help="write a run and those below it as one JSON file")
+    export.add_argument("run")
+    export.add_argument("-o", "--output", default="-", help="the file; - is stdout")
+    what.add_parser("import", help="bring exported runs back").add_argument("file", help="- is stdin")
+    what.add_parser("delete", help="remove a run that has ended, and those below it").add_argument("run")
 
 
 if __name__ == "__main__":

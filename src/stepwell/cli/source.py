@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 from stepwell.authoring.functions.step import Step
 from stepwell.authoring.functions.workflow import Workflow
+from stepwell.authoring.machines.machine import Machine
+from stepwell.domain.program import Program
 from stepwell.errors import InvalidDefinition
 
 
 class Found(NamedTuple):
-    workflows: list[Workflow[Any, Any]]
+    workflows: list[Program]  # functions and machines
     steps: list[Step[..., Any, Any]]
 
 
@@ -23,10 +25,18 @@ def collect(source: str) -> Found:
     """Everything that was decorated at the top level of the source."""
     module = _load(source)
     values = list({id(value): value for value in vars(module).values()}.values())
-    found = Found([v for v in values if isinstance(v, Workflow)], [v for v in values if isinstance(v, Step)])
+    found = Found([v for v in values if _is_workflow(v)], [v for v in values if isinstance(v, Step)])
     if not found.workflows and not found.steps:
-        raise InvalidDefinition(f"{source} has no workflows", hint="decorate a function with @workflow")
+        raise InvalidDefinition(
+            f"{source} has no workflows", hint="decorate a function with @workflow, or write a Machine"
+        )
     return found
+
+
+def _is_workflow(value: Any) -> bool:
+    return isinstance(value, Workflow) or (
+        isinstance(value, type) and issubclass(value, Machine) and hasattr(value, "definition")
+    )
 
 
 def _load(source: str) -> ModuleType:

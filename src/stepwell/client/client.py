@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from stepwell.client.handle import RunHandle
+from stepwell.client.history import History
 from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import (
@@ -39,7 +40,7 @@ _START_CHUNK = 500
 _TRIES = 5
 
 
-class Client:
+class Client(History):
     """Starts runs and talks to them: `client.start(fulfil, order, key="order-42")`."""
 
     def __init__(

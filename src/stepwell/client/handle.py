@@ -10,22 +10,22 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Raw
 
+from stepwell.client import decisions
+from stepwell.client.past import Past
 from stepwell.client.text import checked_text
-from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
+from stepwell.domain.copies import Removal
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import Decision, decide_key
 from stepwell.domain.problems import run_error
-from stepwell.domain.state import OpenWait, RunState, fold
+from stepwell.domain.state import OpenWait
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
     AlreadyDecided,
-    InvalidInput,
+    NotRemovable,
     NotRetryable,
     RunEnded,
     RunNotFound,
@@ -58,7 +58,7 @@ class RunEvent:
     data: dict[str, Any]
 
 
-class RunHandle(Generic[R]):
+class RunHandle(Past, Generic[R]):
     def __init__(
         self, client: Client, run_id: RunId, decode: Callable[[bytes], R], *, fresh: bool = False
     ) -> None:
@@ -117,10 +117,6 @@ class RunHandle(Generic[R]):
     async def status(self) -> Status:
         return (await self.info()).status
 
-    async def state(self) -> RunState:
-        """The run as its log tells it."""
-        return fold([ev.read(row) async for row in self.log()])
-
     async def waits(self) -> list[OpenWait]:
         """What the run waits for right now."""
         return list((await self.state()).waits.values())
@@ -176,33 +172,12 @@ class RunHandle(Generic[R]):
 
     async def decide(self, answer: Any, *, path: str = "", by: str = "") -> None:
         """Answer one open approval (the only one, or the one at `path`); AlreadyDecided if it is not open."""
-        wait = await self._open_decision(path)
-        data = limited(PLAIN.encode(answer), "the decision", self._client.payload_bytes_max)
-        _check_form(wait, data)
-        decision = Decision(token=self._client.token(), answer=Raw(data), by=by)
-        message = Message(
-            run_id=self.id,
-            key=decide_key(wait.path),
-            kind="decide",
-            name=wait.path,
-            payload=msgspec.json.encode(decision),
-            wait=wait.path,
-        )
-        self._delivered(await self._client.deliver(message), f"a decision on {wait.path}")
+        await decisions.decide(self, answer, path=path, by=by)
 
-    async def _open_decision(self, path: str) -> OpenWait:
-        state = await self.state()
-        if state.status.terminal:
-            raise RunEnded(f"run {self.id} is {state.status}; nothing can be decided any more")
-        waits = [w for w in state.waits.values() if w.what == "approval" and path in ("", w.path)]
-        if not waits:
-            raise AlreadyDecided(f"run {self.id} has no open question{f' at {path}' if path else ''}")
-        if len(waits) > 1:
-            raise InvalidInput(
-                f"run {self.id} has {len(waits)} open questions",
-                hint="say which one: path=" + " or ".join(w.path for w in waits),
-            )
-        return waits[0]
+    async def trigger(self, transition: str, payload: Any = None, *, by: str = "") -> None:
+        """Take a transition that a machine waits for. WrongPlace when it does not fit the place where the
+        machine is, AlreadyDecided when somebody was faster; `signal` instead waits until it fits."""
+        await decisions.trigger(self, transition, payload, by=by)
 
     def _delivered(self, outcome: Delivery, what: str) -> None:
         match outcome:
@@ -243,12 +218,40 @@ class RunHandle(Generic[R]):
             outcome = RetryOutcome.RETRIED  # the answer to our own first call was lost
         if outcome is RetryOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
+        if outcome is RetryOutcome.COMPENSATED:
+            raise NotRetryable(
+                f"run {self.id} has undone what it did", hint="rerun it, or fork it before it failed"
+            )
         if outcome is RetryOutcome.NOT_FAILED:
             raise NotRetryable(
                 f"run {self.id} is {await self.status()}", hint="only a failed run can be retried"
             )
         self._watch.ended = None
         self._client.bulletin.work(self.id)
+
+    async def delete(self) -> None:
+        """Remove this run and all below it for good. NotRemovable while any of them is live."""
+        asked = 0
+
+        async def ask() -> Removal:
+            nonlocal asked
+            asked += 1
+            return await self._client.store.remove(self.id)
+
+        match await self._client.patiently(ask):
+            case Removal.LIVE:
+                raise NotRemovable(
+                    f"run {self.id}, or a run below it, has not ended", hint="cancel it and wait for its end"
+                )
+            case Removal.CHILD:
+                parent = (await self.info()).parent
+                raise NotRemovable(
+                    f"run {self.id} belongs to run {parent}", hint="delete the run that started it all"
+                )
+            case Removal.UNKNOWN if asked == 1:  # else our own first call removed it
+                raise RunNotFound(f"there is no run {self.id}")
+            case _:
+                pass
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
@@ -263,16 +266,3 @@ def readable(row: LogRow) -> RunEvent:
         attempt=row.attempt,
         data=msgspec.json.decode(row.payload),
     )
-
-
-def _check_form(wait: OpenWait, data: bytes) -> None:
-    """An answer that does not fit the form is refused at once, not found out by the run."""
-    import jsonschema_rs
-
-    form = msgspec.json.decode(wait.form)
-    if form is None or form is True:
-        return
-    problem = next(iter(jsonschema_rs.validator_for(form).iter_errors(msgspec.json.decode(data))), None)
-    if problem is not None:
-        field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
-        raise InvalidInput(f"{problem.message} at {field}", field=field, question=wait.path)

@@ -150,6 +150,14 @@ def codec_for(annotation: Any) -> Codec:
         return _codec.__wrapped__(annotation)
 
 
+def encoded_by_type(value: object) -> bytes:
+    """A value that nobody declared a type for: plain JSON, or as its own class says."""
+    try:
+        return PLAIN.encode(value)
+    except NotSerialisable:
+        return codec_for(type(value)).encode(value)
+
+
 def limited(data: bytes, what: str, limit: int = PAYLOAD_BYTES_MAX) -> bytes:
     """The data, unless it is larger than a value may be."""
     if len(data) > limit:

@@ -263,6 +263,7 @@ class CancelOutcome(StrEnum):
 class RetryOutcome(StrEnum):
     RETRIED = "retried"
     NOT_FAILED = "not_failed"
+    COMPENSATED = "compensated"  # what it did was undone, or is about to be
     UNKNOWN = "unknown"
 
 

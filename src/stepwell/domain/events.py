@@ -36,6 +36,17 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 # The run
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which run this one was made from, and what of it was copied."""
+
+    how: Literal["rerun", "rerun_from", "fork"]
+    run: str
+    seq: int = 0  # of that run's log: the last one that counts here
+    copied: int = 1  # the first so many events of this log are copies
+    edited: list[str] = []  # paths of edited results, "input", "state"
+    salt: str = ""  # ctx.random() and ctx.uuid() differ from that run's, once the copies are replayed
+
+
 class Accepted(Fact, frozen=True, kw_only=True):
     """The run is on disk and will reach an end."""
 
@@ -51,6 +62,7 @@ class Accepted(Fact, frozen=True, kw_only=True):
     depth: int = 0
     key: str = ""
     queue: str = "default"
+    origin: Origin | None = None  # None: it was started
 
 
 class Claimed(Fact, frozen=True, kw_only=True):
@@ -80,6 +92,7 @@ class Continued(Fact, frozen=True, kw_only=True):
     seed: str = ""
     carried: list[Carried] = []
     keys: list[str] = []
+    documents: list[Kept] = []
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,6 +100,16 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     payload: Raw = NULL
+    key: str = ""  # what a machine's log calls it, before and after a checkpoint
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The latest version of a document when the run continued as new."""
+
+    name: str
+    version: int
+    type: str = ""
+    value: Raw = NULL
 
 
 class CancelRequested(Fact, frozen=True, kw_only=True):
@@ -133,9 +156,17 @@ class StepStarted(Fact, frozen=True, kw_only=True):
     step: str = ""
 
 
+class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How to undo a step, with all that it takes: the code that asked for it is not needed again."""
+
+    function: str  # module:name of the compensating function
+    args: Raw = NULL
+
+
 class StepCompleted(Fact, frozen=True, kw_only=True):
     result: Raw = NULL
     digest: str = ""  # of the arguments, where the run has more than one task
+    undo: Undo | None = None
 
 
 class StepFailed(Fact, frozen=True, kw_only=True):
@@ -153,6 +184,32 @@ class ValueRecorded(Fact, frozen=True, kw_only=True):
     value: Raw = NULL
 
 
+class DocumentSaved(Fact, frozen=True, kw_only=True):
+    """A step kept a value for whoever looks at the run; written with the step's completion."""
+
+    name: str
+    type: str = ""
+    value: Raw = NULL
+
+
+# Undoing
+
+
+class CompensationStarted(Fact, frozen=True, kw_only=True):
+    """The run ends as `status` says, once these steps are undone, in this order."""
+
+    status: str
+    steps: list[str]
+    error: Problem | None = None
+    reason: str = ""
+
+
+class CompensationCompleted(Fact, frozen=True, kw_only=True):
+    """Every compensation was tried; those of `failed` did not succeed."""
+
+    failed: list[str] = []
+
+
 # Waits
 
 
@@ -165,7 +222,7 @@ class TimerFired(Fact, frozen=True, kw_only=True):
 
 
 class WaitOpened(Fact, frozen=True, kw_only=True):
-    what: Literal["signal", "event", "approval"]
+    what: Literal["signal", "event", "approval", "trigger"]
     name: str
     key: str = ""
     timeout: float | None = None
@@ -173,6 +230,15 @@ class WaitOpened(Fact, frozen=True, kw_only=True):
     title: str = ""
     assignees: list[str] = []
     since: float = 0.0  # events published from here on count, even before the wait was registered
+    choices: list[Choice] = []  # of a trigger: the transitions that can be taken from here
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A transition that a person may choose; `form` is the JSON Schema of what it takes."""
+
+    name: str
+    form: Raw = NULL
+    title: str = ""
 
 
 class WaitEnded(Fact, frozen=True, kw_only=True):
@@ -189,6 +255,39 @@ class Received(Fact, frozen=True, kw_only=True):
     name: str = ""
     payload: Raw = NULL
     rejected: str = ""
+    choice: str = ""  # of a decision among several: which
+    by: str = ""  # who decided
+
+
+# Machines
+
+
+class TransitionCompleted(Fact, frozen=True, kw_only=True):
+    """The machine is at another place. This is its checkpoint: whoever claims the run reads from here on."""
+
+    transition: str
+    source: str
+    target: str
+    version: int  # 1, 2, 3 ... the number of the checkpoint
+    state: Raw = NULL
+    documents: list[str] = []  # visible at this checkpoint
+    error: Problem | None = None  # the failure that led here instead of to the transition's own target
+    # What must not be forgotten with the log before it.
+    carried: list[Carried] = []
+    keys: list[str] = []
+    children: dict[str, str] = {}  # path -> run: started and neither ended nor awaited
+    triggers: dict[str, str] = {}  # path -> transition that such a child's result triggers
+    active: float | None = None  # seconds of the run's own timeout that are used up
+
+
+class TransitionFailed(Fact, frozen=True, kw_only=True):
+    """An attempt left no trace; `retry_in` seconds later comes the next, None: that was the last."""
+
+    transition: str
+    source: str
+    error: Problem
+    retry_in: float | None = None
+    target: str = ""  # where the machine goes instead; '' it stays
 
 
 # Children and news
@@ -199,6 +298,7 @@ class ChildStarted(Fact, frozen=True, kw_only=True):
     workflow: str
     version: str = ""
     detached: bool = False
+    trigger: str = ""  # its result triggers this transition of a machine
 
 
 class ChildEnded(Fact, frozen=True, kw_only=True):
@@ -227,24 +327,14 @@ FACTS: tuple[type[Fact], ...] = (
     Retried,
     Continued,
     CancelRequested,
-    Completed,
-    Failed,
-    Cancelled,
-    TimedOut,
-    StepScheduled,
-    StepStarted,
-    StepCompleted,
-    StepFailed,
-    ValueRecorded,
-    TimerSet,
-    TimerFired,
-    WaitOpened,
-    WaitEnded,
-    Received,
-    ChildStarted,
-    ChildEnded,
-    Published,
-    Progress,
+    *ENDINGS,
+    *(StepScheduled, StepStarted, StepCompleted, StepFailed),
+    *(ValueRecorded, DocumentSaved),
+    *(CompensationStarted, CompensationCompleted),
+    *(TimerSet, TimerFired, WaitOpened, WaitEnded, Received),
+    *(TransitionCompleted, TransitionFailed),
+    *(ChildStarted, ChildEnded),
+    *(Published, Progress),
 )
 
 
@@ -256,9 +346,16 @@ KIND: dict[type[Fact], str] = {fact: _snake(fact.__name__) for fact in FACTS}
 _DECODERS = {kind: msgspec.json.Decoder(fact) for fact, kind in KIND.items()}
 _encode = msgspec.json.Encoder().encode
 
+# Replay begins at the last one of these.
+BASES = frozenset({KIND[Continued], KIND[TransitionCompleted]})
+
 # A commit that holds one of these shows that the run moves: its count of lost owners starts anew.
 SETTLING = frozenset(
-    KIND[fact] for fact in (StepCompleted, StepFailed, TimerFired, WaitEnded, ChildEnded, Continued, *ENDINGS)
+    KIND[fact]
+    for fact in (
+        *(StepCompleted, StepFailed, TimerFired, WaitEnded, ChildEnded),
+        *(TransitionCompleted, TransitionFailed, Continued, *ENDINGS),
+    )
 )
 
 

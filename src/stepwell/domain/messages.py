@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.domain.commit import Message
-from stepwell.domain.events import NULL, Problem
+from stepwell.domain.events import NULL, DocumentSaved, Problem
 from stepwell.domain.ids import RunId
 from stepwell.domain.retry import RemoteError, kinds_of
 from stepwell.errors import Permanent, RetryAfter
@@ -22,6 +22,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: Problem | None = None
     attempt: int = 0
     run: str = ""  # the child's
+    documents: list[DocumentSaved] = []  # that a remote step saved
     # What the caller's retry policy must know of a failed step
     kinds: list[str] = []  # the error's classes
     permanent: bool = False
@@ -44,6 +45,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token: str
     answer: Raw = NULL
     by: str = ""
+    choice: str = ""  # of several ways on: the one that was chosen
 
 
 def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: bool = False) -> Ending:

@@ -10,11 +10,16 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
+from msgspec import Raw
+
+from stepwell.domain.codec import encoded_by_type
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
+from stepwell.domain.events import DocumentSaved
 from stepwell.domain.ids import RunId, needs_workflow
+from stepwell.domain.steps import checked_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +41,9 @@ class Program(Protocol):
 
     @property
     def definition(self) -> Definition: ...
+
+    @property
+    def options(self) -> RunOptions: ...
 
     @property
     def sync(self) -> bool:
@@ -63,6 +71,9 @@ class Startable(Protocol[I_contra, R_co]):
     def decode_result(self, data: bytes) -> R_co: ...
 
 
+OnFailure = Literal["compensate", "hold"]  # hold: undo nothing, so that a person can retry it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """What a definition says about each of its runs."""
@@ -70,6 +81,7 @@ class RunOptions:
     timeout: float | None = None  # seconds of not-suspended time
     queue: str = "default"
     priority: int = 0
+    on_failure: OnFailure = "compensate"
 
 
 def needs_of(definition: Definition) -> str:
@@ -80,7 +92,7 @@ class StepContext:
     """What a step may know of its own execution: annotate the first parameter with it to get one."""
 
     __stepwell__ = "step_context"
-    __slots__ = ("attempt", "key", "lease", "path", "run_id")
+    __slots__ = ("attempt", "key", "lease", "path", "run_id", "saved")
 
     def __init__(self, *, run_id: str, path: str, attempt: int, lease: str) -> None:
         self.run_id = run_id
@@ -89,6 +101,14 @@ class StepContext:
         self.lease = lease
         self.key = f"{run_id}/{path}"
         """The same for every attempt of this step: give it to the service you call."""
+        self.saved: list[DocumentSaved] = []
+
+    def save(self, name: str, value: Any) -> None:
+        """Keep a document: a new version of that name, visible when this attempt has completed."""
+        document = Raw(encoded_by_type(value))
+        self.saved.append(
+            DocumentSaved(name=checked_name(name), type=type(value).__qualname__, value=document)
+        )
 
 
 class ChildHandle(Protocol[R_co]):
@@ -192,8 +212,11 @@ class Context(Protocol):
         """Run a child and wait for its result."""
         ...
 
-    async def start(self, workflow: Startable[In, R], input: In, *, detached: bool = False) -> ChildHandle[R]:
-        """Start a child; a detached one lives on its own."""
+    async def start(
+        self, workflow: Startable[In, R], input: In, *, detached: bool = False, trigger: str = ""
+    ) -> ChildHandle[R]:
+        """Start a child; a detached one lives on its own. In a machine its result may `trigger` a later
+        transition, with the result as what comes along; a child that fails triggers nothing."""
         ...
 
     def now(self) -> datetime:
@@ -219,6 +242,18 @@ class Context(Protocol):
         ...
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None: ...
+
+    def save(self, name: str, value: Any) -> None:
+        """Keep a document: a new version of that name. Steps save theirs through `StepContext`."""
+        ...
+
+    @overload
+    async def document(self, name: str) -> Any: ...
+    @overload
+    async def document(self, name: str, type: type[T]) -> T: ...
+    async def document(self, name: str, type: Any = Any) -> Any:
+        """The latest version that is visible here; DocumentNotFound if there is none."""
+        ...
 
 
 class SyncChildHandle(Protocol[R_co]):
@@ -279,3 +314,9 @@ class SyncContext(Protocol):
     def continue_as_new(self, input: Any) -> Any: ...
     def publish(self, topic: str, data: Any = None) -> None: ...
     def progress(self, done: float, total: float | None = None, text: str = "") -> None: ...
+    def save(self, name: str, value: Any) -> None: ...
+    @overload
+    def document(self, name: str) -> Any: ...
+    @overload
+    def document(self, name: str, type: type[T]) -> T: ...
+    def document(self, name: str, type: Any = Any) -> Any: ...

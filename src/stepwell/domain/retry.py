@@ -16,7 +16,8 @@ class Retry:
     """`Retry(5)`: five executions at most, after 1 s, 2 s, 4 s, 8 s.
 
     `on` names the errors worth another try (all by default), `never` those that are not.
-    `jitter` takes away up to that share of each delay, so that a herd spreads.
+    `jitter` takes away up to that share of each delay, so that a herd spreads. `then` is for transitions
+    of a machine: the place to go to after the last attempt.
     """
 
     attempts: int = 3
@@ -26,6 +27,7 @@ class Retry:
     jitter: float = 0.0
     on: tuple[type[BaseException], ...] = (Exception,)
     never: tuple[type[BaseException], ...] = ()
+    then: str = ""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:

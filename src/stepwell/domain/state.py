@@ -31,6 +31,30 @@ class OpenWait:
     form: Raw = field(default_factory=lambda: ev.NULL)
     title: str = ""
     assignees: list[str] = field(default_factory=list)
+    choices: list[ev.Choice] = field(default_factory=list)  # of a trigger: the transitions it can be
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A machine after a transition: where it is, with what, and under which number."""
+
+    version: int
+    place: str
+    state: Raw
+    documents: tuple[str, ...] = ()
+    transition: str = ""
+    seq: int = 0
+    at: float = 0.0
+    forkable: bool = True  # of a function: nothing was open
+
+
+@dataclass(slots=True)
+class CompensationState:
+    """What is undone because the run ends badly."""
+
+    steps: list[str]
+    failed: list[str] = field(default_factory=list)
+    completed: bool = False
 
 
 @dataclass(slots=True)
@@ -45,6 +69,13 @@ class RunState:
     waits: dict[str, OpenWait] = field(default_factory=dict)
     unconsumed: list[str] = field(default_factory=list)
     progress: ev.Progress | None = None
+    compensation: CompensationState | None = None
+    outputs: dict[str, Raw] = field(default_factory=dict)  # what steps and children returned, by path
+    checkpoint: Checkpoint | None = None  # of a machine
+    has_error: bool = False  # a transition failed since then
+    failing: str = ""  # that transition
+    retry_at: float | None = None  # when it is tried again
+    retry_attempt: int = 0
 
 
 def fold(events: Iterable[Event]) -> RunState:
@@ -73,18 +104,49 @@ def apply(state: RunState, event: Event) -> None:
             _open_wait(state, event)
         case ev.TimerFired() | ev.WaitEnded() | ev.ChildEnded():
             state.waits.pop(event.path, None)
+            if isinstance(fact, ev.ChildEnded):
+                state.outputs[event.path] = fact.result
         case ev.Progress():
             state.progress = fact
+        case ev.CompensationStarted():
+            state.compensation = CompensationState(list(fact.steps))
+            state.waits.clear()
+        case ev.CompensationCompleted() if state.compensation is not None:
+            state.compensation.failed, state.compensation.completed = list(fact.failed), True
+        case ev.TransitionCompleted():
+            _arrive(state, event, fact)
+        case ev.TransitionFailed():
+            state.has_error, state.error, state.failing = True, fact.error, fact.transition
+            state.retry_at = None if fact.retry_in is None else event.at + fact.retry_in
+            state.retry_attempt = event.attempt + 1
         case ev.Retried():
             state.status, state.error, state.unconsumed = Status.RUNNING, None, []
+            state.has_error = False
         case ev.Continued():
             state.generation = fact.generation
             state.steps.clear()
+            state.outputs.clear()
             state.waits.clear()
         case ev.Completed() | ev.Failed() | ev.Cancelled() | ev.TimedOut():
             _end(state, fact)
         case _:
             pass
+
+
+def _arrive(state: RunState, event: Event, fact: ev.TransitionCompleted) -> None:
+    state.checkpoint = Checkpoint(
+        version=fact.version,
+        place=fact.target,
+        state=fact.state,
+        documents=tuple(fact.documents),
+        transition=fact.transition,
+        seq=event.seq,
+        at=event.at,
+    )
+    state.has_error, state.error, state.retry_at = False, None, None
+    state.steps.clear()
+    state.outputs.clear()
+    state.waits = {path: wait for path, wait in state.waits.items() if path in fact.children}
 
 
 def _apply_step(state: RunState, event: Event) -> None:
@@ -100,6 +162,7 @@ def _apply_step(state: RunState, event: Event) -> None:
             step.status = "running"
         case ev.StepCompleted():
             step.status, step.error, step.retry_at = "completed", None, None
+            state.outputs[path] = fact.result
             state.waits.pop(path, None)
         case ev.StepFailed():
             state.waits.pop(path, None)
@@ -125,6 +188,7 @@ def _open_wait(state: RunState, event: Event) -> None:
                 form=fact.form,
                 title=fact.title,
                 assignees=fact.assignees,
+                choices=fact.choices,
             )
         case ev.ChildStarted() if not fact.detached:
             state.waits[path] = OpenWait(path, "child", name=fact.workflow, key=fact.run)

@@ -19,7 +19,7 @@ Isolation = Literal["none", "process"]
 STEP_TIMEOUT = 300.0  # seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class StepSpec:
     """A step function with its options."""
 
@@ -33,6 +33,7 @@ class StepSpec:
     is_async: bool = False
     wants_context: bool = False  # its first parameter is a StepContext
     returns: Codec = PLAIN
+    compensate: StepSpec | None = None  # undoes it when the run ends badly
 
 
 class Arguments(msgspec.Struct, frozen=True):

@@ -22,7 +22,8 @@ def explain(
     """What the run waits for. Pure: everything it looks at is passed in."""
     if run.status.terminal:
         cause = f": {state.error.message}" if state.error else ""
-        return Reason("ended", f"the run is {run.status}{cause}")
+        where = f" at {_place(state)!r}" if run.kind == "machine" else ""
+        return Reason("ended", f"the run is {run.status}{where}{cause}")
     if ticket is None:
         return Reason("lost", "the run is not in the queue; please report this")
     if ticket.lease:
@@ -34,6 +35,13 @@ def explain(
             "retry",
             f"{step.path} is tried again at {_clock(ticket.due_at)} (attempt {step.attempt + 1})",
             step.retry_at,
+        )
+    if state.retry_at is not None and ticket.due_at > now and not state.waits:
+        again = f"(attempt {state.retry_attempt}, after: {state.error.message if state.error else ''})"
+        return Reason(
+            "retry",
+            f"{state.failing} at {_place(state)!r} is tried again at {_clock(ticket.due_at)} {again}",
+            state.retry_at,
         )
     if ticket.due_at > now:
         return _waiting(ticket, state)
@@ -69,7 +77,13 @@ def _words(wait: OpenWait) -> str:
         return f"child run {wait.key} ({wait.name})"
     if wait.what == "step":
         return f"step {wait.name} on queue {wait.key!r}"
+    if wait.what == "trigger":
+        return f"{' or '.join(choice.name for choice in wait.choices)} to be triggered at {wait.name!r}"
     return f"{wait.what} {wait.name!r}"
+
+
+def _place(state: RunState) -> str:
+    return state.checkpoint.place if state.checkpoint is not None else "start"
 
 
 def _queued(run: RunRow, ticket: TicketRow, workers: Sequence[WorkerRow]) -> Reason:

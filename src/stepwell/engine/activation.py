@@ -13,19 +13,21 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.domain import events as ev
-from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
+from stepwell.domain.commit import Claim, Committed, Finish, InboxRow, Outcome, Park
 from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
+from stepwell.engine import compensation, parking
 from stepwell.engine import ending as endings
-from stepwell.engine import parking
-from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.bodies import start_body
+from stepwell.engine.calls import BodyCall, Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.context import RunContext
+from stepwell.engine.continuing import begin_generation
 from stepwell.engine.draft import Draft
 from stepwell.engine.inbox_reader import InboxReader
-from stepwell.engine.journal import Answer, Journal, absorb, is_answer, read_journal, result_path
+from stepwell.engine.journal import Answer, Journal, is_answer, read_journal, result_path
 from stepwell.engine.log_writer import LogWriter
 from stepwell.engine.releasing import release
 from stepwell.engine.services import Services
@@ -34,7 +36,10 @@ from stepwell.engine.sync_body import SyncBody
 from stepwell.engine.timers import Timers
 from stepwell.engine.turns import Scope, TurnLoop
 from stepwell.engine.waits import Waits
-from stepwell.errors import CodeChanged, LeaseLost, Suspended, Unwind
+from stepwell.errors import CodeChanged, LeaseLost, Unwind
+
+if TYPE_CHECKING:
+    from stepwell.engine.visits import Visits
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -55,6 +60,8 @@ class Activation:
         self.draining = False
         self.cancelling = False
         self.thread: SyncBody | None = None
+        self.visits: Visits | None = None  # of a machine
+        self.compensation: compensation.Compensation | None = None
         self.busy = 0  # things under way outside the workflow's code: looks into the store
         self.writer = LogWriter(
             claim.run_id, claim.lease, claim.head, committer=services.committer, written=self._written
@@ -72,7 +79,7 @@ class Activation:
         self.lingered = False  # kept the lease for more of them since the last came
         self.broken = False  # our own mistake ended it: the run must be given back
         self.on_end: Callable[[Activation], None] | None = None
-        self._open_program()
+        self.open_program()
 
     # Life
 
@@ -81,15 +88,15 @@ class Activation:
         if self.claim.lost_lease:
             self.writer.open_with(ev.LeaseLost(lease=self.claim.lost_lease))
         self.writer.open_with(ev.Claimed(lease=self.claim.lease, worker=self.services.worker))
-        self.timers.limit_run(self.journal, self._timed_out)
+        self.timers.limit_run(self.journal, self.timed_out)
         if endings.is_poison(self.claim.losses):
             self._ending = endings.poisoned(self.journal)
             self.settle()
         else:
-            self._start_main()
+            self.start_main()
             self.advance()
 
-    def _open_program(self) -> None:
+    def open_program(self) -> None:
         journal = self.journal
         root = Scope(str(journal.generation))
         self.turns = TurnLoop(root)  # type: ignore[abstract]  # what it lacks it refuses by name
@@ -101,7 +108,9 @@ class Activation:
         self.commands: deque[Call] = deque()
         self.ctx = RunContext(self)
 
-    def _start_main(self) -> None:
+    def start_main(self) -> None:
+        if self.journal.compensation is not None:
+            return compensation.resume(self, self.journal.compensation)
         data = bytes(self.journal.input)
         if self.program.sync:
             self.thread = SyncBody(self, lambda ctx: self.program.run(ctx, data))
@@ -128,7 +137,7 @@ class Activation:
         self.calls[path] = call
         if path in self.arrived:
             self._release(self.arrived.pop(path))
-        elif path not in self.recorded:
+        elif path not in self.recorded and not (self.visits is not None and self.visits.refuses(call)):
             call.after = self.writer.barrier
             self.commands.append(call)
         return call.future
@@ -156,17 +165,16 @@ class Activation:
             self._advancing = False
 
     def _run_turns(self) -> None:
-        turns, writer = self.turns, self.writer
         while self.closed is None and self._ending is None:
-            if turns.ready:
-                turns.run_turn()
+            if self.turns.ready:
+                self.turns.run_turn()
                 if self.main.done():
-                    self._ending = endings.of_main(self)
-                    return
+                    self._ending = compensation.after_main(self)
+                    continue
             if self.thread is not None and self.thread.running:
                 return
             if self.answers:
-                if writer.turn_held:
+                if self.writer.turn_held:
                     return  # a transactional step is about to come first in the log
                 self._release(self.answers.popleft())
             elif not self.live:
@@ -227,6 +235,8 @@ class Activation:
                 self.steps.start(call)
             elif isinstance(call, ChildCall):
                 self.waits.start_child(call)
+            elif isinstance(call, BodyCall):
+                start_body(self, call)
         commands.extendleft(reversed(held))
         return bool(answers) or (bool(self.timers.dues) and self.timers.next_due() is not None)
 
@@ -290,7 +300,7 @@ class Activation:
             for action in draft.then_do:
                 action(result.at)
             if then is not None:
-                self._left(then)
+                parking.left(self, then)
             else:
                 self._go_on(result, continued=draft.base is not None)
         elif result.outcome is Outcome.WOKEN:
@@ -309,7 +319,8 @@ class Activation:
 
     def _go_on(self, result: Committed, *, continued: bool) -> None:
         if continued and self._ending is not None and self._ending.continues is not None:
-            self._begin_generation(self._ending.continues)
+            fact, self._ending = self._ending.continues, None
+            begin_generation(self, fact)
             return
         if result.wakes > self.inbox.seen:
             self.inbox.look(result.wakes)
@@ -319,25 +330,12 @@ class Activation:
             self.draining = True  # give it back at once: the next claim replays the log
         self.advance()
 
-    def _left(self, then: Park | Finish) -> None:
-        """The lease is given back: leave the code."""
-        now = self.timers.now()
-        self.close(Suspended)
-        if isinstance(then, Park):
-            due = min(then.due_at - now, then.due_in)
-            if due != NEVER:
-                self.services.note_due(max(0.0, due))
-            self.services.bulletin.moved(self.run_id)
-        else:
-            endings.announce(self, then)
-
     # Idle, park, finish
 
-    def _timed_out(self, limit: float) -> None:
+    def timed_out(self, limit: float) -> None:
         if self.closed is None and self._ending is None:
-            self._ending = endings.timed_out(limit)
-            self.steps.stop_all()
-            self.settle()
+            self._ending = compensation.instead(self, endings.timed_out(limit))
+            self.advance()
 
     def woken(self, wakes: int) -> None:
         """Somebody says that messages came; look if they are news."""
@@ -378,20 +376,5 @@ class Activation:
         self.timers.close()
         self.calls.clear()
         self.__dict__.pop("main", None)
+        self.visits = None
         del self.ctx, self.steps, self.waits
-
-    def _begin_generation(self, fact: ev.Continued) -> None:
-        """continue_as_new is on disk: leave the code and begin it again with an empty history."""
-        self._ending = None
-        self.steps.stop_all()
-        self.closed = Suspended
-        self.turns.unwind(self.calls.values(), Suspended)
-        self.closed = None
-        absorb(self.journal, ev.Event(self.writer.head, self.last_at, "", 0, fact))
-        self.timers.dues.clear()
-        self.timers.limit_run(self.journal, self._timed_out)
-        self.live = False
-        self._open_program()
-        self.waits = Waits(self)  # signals that were not taken come along in the journal
-        self._start_main()
-        self.advance()

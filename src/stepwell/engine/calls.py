@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from stepwell.domain.codec import Codec
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import PLAIN, Codec
 from stepwell.domain.commit import NewRun
+from stepwell.domain.events import Undo
+from stepwell.domain.moves import Move
 from stepwell.domain.steps import StepSpec
 
 
@@ -28,7 +35,7 @@ class Call:
 
 
 class StepCall(Call):
-    __slots__ = ("args", "attempt", "digest", "failures", "kwargs", "queue", "retrying", "spec")
+    __slots__ = ("args", "attempt", "digest", "failures", "kwargs", "queue", "retrying", "spec", "undo")
 
     def __init__(
         self,
@@ -53,6 +60,7 @@ class StepCall(Call):
         self.attempt = 0
         self.failures = 0
         self.retrying = False  # waits for its next attempt
+        self.undo: Undo | None = None  # of a step that is to be undone when the run ends badly
 
     @property
     def text(self) -> str:
@@ -101,16 +109,107 @@ class WaitCall(Call):
     def text(self) -> str:
         return f"waiting for {self.what} {self.name}"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The signals that answer it; whoever waits for an event or a decision takes none."""
+        return (self.name,) if self.what == "signal" else ()
+
+    def decode(self, name: str, payload: Raw) -> Any:
+        """The answer in its type; InvalidInput when it does not fit."""
+        return self.codec.decode(payload)
+
+    @property
+    def choices(self) -> list[ev.Choice]:
+        return []
+
+
+class TriggerCall(WaitCall):
+    """Waits at a place of a machine for one of the transitions that must be triggered."""
+
+    __slots__ = ("codecs",)
+
+    def __init__(
+        self, path: str, future: asyncio.Future[Any], place: str, codecs: Mapping[str, Codec]
+    ) -> None:
+        super().__init__(path, future, what="trigger", name=place, codec=PLAIN, timeout=None)
+        self.codecs = codecs
+
+    @property
+    def text(self) -> str:
+        return f"at {self.name}: waiting for {' or '.join(self.codecs)}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.codecs)
+
+    def decode(self, name: str, payload: Raw) -> Any:
+        return self.codecs[name].decode(payload)
+
+    @property
+    def choices(self) -> list[ev.Choice]:
+        return [
+            ev.Choice(name=name, form=Raw(msgspec.json.encode(codec.schema())))
+            for name, codec in self.codecs.items()
+        ]
+
+
+class BodyCall(Call):
+    """Asks for a transition's code to be run once; answered with the state that it leaves."""
+
+    __slots__ = ("announced", "attempt", "body", "move", "running")
+
+    def __init__(
+        self,
+        path: str,
+        future: asyncio.Future[Any],
+        move: Move,
+        body: Callable[[Any], Any],
+        attempt: int,
+    ) -> None:
+        super().__init__(path, future)
+        self.move = move
+        self.body = body
+        self.attempt = attempt
+        self.announced = False
+        self.running: Any = None  # the engine's Body, once it has begun
+
+    @property
+    def text(self) -> str:
+        return f"at {self.move.source}: {self.move.name}"
+
+
+class BackoffCall(TimerCall):
+    """Waits for the time of a transition's next attempt: a timer that its failure has set."""
+
+    __slots__ = ("due_at", "move")
+
+    def __init__(self, path: str, future: asyncio.Future[Any], move: Move, due_at: float) -> None:
+        super().__init__(path, future, 0.0)
+        self.move = move
+        self.due_at = due_at
+
+    @property
+    def text(self) -> str:
+        return f"at {self.move.source}: retry of {self.move.name}"
+
 
 class ChildCall(Call):
     """Asks for a child to be started; answered when that is on disk. `new` is None when it is."""
 
-    __slots__ = ("detached", "new")
+    __slots__ = ("detached", "new", "trigger")
 
-    def __init__(self, path: str, future: asyncio.Future[Any], new: NewRun | None, detached: bool) -> None:
+    def __init__(
+        self,
+        path: str,
+        future: asyncio.Future[Any],
+        new: NewRun | None,
+        detached: bool,
+        trigger: str = "",
+    ) -> None:
         super().__init__(path, future)
         self.new = new
         self.detached = detached
+        self.trigger = trigger
 
 
 class ResultCall(Call):

@@ -15,11 +15,15 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, codec_for, digest, limited
 from stepwell.domain.commit import NewRun
+from stepwell.domain.compensating import undoing
+from stepwell.domain.documents import DIRECT
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import RunId, child_run_id, recorded_random
+from stepwell.domain.moves import MachineRun
 from stepwell.domain.program import Startable
 from stepwell.domain.starting import new_run
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
+from stepwell.engine import documents
 from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.journal import result_path
 from stepwell.errors import AskedWrongly, Continue, InvalidDefinition
@@ -71,7 +75,7 @@ class RunContext:
     ) -> Any:
         scope = self._turns.scope()
         # In one task the name and the order tell steps apart; between tasks their arguments help.
-        concurrent = scope is not self._turns.root
+        concurrent = scope is not self._turns.root and "~" in scope.path
         call = self._step_call(scope.name(spec.name), spec, args, kwargs, queue, concurrent=concurrent)
         try:
             answer = await self._activation.ask(call)
@@ -95,7 +99,10 @@ class RunContext:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
         mark = _fingerprint(args, kwargs) if concurrent else ""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
-        return StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
+        call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
+        if spec.compensate is not None:
+            call.undo = undoing(spec, args, kwargs, self._activation.services.payload_bytes_max)
+        return call
 
     async def _answer(self, call: Call) -> Any:
         future = self._activation.ask(call)
@@ -131,7 +138,7 @@ class RunContext:
         winner = next(i for i, task in enumerate(tasks) if task in done)
         await asyncio.gather(*tasks, return_exceptions=True)
         if path not in self._activation.journal.values:
-            self._record_value(path, "winner", winner)
+            self.record_value(path, "winner", winner)
         return tasks[winner].result()
 
     # Waits
@@ -179,14 +186,19 @@ class RunContext:
         return await child.result()
 
     async def start(
-        self, workflow: Startable[Any, Any], input: Any = None, *, detached: bool = False
+        self, workflow: Startable[Any, Any], input: Any = None, *, detached: bool = False, trigger: str = ""
     ) -> Child:
+        if trigger and (detached or self._activation.visits is None):
+            raise InvalidDefinition(
+                f"ctx.start(trigger={trigger!r})",
+                hint="only a machine's own, not detached children trigger its transitions",
+            )
         path = self._turns.scope().name(f"child:{workflow.definition.name}")
         activation = self._activation
         # A replay of a thousand children needs none of them made again.
         started = path in activation.recorded and path not in activation.journal.lost
         new = None if started else self._new_child(path, workflow, input, detached)
-        call = ChildCall(path, self._turns.create_future(), new, detached)
+        call = ChildCall(path, self._turns.create_future(), new, detached, trigger)
         run_id = RunId(await self._answer(call))
         return Child(self, path, run_id, workflow, detached)
 
@@ -206,7 +218,7 @@ class RunContext:
             limited(workflow.encode_input(input), "the child's input", services.payload_bytes_max),
             run_id=run_id,
             key=f"child/{run_id}",
-            seed=f"{recorded_random(journal.seed, path):032x}",
+            seed=f"{recorded_random(journal.seed_now, path):032x}",
             parent="" if detached else activation.run_id,
             parent_path="" if detached else path,
             root=run_id if detached else journal.accepted.root or activation.run_id,
@@ -223,7 +235,7 @@ class RunContext:
         path = self._turns.scope().name("now")
         known = self._activation.journal.values.get(path)
         if known is None:
-            known = self._record_value(path, "now", self._activation.timers.now())
+            known = self.record_value(path, "now", self._activation.timers.now())
         return datetime.fromtimestamp(msgspec.json.decode(known, type=float), tz=UTC)
 
     def random(self) -> float:
@@ -234,7 +246,7 @@ class RunContext:
 
     def _recorded(self, what: str) -> int:
         path = self._turns.scope().name(what)
-        return recorded_random(self._activation.journal.seed, path)
+        return recorded_random(self._activation.journal.seed_now, path)
 
     def patched(self, change: str) -> bool:
         path = f"{self._turns.root.path}/patched:{checked_name(change)}"
@@ -242,10 +254,15 @@ class RunContext:
         if path not in values:
             self._activation.check_open()
             passed_before = not self._activation.live and bool(self._activation.answers)
-            values[path] = Raw(b"false") if passed_before else self._record_value(path, "patched", True)
+            values[path] = Raw(b"false") if passed_before else self.record_value(path, "patched", True)
         return bytes(values[path]) == b"true"
 
-    def _record_value(self, path: str, what: str, value: Any) -> Raw:
+    def known_value(self, path: str) -> Any:
+        """What was recorded here, None: nothing yet."""
+        known = self._activation.journal.values.get(path)
+        return None if known is None else msgspec.json.decode(known)
+
+    def record_value(self, path: str, what: str, value: Any) -> Raw:
         self._activation.check_open()
         raw = Raw(msgspec.json.encode(value))
         self._activation.journal.values[path] = raw
@@ -259,6 +276,13 @@ class RunContext:
         news = Raw(limited(PLAIN.encode(data), f"what is published on {topic}", limit))
         self._tell(f"publish:{checked_name(topic)}", lambda: ev.Published(topic=topic, data=news))
 
+    def save(self, name: str, value: Any) -> None:
+        path = self._turns.scope().name(f"{DIRECT}{checked_name(name)}")
+        documents.save(self._activation, path, name, value)
+
+    async def document(self, name: str, type: Any = Any) -> Any:
+        return await documents.read(self._activation, name, type)
+
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         self._tell("progress", lambda: ev.Progress(done=done, total=total, text=text))
 
@@ -269,6 +293,12 @@ class RunContext:
             self._activation.check_open()
             self._activation.journal.told.add(path)
             self._activation.record(fact(), path)
+
+    def machine(self) -> MachineRun:
+        """For the program of a machine: its checkpoint, and what moves it."""
+        from stepwell.engine.visits import Visits  # most runs are no machines
+
+        return Visits(self._activation)
 
     def continue_as_new(self, input: Any = None) -> Any:
         data = self._activation.program.encode_input(input)

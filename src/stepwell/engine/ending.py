@@ -31,6 +31,7 @@ from stepwell.errors import (
     NotDurable,
     RunTimedOut,
     StepwellError,
+    TransitionStopped,
     Unwind,
 )
 from stepwell.store.wakeups import Ended
@@ -114,14 +115,18 @@ def _continued(activation: Activation, error: Continue) -> Ending:
     fact = ev.Continued(
         generation=generation,
         input=Raw(error.input),
-        seed=f"{recorded_random(journal.seed, f'continue/{generation}'):032x}",
+        seed=f"{recorded_random(journal.seed_now, f'continue/{generation}'):032x}",
         carried=[ev.Carried(name=m.name, payload=m.payload) for m in activation.waits.unmatched()],
         keys=list(activation.waits.keys)[-_KEYS_KEPT:],
+        documents=list(journal.documents.values()),
     )
     return Ending(Status.RUNNING, continues=fact)
 
 
 def failed(error: BaseException) -> Ending:
+    if isinstance(error, TransitionStopped):
+        assert isinstance(error.problem, Problem)
+        return Ending(Status.FAILED, problem=error.problem)
     return Ending(Status.FAILED, problem=problem_of(error))
 
 
@@ -231,9 +236,16 @@ def finish(activation: Activation, ending: Ending) -> Finish:
         status=ending.status,
         output=ending.result,
         error=msgspec.json.encode(ending.problem) if ending.problem else None,
-        where_at=ending.problem.path if ending.problem else "",
+        where_at=_where(activation, ending),
         started_at=activation.journal.started_at or activation.timers.now(),
     )
+
+
+def _where(activation: Activation, ending: Ending) -> str:
+    path = ending.problem.path if ending.problem else ""
+    if activation.visits is None:
+        return path
+    return f"at {activation.journal.place or 'start'}" + (f": {path}" if path else "")
 
 
 def announce(activation: Activation, then: Finish) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from stepwell.domain.events import DocumentSaved
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import StepTimedOut, Unwind
@@ -28,6 +29,7 @@ Ended = Callable[[Any, BaseException | None], None]
 class Execution:
     __slots__ = (
         "_args",
+        "_context",
         "_ended",
         "_handle",
         "_kwargs",
@@ -62,6 +64,7 @@ class Execution:
         self._path = path
         self._lease = lease
         self.attempt = attempt
+        self._context: StepContext | None = None
         self._args = (self.context, *args) if spec.wants_context else args
         # A plain function may have to wait for a thread or process: its time counts from there.
         self.began = services.clock.monotonic() if spec.is_async and spec.isolation == "none" else _NOT_YET
@@ -73,7 +76,16 @@ class Execution:
 
     @property
     def context(self) -> StepContext:
-        return StepContext(run_id=self._run_id, path=self._path, attempt=self.attempt, lease=self._lease)
+        if self._context is None:
+            self._context = StepContext(
+                run_id=self._run_id, path=self._path, attempt=self.attempt, lease=self._lease
+            )
+        return self._context
+
+    @property
+    def saved(self) -> Sequence[DocumentSaved]:
+        """The documents that the step kept; they count when it has completed."""
+        return self._context.saved if self._context is not None else ()
 
     def run(self, ended: Ended) -> None:
         """Begin; `ended(result, error)` is called once, unless it is stopped before."""

@@ -15,7 +15,9 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
+from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
+from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, chosen_by
 
 _ALWAYS = frozenset((ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested))
 
@@ -94,6 +96,18 @@ class Journal:
     told: set[str] = field(default_factory=set)  # news that were recorded
     keys: dict[str, None] = field(default_factory=dict)  # of messages that were taken, oldest first
     failed: ev.Failed | None = None
+    saved: dict[str, list[tuple[int, ev.DocumentSaved]]] = field(default_factory=dict)  # not visible yet
+    documents: dict[str, ev.Kept] = field(default_factory=dict)  # of a function: what its code may see
+    shelf: list[str] = field(default_factory=list)  # of a machine: ids at its last checkpoint
+    undoable: dict[str, ev.StepCompleted] = field(default_factory=dict)  # in log order
+    compensation: ev.CompensationStarted | None = None
+    compensated: bool = False
+    place: str = ""  # of a machine, with the fields below; '' has not left its start
+    version: int = 0  # number of its last checkpoint
+    state: Raw | None = None
+    routed_by: ev.Problem | None = None  # the failure that led to this place
+    chosen: str = ""  # the transition that this visit began with
+    attempts: Attempts = field(default_factory=Attempts)
     lease: str = ""
     _claimed_at: float = 0.0
 
@@ -101,26 +115,43 @@ class Journal:
     def replays(self) -> bool:
         return bool(self.answers)
 
+    @property
+    def seed_now(self) -> str:
+        """What ctx.random() draws from: a fork's code draws as the old run did while it replays the
+        copy, and its own from there on."""
+        origin = self.accepted.origin
+        if origin is None or (self.answers and self.answers[0].seq <= origin.copied):
+            return self.seed
+        return f"{origin.salt}/{self.seed}"
+
 
 def read_journal(rows: Sequence[LogRow]) -> Journal:
     """Fold a claimed run's log: its first event, then everything since it last continued as new."""
     first = ev.read(rows[0])
     assert isinstance(first.fact, ev.Accepted)
     journal = Journal(first.fact, first.at, input=first.fact.input, seed=first.fact.seed)
+    machine = first.fact.kind == "machine"
     for row in rows:
         event = ev.read(row)
         absorb(journal, event)
+        if machine and not journal.chosen:
+            journal.chosen = chosen_by(event.path, journal.version + 1)
+    _count_active(journal, journal.last_at)
     return journal
 
 
 def absorb(journal: Journal, event: Event) -> None:
     """Take one event in. Also used for what this owner writes, so that both ways agree."""
+    fact, path = event.fact, event.path
+    if isinstance(fact, ev.Claimed):
+        _count_active(journal, event.at)
     journal.head = event.seq
     journal.last_at = event.at
-    fact, path = event.fact, event.path
     match fact:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
             _answered(journal, event)
+            if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
+                journal.undoable[path] = fact
         case ev.CancelRequested():
             journal.cancel_reason = fact.reason
             _answered(journal, event)
@@ -146,13 +177,18 @@ def absorb(journal: Journal, event: Event) -> None:
                 if fact.what == "decide":
                     journal.keys.pop(fact.key, None)  # a fitting decision may follow
             else:
-                journal.messages[fact.key] = Message(fact.key, fact.what, fact.name, fact.payload)
+                name = fact.choice or fact.name
+                journal.messages[fact.key] = Message(fact.key, fact.what, name, fact.payload)
         case ev.ChildStarted():
             _child_started(journal, event, fact)
         case ev.ValueRecorded():
             journal.values[path] = fact.value
         case ev.Published() | ev.Progress():
             journal.told.add(path)
+        case ev.DocumentSaved():
+            journal.told.add(path)
+            if journal.accepted.kind == "machine" or not is_direct(path):  # else the code keeps it again
+                journal.saved.setdefault(path, []).append((event.attempt, fact))
         case _:
             _absorb_run_fact(journal, event)
 
@@ -160,7 +196,6 @@ def absorb(journal: Journal, event: Event) -> None:
 def _absorb_run_fact(journal: Journal, event: Event) -> None:
     match event.fact:
         case ev.Claimed(lease=lease):
-            _count_active(journal)
             journal.claims += 1
             journal.lease = lease
             journal._claimed_at = event.at
@@ -171,14 +206,27 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             _retried(journal, event.seq)
         case ev.Continued() as continued:
             _continued(journal, continued)
+        case ev.CompensationStarted() as started:
+            _compensating(journal, started)
+        case ev.CompensationCompleted():
+            journal.compensated = True
+        case ev.TransitionCompleted() as completed:
+            _transition_completed(journal, completed, event.at)
+        case ev.TransitionFailed() as failure:
+            journal.attempts.begun = max(journal.attempts.begun, event.attempt)
+            journal.attempts.failures += 1
+            journal.attempts.retry_at = None if failure.retry_in is None else event.at + failure.retry_in
+            begin_anew(journal)
         case _:
             pass
 
 
-def _count_active(journal: Journal) -> None:
-    """Time between a claim and the last event under it is time that the run was not suspended."""
+def _count_active(journal: Journal, until: float) -> None:
+    """Time since the last claim is time that the run was not suspended, while it had nothing to wait for."""
     if journal._claimed_at:
-        journal.active_seconds += max(0.0, journal.last_at - journal._claimed_at)
+        remote = any(step.scheduled_at is not None for step in journal.steps.values())
+        waits = journal.timers or journal.waits or journal.children or remote
+        journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal._claimed_at)
     journal._claimed_at = 0.0
 
 
@@ -187,9 +235,19 @@ def _answered(journal: Journal, event: Event) -> None:
     journal.steps.pop(path, None)
     journal.timers.pop(path, None)
     if isinstance(fact, ev.ChildEnded):
-        journal.children.pop(path, None)
+        started = journal.children.pop(path, None)
+        called = called_back(path, started, fact)
+        if called is not None:
+            journal.messages[called.key] = called
         path = result_path(path)
     journal.answers.append(Answer(event.seq, path, fact))
+
+
+def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded) -> Message | None:
+    """The message that a child's result is to the machine which started it with `trigger=`."""
+    if started is None or not started.trigger or ended.status != "completed":
+        return None
+    return Message(f"child/{path}", "signal", started.trigger, ended.result)
 
 
 def result_path(path: str) -> str:
@@ -223,6 +281,7 @@ def _retried(journal: Journal, seq: int) -> None:
     path = journal.failed.error.path if journal.failed else ""
     journal.failed = None
     journal.retries += 1
+    journal.attempts.failures, journal.attempts.retry_at = 0, None
     failure = max(
         (a.seq for a in journal.answers if path and a.path in (path, result_path(path))), default=seq
     )
@@ -254,6 +313,15 @@ def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> Non
 def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.generation = fact.generation
     journal.input, journal.seed = fact.input, fact.seed
+    # Each generation has the whole of its timeout.
+    journal.active_seconds, journal._claimed_at = 0.0, journal.last_at
+    journal.undoable.clear()  # going on as new settles what came before
+    journal.documents = {kept.name: kept for kept in fact.documents}
+    _forget(journal, fact.carried, fact.keys, f"carried/{fact.generation}")
+
+
+def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str], prefix: str) -> None:
+    """The log from here on tells everything that is needed."""
     journal.steps.clear()
     journal.timers.clear()
     journal.waits.clear()
@@ -262,13 +330,33 @@ def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.values.clear()
     journal.taken.clear()
     journal.told.clear()
+    journal.saved.clear()
     journal.answers.clear()
-    journal.active_seconds = 0.0  # each generation has the whole of its timeout
-    journal._claimed_at = journal.last_at
-    journal.messages = {
-        f"carried/{fact.generation}/{i}": Message(
-            f"carried/{fact.generation}/{i}", "signal", c.name, c.payload
-        )
-        for i, c in enumerate(fact.carried)
+    journal.messages = {}
+    for i, signal in enumerate(carried):
+        key = signal.key or f"{prefix}/{i}"
+        journal.messages[key] = Message(key, "signal", signal.name, signal.payload)
+    journal.keys = dict.fromkeys(keys)
+
+
+def _compensating(journal: Journal, started: ev.CompensationStarted) -> None:
+    """The workflow's code is over: what it asked for is not asked for again."""
+    journal.compensation = started
+    journal.answers.clear()
+    journal.timers.clear()
+    journal.waits.clear()
+    journal.lost.clear()
+
+
+# Machines
+
+
+def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
+    _forget(journal, fact.carried, fact.keys, f"carried/{fact.version}")
+    arrive(journal, fact)
+    # The claim may lie before what was read.
+    journal.active_seconds, journal._claimed_at = fact.active or 0.0, at
+    journal.children = {
+        path: ev.ChildStarted(run=run, workflow="", trigger=fact.triggers.get(path, ""))
+        for path, run in fact.children.items()
     }
-    journal.keys = dict.fromkeys(fact.keys)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepwell.domain.commit import NEVER, Park
+from stepwell.domain.commit import NEVER, Finish, Park
 from stepwell.domain.status import Status
-from stepwell.engine.calls import ResultCall, StepCall
+from stepwell.engine.calls import BackoffCall, ResultCall, StepCall
+from stepwell.engine.ending import announce
+from stepwell.errors import Suspended
 
 _LINGER_SECONDS = 0.02
 _REPLAY_SECONDS = 0.0001  # to replay one event, and to read it
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
 
 def idle(activation: Activation) -> bool:
     """Every task waits for something that only time or a message can bring."""
+    quiet = _quiet(activation)
+    if activation.visits is not None:
+        activation.visits.rest(quiet)
+    return quiet
+
+
+def _quiet(activation: Activation) -> bool:
     if activation.thread is not None and activation.thread.running:
         return False
     if activation.steps.executing or activation.busy or activation.inbox.reading:
@@ -62,7 +71,8 @@ def park(activation: Activation) -> Park | None:
     steps = [call for call in calls if isinstance(call, StepCall)]
     assert activation.draining or all(s.retrying or s.queue for s in steps), "a step would be forgotten"
     activation.timers.held = True
-    retrying = len(steps) == len(calls) and all(step.retrying for step in steps)
+    backing_off = [call for call in calls if isinstance(call, BackoffCall)]
+    retrying = len(steps) + len(backing_off) == len(calls) and all(step.retrying for step in steps)
     return Park(
         seen=activation.inbox.seen,
         status=Status.RUNNING if retrying or activation.draining else Status.SUSPENDED,
@@ -71,3 +81,17 @@ def park(activation: Activation) -> Park | None:
         where_at=", ".join(call.text for call in list(calls)[:3]),
         started_at=activation.journal.started_at or activation.timers.claimed_at,
     )
+
+
+def left(activation: Activation, then: Park | Finish) -> None:
+    """The lease is given back: leave the code, and tell whoever wants to know."""
+    now = activation.timers.now()
+    services = activation.services
+    activation.close(Suspended)
+    if isinstance(then, Park):
+        due = min(then.due_at - now, then.due_in)
+        if due != NEVER:
+            services.note_due(max(0.0, due))
+        services.bulletin.moved(activation.run_id)
+    else:
+        announce(activation, then)

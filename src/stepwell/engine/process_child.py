@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Raw
 
-from stepwell.domain.events import NULL
+from stepwell.domain.events import NULL, DocumentSaved
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import kinds_of
 from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
@@ -42,6 +42,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
     permanent: bool = False
     retry_after: float | None = None
+    documents: list[DocumentSaved] = []
     kinds: list[str] = []  # the error's classes, so that a retry policy can tell them
 
 
@@ -74,6 +75,7 @@ def _answer(request: Request) -> Reply:
     try:
         spec = _load(request)
         args, kwargs = decode_arguments(spec, request.arguments)
+        context: StepContext | None = None
         if spec.wants_context:
             context = StepContext(
                 run_id=request.run_id, path=request.step_path, attempt=request.attempt, lease=request.lease
@@ -82,7 +84,8 @@ def _answer(request: Request) -> Reply:
         result = spec.function(*args, **kwargs)
         if inspect.isawaitable(result):
             result = asyncio.run(_await(result))
-        return Reply(result=Raw(spec.returns.encode(result)))
+        saved = context.saved if context is not None else []
+        return Reply(result=Raw(spec.returns.encode(result)), documents=saved)
     except Exception as error:
         traceback.print_exc()
         return Reply(

@@ -91,6 +91,7 @@ class Processes:
                 await asyncio.shield(child.kill())
                 raise
             self._idle.append(child)
+        context.saved.extend(reply.documents)
         return _outcome(spec, reply)
 
     def _request(

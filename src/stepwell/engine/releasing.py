@@ -8,7 +8,8 @@ from stepwell.domain import events as ev
 from stepwell.domain.events import Problem
 from stepwell.domain.problems import step_error
 from stepwell.domain.status import Status
-from stepwell.engine.calls import Call, ChildCall, StepCall
+from stepwell.engine.calls import BodyCall, Call, ChildCall, StepCall, TriggerCall
+from stepwell.engine.documents import show
 from stepwell.engine.ending import code_changed
 from stepwell.engine.journal import Answer, Journal
 from stepwell.errors import CodeChanged, RunCancelling, WaitTimedOut
@@ -23,13 +24,25 @@ def release(activation: Activation, answer: Answer) -> None:
     if type(fact) is ev.CancelRequested:
         _cancel_calls(activation)
         return
+    if type(fact) is ev.StepCompleted:
+        if fact.undo is not None:
+            activation.journal.undoable[answer.path] = fact
+        if activation.journal.saved:
+            show(activation.journal, answer.path)
     activation.recorded.discard(answer.path)
     call = activation.calls.pop(answer.path, None)
     if call is None:
         _not_asked(activation, answer)
-    elif type(fact) is ev.StepCompleted and not fact.digest and not call.future.done():
+    elif (
+        type(fact) is ev.StepCompleted
+        and not fact.digest
+        and activation.visits is None
+        and not call.future.done()
+    ):
         call.future.set_result(fact.result)  # the everyday answer
     elif not call.future.done():
+        if activation.visits is not None:
+            activation.visits.note(answer, call)
         _answer(call, answer, activation.journal)
 
 
@@ -44,6 +57,8 @@ def _cancel_calls(activation: Activation) -> None:
     """Raise in every pending ctx call, in the order of asking; cleanup may ask again."""
     activation.cancelling = True
     for call in list(activation.calls.values()):
+        if isinstance(call, BodyCall) and activation.visits is not None and activation.visits.cleans_up(call):
+            continue  # its code hears of it, then the machine
         if not call.future.done():
             call.future.set_exception(RunCancelling())
             activation.withdraw(call)
@@ -62,7 +77,8 @@ def _answer(call: Call, answer: Answer, journal: Journal) -> None:
         case ev.TimerFired():
             future.set_result(None)
         case ev.WaitEnded(outcome="answered"):
-            future.set_result(journal.taken[fact.received].payload)
+            message = journal.taken[fact.received]
+            future.set_result(message if isinstance(call, TriggerCall) else message.payload)
         case ev.WaitEnded():
             late = WaitTimedOut(f"{call.text} was not answered in time")
             late.path = call.path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from stepwell.domain.commit import Claim
 from stepwell.domain.messages import Ending, step_ended, step_failed
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import decode_arguments
+from stepwell.engine.documents import checked
 from stepwell.engine.ending import POISON_LOSSES
 from stepwell.engine.execution import Execution
 from stepwell.engine.services import Services
@@ -74,12 +75,18 @@ class RemoteStep:
                     f"the result of {self.claim.path}",
                     self._services.payload_bytes_max,
                 )
+                saved = checked(self._saved(), self.claim.path, self._services.payload_bytes_max)
             except StepwellError as refusal:
                 self._report(self._failure(refusal, final=True))
             else:
-                self._report(Ending(status="completed", result=Raw(data), attempt=self._attempt))
+                self._report(
+                    Ending(status="completed", result=Raw(data), attempt=self._attempt, documents=list(saved))
+                )
         else:
             self._report(self._failure(error))
+
+    def _saved(self) -> Sequence[ev.DocumentSaved]:
+        return self._execution.saved if self._execution is not None else ()
 
     def _failure(self, error: BaseException, *, final: bool = False) -> Ending:
         return step_failed(error, problem_of(error, self.claim.path), self._attempt, final=final)

@@ -19,6 +19,7 @@ from stepwell.domain.ids import needs_step
 from stepwell.domain.messages import Ending
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import encode_arguments
+from stepwell.engine import documents
 from stepwell.engine.calls import StepCall
 from stepwell.engine.execution import Execution
 from stepwell.engine.journal import Answer
@@ -115,11 +116,16 @@ class StepCalls:
     def _ended(self, call: StepCall, result: Any, error: BaseException | None) -> None:
         """The function returned or raised; what it did counts only if we still own the run."""
         activation = self._activation
-        if self.executing.pop(call.path, None) is None or activation.closed is not None:
+        execution = self.executing.pop(call.path, None)
+        if execution is None or activation.closed is not None:
             return
         if error is None:
             try:
-                fact = ev.StepCompleted(result=Raw(self._encoded(call, result)), digest=call.digest)
+                fact = _completed(call, Raw(self._encoded(call, result)))
+                if execution.saved:
+                    limit = activation.services.payload_bytes_max
+                    saved = documents.checked(execution.saved, call.path, limit)
+                    documents.record(activation, saved, call.path, call.attempt)
             except StepwellError as refusal:
                 self._failed(call, refusal, retry_in=None)
             else:
@@ -194,7 +200,8 @@ class StepCalls:
         self._activation.timers.dues.pop(path, None)
         self._activation.writer.draft.dues.pop(path, None)
         if ending.error is None:
-            fact = ev.StepCompleted(result=ending.result, digest=call.digest)
+            documents.record(self._activation, ending.documents, path, call.attempt)
+            fact = _completed(call, ending.result)
             self._activation.record(fact, path, call.attempt)
         else:
             self._activation.journal.steps.pop(path, None)  # what it said is settled by this
@@ -249,7 +256,7 @@ class StepCalls:
 
     def _turn(self, call: StepCall, result: Any) -> Any:
         data = self._encoded(call, result)
-        fact = ev.StepCompleted(result=Raw(data), digest=call.digest)
+        fact = _completed(call, Raw(data))
         if self._activation.services.store.turn_first:
             return self._transaction(call, fact)
         return self._take_turn(call, fact)
@@ -293,3 +300,7 @@ class StepCalls:
                     fact = ev.StepStarted(step=execution.spec.name)
                     self._activation.record(fact, path, execution.attempt)
         return noted
+
+
+def _completed(call: StepCall, result: Raw) -> ev.StepCompleted:
+    return ev.StepCompleted(result=result, digest=call.digest, undo=call.undo)

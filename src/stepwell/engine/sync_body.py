@@ -17,8 +17,8 @@ from stepwell.errors import Suspended
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
 
-_VALUES = ("now", "random", "uuid", "patched", "publish", "progress")
-_WAITS = ("sleep", "signal", "event", "approval", "map", "run")
+_VALUES = ("now", "random", "uuid", "patched", "publish", "progress", "save")
+_WAITS = ("sleep", "signal", "event", "approval", "map", "run", "document")
 
 
 class SyncBody:
@@ -27,6 +27,7 @@ class SyncBody:
         self._body = body
         self._pending: concurrent.futures.Future[Any] | None = None
         self.running = True  # the thread is in its own code, not in a ctx call
+        self._left = False
 
     async def drive(self) -> bytes:
         """The workflow's main coroutine: ends when the thread does."""
@@ -60,8 +61,8 @@ class SyncBody:
 
     def _enter(self, make: Callable[[], Any], reply: concurrent.futures.Future[Any]) -> None:
         activation = self._activation
-        if activation.closed is not None:
-            reply.set_exception(activation.closed())
+        if activation.closed is not None or self._left:
+            reply.set_exception((activation.closed or Suspended)())
             return
         self.running = False
         self._pending = reply
@@ -80,6 +81,11 @@ class SyncBody:
             reply.set_exception(error)
         else:
             reply.set_result(task.result())
+
+    def leave(self) -> None:
+        """Its code is over, although the activation goes on: no ctx call of it is answered any more."""
+        self._left = True
+        self.stop()
 
     def stop(self) -> None:
         """The activation is over: the thread leaves its code."""

@@ -58,11 +58,15 @@ class Timers:
     def limit_run(self, journal: Journal, timed_out: Callable[[float], None]) -> None:
         """Arm the run's timeout, less what this generation was active before."""
         limit = journal.accepted.timeout
-        if self._limit is not None:
-            self._limit.cancel()
+        self.unlimit_run()
         if limit is not None:
             left = max(0.0, limit - journal.active_seconds)
             self._limit = self._services.loop.call_later(left, timed_out, limit)
+
+    def unlimit_run(self) -> None:
+        """The run's own timeout does not count any more."""
+        if self._limit is not None:
+            self._limit.cancel()
 
     def _fire(self) -> None:
         self._handle = None

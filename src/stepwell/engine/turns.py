@@ -12,7 +12,8 @@ import asyncio
 import logging
 from asyncio import events, tasks
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, NoReturn, TypeVarTuple, Unpack
 
@@ -46,6 +47,16 @@ class Scope:
 
 
 _scope: ContextVar[Scope] = ContextVar("stepwell_scope")
+
+
+@contextmanager
+def enter_scope(scope: Scope) -> Iterator[None]:
+    """Ask in this scope, from code that is no task of the loop."""
+    token = _scope.set(scope)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
 
 
 class _Ready(asyncio.Handle):

@@ -15,8 +15,8 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import InboxRow, NewWait, PublishedEvent
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import Decision, Ending, cancel_request, event_key
-from stepwell.engine.calls import Call, ChildCall, ResultCall, TimerCall, WaitCall
-from stepwell.engine.journal import Message
+from stepwell.engine.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
+from stepwell.engine.journal import Message, called_back
 from stepwell.errors import StepwellError, StoreError
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ class Waits:
     # Opening
 
     def open(self, call: Call) -> None:
-        if isinstance(call, TimerCall):
+        if isinstance(call, BackoffCall):
+            if call.path not in self._activation.writer.draft.dues:  # else it is counted from the commit
+                self._activation.timers.dues[call.path] = call.due_at
+        elif isinstance(call, TimerCall):
             self._open_timer(call)
         elif isinstance(call, WaitCall):
             self._open_wait(call)
@@ -75,7 +78,7 @@ class Waits:
             call.since = opened.fact.since
             if opened.fact.timeout is not None:
                 activation.timers.dues[call.path] = opened.at + opened.fact.timeout
-        if call.what == "signal" and self._answer_from_queue(call):
+        if self._answer_from_queue(call):
             return
         if opened is None:
             self._register(call)
@@ -86,7 +89,7 @@ class Waits:
         activation = self._activation
         call.since = activation.last_at
         fact = ev.WaitOpened(
-            what=call.what,  # type: ignore[arg-type]  # the three verbs of the context
+            what=call.what,  # type: ignore[arg-type]  # the verbs of the context
             name=call.name,
             key=call.key,
             timeout=call.timeout,
@@ -94,12 +97,13 @@ class Waits:
             title=call.title,
             assignees=list(call.assignees),
             since=call.since,
+            choices=call.choices,
         )
         activation.record(fact, call.path)
         draft = activation.writer.draft
         if call.timeout is not None:
             draft.dues[call.path] = call.timeout
-        if call.what == "approval":
+        if call.what in ("approval", "trigger"):
             draft.rest.waits_opened.append(NewWait(path=call.path, kind="decision", name=call.name))
         elif call.what == "event":
             wait = NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=call.since)
@@ -147,7 +151,13 @@ class Waits:
         activation = self._activation
         new = call.new
         assert new is not None, f"{call.path} is in the log already"
-        fact = ev.ChildStarted(run=new.id, workflow=new.workflow, version=new.version, detached=call.detached)
+        fact = ev.ChildStarted(
+            run=new.id,
+            workflow=new.workflow,
+            version=new.version,
+            detached=call.detached,
+            trigger=call.trigger,
+        )
         draft = activation.writer.draft
         if not draft.rest.starts:
             draft.then_do.append(lambda at: activation.services.bulletin.work())
@@ -160,7 +170,10 @@ class Waits:
 
     def due(self, call: Call) -> None:
         """A timer has fired, or a wait has timed out."""
-        if isinstance(call, TimerCall):
+        if isinstance(call, BackoffCall):
+            del self._activation.calls[call.path]
+            call.future.set_result(None)
+        elif isinstance(call, TimerCall):
             self._timers.discard(call.path)
             self._activation.record(ev.TimerFired(), call.path)
         elif isinstance(call, WaitCall):
@@ -200,28 +213,41 @@ class Waits:
             self.keys[row.key] = None
             self._activation.record(ev.CancelRequested(reason=self.cancel_reason))
 
-    def _received(self, row: InboxRow, payload: Raw, rejected: str = "") -> Message:
+    def _received(
+        self, row: InboxRow, payload: Raw, *, rejected: str = "", choice: str = "", by: str = ""
+    ) -> Message:
         self.keys[row.key] = None
         fact = ev.Received(
-            key=row.key, n=row.n, what=row.kind, name=row.name, payload=payload, rejected=rejected
+            key=row.key,
+            n=row.n,
+            what=row.kind,
+            name=row.name,
+            payload=payload,
+            rejected=rejected,
+            choice=choice,
+            by=by,
         )
         self._activation.record(fact)
-        return Message(row.key, row.kind, row.name, payload)
+        return Message(row.key, row.kind, choice or row.name, payload)
 
     def _take_signal(self, row: InboxRow) -> None:
-        message = self._received(row, Raw(row.payload))
-        self._signals.setdefault(row.name, deque()).append(message)
+        self._queue(self._received(row, Raw(row.payload)))
+
+    def _queue(self, message: Message) -> None:
+        """It waits for its wait; one that is open takes it at once."""
+        self._signals.setdefault(message.name, deque()).append(message)
         for call in list(self._open.values()):
-            if call.what == "signal" and call.name == row.name and self._answer_from_queue(call):
+            if message.name in call.names and self._answer_from_queue(call):
                 break
 
     def _answer_from_queue(self, call: WaitCall) -> bool:
-        queue = self._signals.get(call.name)
-        while queue:
-            message = queue.popleft()
-            if self._fits(call, message):
-                self._answer(call, message)
-                return True
+        for name in call.names:
+            queue = self._signals.get(name)
+            while queue:
+                message = queue.popleft()
+                if self._fits(call, message):
+                    self._answer(call, message)
+                    return True
         return False
 
     def _answer(self, call: WaitCall, message: Message) -> None:
@@ -231,7 +257,7 @@ class Waits:
     def _fits(self, call: WaitCall, message: Message) -> bool:
         """An answer that is not of the wait's type is set aside in the log; the wait goes on."""
         try:
-            call.codec.decode(message.payload)
+            call.decode(message.name, message.payload)
         except StepwellError as error:
             fact = ev.Received(
                 key=message.key, n=0, what=message.what, name=message.name, rejected=error.message
@@ -244,9 +270,10 @@ class Waits:
         decision = msgspec.json.decode(row.payload, type=Decision)
         call = self._open.get(row.name)
         if call is None:
-            self._received(row, decision.answer, rejected="that question is not open any more")
+            late = "that question is not open any more"
+            self._received(row, decision.answer, rejected=late, choice=decision.choice, by=decision.by)
             return
-        message = self._received(row, decision.answer)
+        message = self._received(row, decision.answer, choice=decision.choice, by=decision.by)
         if self._fits(call, message):
             self._answer(call, message)
         else:
@@ -271,6 +298,9 @@ class Waits:
         del self._children[row.name]
         fact = ev.ChildEnded(status=ending.status, result=ending.result, error=ending.error)
         self._activation.record(fact, row.name)
+        called = called_back(row.name, child, fact)
+        if called is not None:
+            self._queue(called)
 
     # Leaving
 
@@ -301,6 +331,14 @@ class Waits:
 
     def untaken_keys(self) -> Iterable[str]:
         return [message.key for message in self.unmatched()]
+
+    def callbacks(self) -> dict[str, str]:
+        """Which transitions the children that live on trigger with their results."""
+        return {path: child.trigger for path, child in self._children.items() if child.trigger}
+
+    def children_left(self) -> dict[str, str]:
+        """Children that live on although the code that started them has ended."""
+        return {path: child.run for path, child in self._children.items() if not child.detached}
 
     def open_children(self) -> Iterable[RunId]:
         return [RunId(c.run) for c in self._children.values() if not c.detached]

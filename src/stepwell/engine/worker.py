@@ -17,6 +17,7 @@ from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
 from stepwell.engine.lease_keeper import LeaseKeeper
 from stepwell.engine.remote import RemoteStep, deliver, not_begun
+from stepwell.engine.retention import Retention
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
 from stepwell.engine.strays import Strays
@@ -49,6 +50,7 @@ class WorkerOptions:
     processes: int = 2
     payload_bytes_max: int = 2 * 1024 * 1024
     child_depth_max: int = 10
+    keep_finished_seconds: float | None = None
     replay_always: bool = False
 
 
@@ -159,6 +161,9 @@ class Worker:
                 group.create_task(self._keeper.run())
                 group.create_task(self._sweeper.run())
                 group.create_task(self._claimer.run())
+                if self.options.keep_finished_seconds is not None:
+                    retention = Retention(self.store, keep_seconds=self.options.keep_finished_seconds)
+                    group.create_task(retention.run())
                 group.create_task(self._watch_long_steps())
         finally:
             stop_listening()

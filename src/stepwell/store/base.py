@@ -36,6 +36,7 @@ from stepwell.domain.commit import (
     WorkerInfo,
     WorkerRow,
 )
+from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 
 BATCH_MEMBERS_MAX = 500
@@ -45,6 +46,7 @@ REAP_CHUNK = 500
 FAN_OUT_CHUNK = 500
 INBOX_MAX = 10_000
 SOLO_LOSSES = 2  # after so many lost owners a run is taken alone
+PURGE_PAGE = 500
 
 
 class Runs(Protocol):
@@ -80,7 +82,10 @@ class Runs(Protocol):
         ...
 
     async def retry(self, run_id: RunId) -> RetryOutcome:
-        """Give a failed run a new ticket and append Retried; the second caller gets `not_failed`."""
+        """Give a failed run a new ticket and append Retried; the second caller gets `not_failed`.
+
+        A run that has begun to compensate gets none: what it did is undone.
+        """
         ...
 
 
@@ -158,6 +163,35 @@ class Reading(Protocol):
     async def now(self) -> float: ...
 
 
+class Archive(Protocol):
+    async def read_tree(self, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
+        """The run and, with `children`, all below it, parents first, as they were at one moment.
+
+        Empty: there is no such run.
+        """
+        ...
+
+    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
+        """Write these runs as they are given, all or none.
+
+        A run whose id or key is there already is answered with `created=False` and the run that is in
+        the way; then nothing is written, and the others say `created=False` with their own id.
+        """
+        ...
+
+    async def remove(self, run_id: RunId) -> Removal:
+        """Delete an ended run and all below it; nothing when any of them is live."""
+        ...
+
+    async def purge(self, older_than: float, *, after: str = "") -> Purged:
+        """Of the next PURGE_PAGE runs after that id, delete the trees that ended so many seconds ago.
+
+        A tree goes as a whole or stays: its runs have all ended before then. What somebody else has
+        locked is left for the next time. Ids sort by time of birth, so the walk ends at young runs.
+        """
+        ...
+
+
 class Definitions(Protocol):
     async def put_definitions(self, definitions: Sequence[Definition]) -> None:
         """Keep each version; a version that exists is replaced (code is identified by its version)."""
@@ -180,7 +214,7 @@ class Wakeups(Protocol):
         ...
 
 
-class Store(Runs, Inbox, Tickets, Reading, Definitions, Wakeups, Protocol):
+class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Wakeups, Protocol):
     """What a backend provides. Callers ask for the narrowest part they need."""
 
     turn_first: bool  # transact() calls plain functions on a writer thread

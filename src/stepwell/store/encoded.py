@@ -31,6 +31,7 @@ from stepwell.domain.commit import (
     RunRow,
     Started,
 )
+from stepwell.domain.copies import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.store.base import Store
 from stepwell.store.payloads import PayloadCodec
@@ -48,6 +49,7 @@ _PLAIN = frozenset(
         "wait_ended",
         "child_started",
         "progress",
+        "compensation_completed",
     }
 )
 
@@ -121,7 +123,36 @@ class EncodedStore:
     def _maybe(self, data: bytes | None) -> bytes | None:
         return None if data is None else self._encode(data)
 
+    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
+        return await self._store.restore([self._restored(copy) for copy in copies])
+
+    def _restored(self, copy: RunCopy) -> RunCopy:
+        encode = self._encode
+        return replace(
+            copy,
+            input=encode(copy.input),
+            output=self._maybe(copy.output),
+            error=self._maybe(copy.error),
+            log=[
+                row if row.kind in _PLAIN else row._replace(payload=encode(row.payload)) for row in copy.log
+            ],
+            inbox=[row._replace(payload=encode(row.payload)) for row in copy.inbox],
+        )
+
     # Out
+
+    async def read_tree(self, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
+        return [self._copied(copy) for copy in await self._store.read_tree(run_id, children=children)]
+
+    def _copied(self, copy: RunCopy) -> RunCopy:
+        return replace(
+            copy,
+            input=self._decode(copy.input),
+            output=None if copy.output is None else self._decode(copy.output),
+            error=None if copy.error is None else self._decode(copy.error),
+            log=[self._log_row(row) for row in copy.log],
+            inbox=[self._inbox_row(row) for row in copy.inbox],
+        )
 
     async def claim(self, request: ClaimRequest) -> Claims:
         found = await self._store.claim(request)

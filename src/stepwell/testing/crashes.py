@@ -38,31 +38,45 @@ class CrashingStore(MemoryStore):
 
 
 async def crash_everywhere(
-    workflow: Program, input: Any = None, *, story: Story | None = None, steps: Sequence[Any] = ()
+    workflow: Program,
+    input: Any = None,
+    *,
+    story: Story | None = None,
+    steps: Sequence[Any] = (),
+    also: Sequence[Program] = (),
 ) -> int:
     """Check that the workflow comes to the same result wherever its worker crashes.
 
     It runs once undisturbed, then once for each commit with a crash just before and just after that
-    commit. `story` plays the outside world (signals, decisions) and may be called again after a
-    crash. Returns how many crashes were survived; raises AssertionError with the place otherwise.
+    commit. `story` plays the outside world (signals, decisions) and may be called again after a crash;
+    `also` are the workflows of its children. Returns how many crashes were survived; raises
+    AssertionError with the place otherwise.
     """
-    expected, commits = await _play(workflow, input, story, steps, crash_at=0, written=False)
+    expected, commits = await _play([workflow, *also], input, story, steps, crash_at=0, written=False)
     for crash_at in range(1, commits + 1):
         for written in (False, True):
-            result, _ = await _play(workflow, input, story, steps, crash_at=crash_at, written=written)
+            result, _ = await _play(
+                [workflow, *also], input, story, steps, crash_at=crash_at, written=written
+            )
             where = f"{'after' if written else 'before'} commit {crash_at}"
             assert result == expected, f"with a crash {where}: {result!r}, undisturbed: {expected!r}"
     return commits * 2
 
 
 async def _play(
-    workflow: Program, input: Any, story: Story | None, steps: Sequence[Any], *, crash_at: int, written: bool
+    workflows: Sequence[Program],
+    input: Any,
+    story: Story | None,
+    steps: Sequence[Any],
+    *,
+    crash_at: int,
+    written: bool,
 ) -> tuple[Any, int]:
     clock = FakeClock()
     store = CrashingStore(clock.time)
     store.crash_at, store.written = crash_at, written
-    startable: Any = workflow  # every program of ours can be started
-    first = VirtualEngine(workflow, steps=steps, store=store, clock=clock)
+    startable: Any = workflows[0]  # every program of ours can be started
+    first = VirtualEngine(*workflows, steps=steps, store=store, clock=clock)
     first.dead = lambda: store.crashed
     await first.open()
     run: RunHandle[Any] = await first.start(startable, input)
@@ -70,7 +84,7 @@ async def _play(
         if not await _lived(first, run, story, store):
             await first.crash()
             store.crashed, store.crash_at = False, 0
-            first = VirtualEngine(workflow, steps=steps, store=store, clock=clock)
+            first = VirtualEngine(*workflows, steps=steps, store=store, clock=clock)
             await first.open()
             run = first.handle(run.id, startable)
             if story is not None:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from stepwell.testing.stores.archiving import CopyRules, PurgeRules, RemoveRules
 from stepwell.testing.stores.broadcasting import EmitRules, PublishedRules
 from stepwell.testing.stores.claiming import ClaimRules
 from stepwell.testing.stores.committing import CommitRules
@@ -47,5 +48,8 @@ class StoreSuite(
     TransactRules,
     ListRules,
     DefinitionRules,
+    CopyRules,
+    RemoveRules,
+    PurgeRules,
 ):
     """Extend it, provide the fixture `make_store`, and pytest runs every rule on your store."""

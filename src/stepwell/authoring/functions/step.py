@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from stepwell.domain.compensating import declare
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import ONCE, Retry
@@ -79,6 +80,27 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Step[P, R, R]: ...
 
 
+class _UndoableDecorator(Protocol[R]):
+    """The step's result must be what its compensation takes."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[StepContext, P], Awaitable[R]], /
+    ) -> Step[P, R, Awaitable[R]]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[StepContext, P], R], /) -> Step[P, R, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Step[P, R, Awaitable[R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Step[P, R, R]: ...
+
+
+def _undoing(function: Callable[..., Any]) -> StepSpec:
+    """A plain function gets a second and a third chance: nobody else undoes what it does not."""
+    spec = getattr(function, "spec", None)
+    return spec if isinstance(spec, StepSpec) else describe(function, retry=Retry(3))
+
+
 @overload
 def step(function: Callable[Concatenate[StepContext, P], Awaitable[R]], /) -> Step[P, R, Awaitable[R]]: ...
 @overload
@@ -96,6 +118,40 @@ def step(
     isolation: Isolation = "none",
     queue: str = "",
     transactional: bool = False,
+    compensate: None = None,
+) -> _Decorator: ...
+@overload
+def step(
+    *,
+    name: str = "",
+    retry: Retry = ONCE,
+    timeout: Duration | None = STEP_TIMEOUT,
+    isolation: Isolation = "none",
+    queue: str = "",
+    transactional: bool = False,
+    compensate: Callable[Concatenate[StepContext, R, ...], object],
+) -> _UndoableDecorator[R]: ...
+@overload
+def step(
+    *,
+    name: str = "",
+    retry: Retry = ONCE,
+    timeout: Duration | None = STEP_TIMEOUT,
+    isolation: Isolation = "none",
+    queue: str = "",
+    transactional: bool = False,
+    compensate: Callable[Concatenate[R, ...], object],
+) -> _UndoableDecorator[R]: ...
+@overload
+def step(
+    *,
+    name: str = "",
+    retry: Retry = ONCE,
+    timeout: Duration | None = STEP_TIMEOUT,
+    isolation: Isolation = "none",
+    queue: str = "",
+    transactional: bool = False,
+    compensate: Callable[[], object],
 ) -> _Decorator: ...
 def step(
     function: Callable[..., Any] | None = None,
@@ -107,11 +163,15 @@ def step(
     isolation: Isolation = "none",
     queue: str = "",
     transactional: bool = False,
+    compensate: Callable[..., Any] | None = None,
 ) -> Any:
     """Declare a step: `@step`, or `@step(retry=Retry(5), timeout="20s")`.
 
     A transactional step gets the open transaction of the engine's database as its first argument:
     what it writes there and its recorded result are committed together, exactly once.
+
+    `compensate` undoes the step when the run fails or is cancelled: it is called with the step's result
+    and then the step's arguments, as many of them as it takes. A plain function is tried three times.
     """
     if isolation not in ("none", "process"):
         raise InvalidDefinition(f"@step(isolation={isolation!r})", hint='use "none" or "process"')
@@ -129,6 +189,8 @@ def step(
             queue=queue,
             transactional=transactional,
         )
+        if compensate is not None:
+            spec = replace(spec, compensate=declare(_undoing(compensate), spec))
         return Step(spec)
 
     return decorate if function is None else decorate(function)

@@ -12,7 +12,7 @@ import msgspec
 from stepwell.domain.codec import Codec, codec_for, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration, timeout_seconds
-from stepwell.domain.program import RunOptions
+from stepwell.domain.program import OnFailure, RunOptions
 from stepwell.domain.steps import annotations_of, checked_name
 from stepwell.errors import InvalidDefinition, InvalidInput
 
@@ -52,6 +52,7 @@ class Workflow(Generic[In, R]):
                 "timeout": self.options.timeout,
                 "queue": self.options.queue,
                 "priority": self.options.priority,
+                "on_failure": self.options.on_failure,
             }
             self._definition = Definition(
                 name=self._name,
@@ -133,6 +134,7 @@ def workflow(
     timeout: Duration | None = None,
     queue: str = "default",
     priority: int = 0,
+    on_failure: OnFailure = "compensate",
 ) -> _Decorator: ...
 def workflow(
     function: Callable[..., Any] | None = None,
@@ -143,15 +145,21 @@ def workflow(
     timeout: Duration | None = None,
     queue: str = "default",
     priority: int = 0,
+    on_failure: OnFailure = "compensate",
 ) -> Any:
     """Declare a workflow: `@workflow`, or `@workflow(version="2", timeout="1h")`.
 
     `timeout` counts the time that a run is not suspended. Runs keep the version they began with.
+    A run that fails undoes the steps that say how (`@step(compensate=...)`); with `on_failure="hold"`
+    it undoes nothing, so that a person can retry it.
     """
+    if on_failure not in ("compensate", "hold"):
+        raise InvalidDefinition(f"@workflow(on_failure={on_failure!r})", hint='use "compensate" or "hold"')
     options = RunOptions(
         timeout=timeout_seconds(timeout, name="@workflow timeout"),
         queue=checked_name(queue),
         priority=priority,
+        on_failure=on_failure,
     )
 
     def decorate(target: Callable[..., Any]) -> Workflow[Any, Any]:

@@ -20,7 +20,7 @@ from stepwell.domain.commit import (
     RetryOutcome,
     Started,
 )
-from stepwell.domain.events import Cancelled, Retried, written
+from stepwell.domain.events import BASES, KIND, Cancelled, CompensationStarted, Retried, written
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.judge import due_after, judge, recognised
 from stepwell.domain.messages import Ending, cancel_request, child_ended
@@ -141,6 +141,8 @@ class MemoryRuns(Tables):
             return RetryOutcome.UNKNOWN
         if run.row.status is not Status.FAILED:
             return RetryOutcome.NOT_FAILED
+        if any(row.kind == KIND[CompensationStarted] for row in run.log):
+            return RetryOutcome.COMPENSATED
         now = self._clock()
         row = run.row
         ticket = Ticket(
@@ -153,7 +155,7 @@ class MemoryRuns(Tables):
             now,
             head=run.log[-1].seq,
             at=run.log[-1].at,
-            base=max((e.seq for e in run.log if e.kind == "continued"), default=1),
+            base=max((e.seq for e in run.log if e.kind in BASES), default=1),
             started=True,
         )
         self._tickets[run_id, ""] = ticket

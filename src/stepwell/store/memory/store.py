@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from stepwell.domain.commit import NEVER, Definition, LogRow, RunFilter, RunRow, TicketRow, WorkerRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
+from stepwell.store.memory.archive import MemoryArchive
 from stepwell.store.memory.inbox import MemoryInbox
 from stepwell.store.memory.runs import MemoryRuns
 from stepwell.store.memory.tables import Tables, Ticket
@@ -85,7 +86,7 @@ class MemoryDefinitions(Tables):
         return [d for d in self._definitions.values() if d.workspace == workspace]
 
 
-class MemoryStore(MemoryRuns, MemoryInbox, MemoryTickets, MemoryReading, MemoryDefinitions):
+class MemoryStore(MemoryRuns, MemoryInbox, MemoryTickets, MemoryReading, MemoryArchive, MemoryDefinitions):
     turn_first = False
     polls = False
     commits_at_once = 1

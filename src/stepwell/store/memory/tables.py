@@ -60,6 +60,8 @@ class Run:
     queue: str
     priority: int
     parent_path: str
+    hash: str = ""
+    lane: str = ""
     log: list[LogRow] = field(default_factory=list)
 
 
@@ -104,7 +106,7 @@ class Tables:
             ended_at=None,
             test=new.test,
         )
-        run = Run(row, new.digest, new.queue, new.priority, new.parent_path)
+        run = Run(row, new.digest, new.queue, new.priority, new.parent_path, new.hash, new.lane)
         run.log.append(LogRow(1, "accepted", "", 0, now, new.accepted))
         self._runs[new.id] = run
         self._keys[new.workspace, new.key] = new.id

@@ -79,6 +79,8 @@ class PostgresEndings(PostgresCommits):
                 return RetryOutcome.UNKNOWN
             if status != Status.FAILED:
                 return RetryOutcome.NOT_FAILED
+            if await connection.fetchval(self._sql["is_compensated"], run_id):
+                return RetryOutcome.COMPENSATED
             await connection.execute(self._sql["retry_run"], self._now(), run_id, written(Retried()).payload)
             return RetryOutcome.RETRIED
 

@@ -316,6 +316,9 @@ FROM stepwell.runs
 WHERE id = $1
 FOR NO KEY UPDATE;
 
+-- name: is_compensated
+SELECT EXISTS (SELECT FROM stepwell.events WHERE run_id = $1 AND kind = 'compensation_started');
+
 -- name: retry_run
 -- The run's row is locked by an earlier statement, so nobody else retries it.
 WITH clock AS MATERIALIZED (
@@ -326,7 +329,9 @@ log AS MATERIALIZED (
     FROM clock
     CROSS JOIN (SELECT e.seq, e.at FROM stepwell.events AS e WHERE e.run_id = $2 ORDER BY e.seq DESC LIMIT 1) AS l
     CROSS JOIN (
-        SELECT max(e.seq) AS seq FROM stepwell.events AS e WHERE e.run_id = $2 AND e.kind = 'continued'
+        SELECT max(e.seq) AS seq
+        FROM stepwell.events AS e
+        WHERE e.run_id = $2 AND e.kind IN ('continued', 'transition_completed')
     ) AS c
 ),
 shown AS (

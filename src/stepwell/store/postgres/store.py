@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from stepwell.store.postgres.archive import PostgresArchive
 from stepwell.store.postgres.claims import PostgresClaims
 from stepwell.store.postgres.connection import ANSWER_SECONDS
 from stepwell.store.postgres.endings import PostgresEndings
@@ -15,7 +16,7 @@ from stepwell.store.postgres.reading import PostgresReading
 from stepwell.store.postgres.session import COMMITS_AT_ONCE
 
 
-class PostgresStore(PostgresEndings, PostgresClaims, PostgresFleet, PostgresReading):
+class PostgresStore(PostgresEndings, PostgresClaims, PostgresFleet, PostgresReading, PostgresArchive):
     """`dsn` is a postgresql:// URL with two options of ours: schema=name, and poll_only=1 for PgBouncer
     in transaction mode. Without `clock` time is the database's.
     """

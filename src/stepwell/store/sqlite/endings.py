@@ -42,9 +42,11 @@ def retry(session: Session, run_id: RunId) -> RetryOutcome:
     row = session.row("run_to_retry", run_id)
     if row is None:
         return RetryOutcome.UNKNOWN
-    status, workflow, version, queue, workspace, lane, priority, head, at, base = row
+    status, workflow, version, queue, workspace, lane, priority, head, at, base, compensated = row
     if status != Status.FAILED:
         return RetryOutcome.NOT_FAILED
+    if compensated:
+        return RetryOutcome.COMPENSATED
     now = session.now
     at = max(now, at)
     event = written(Retried())

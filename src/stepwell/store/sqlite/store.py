@@ -33,9 +33,10 @@ from stepwell.domain.commit import (
     WorkerInfo,
     WorkerRow,
 )
+from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.store.base import REAP_CHUNK
-from stepwell.store.sqlite import claims, commits, deliveries, endings, file, guard, reading, starts
+from stepwell.store.sqlite import archive, claims, commits, deliveries, endings, file, guard, reading, starts
 from stepwell.store.sqlite.connection import Writer, closed
 from stepwell.store.sqlite.fleet import Fleet, LeaseClock
 from stepwell.store.sqlite.operation import Verb, each
@@ -58,6 +59,9 @@ FAN_OUT = each("fan_out", deliveries.fan_out_chunk)
 CLAIM = each("claim", claims.claim, light=claims.nothing_due)
 FINISH_REMOTE = each("finish_remote", claims.finish_remote)
 DEFINE = each("define", reading.put_definitions)
+RESTORE = each("restore", archive.restore)
+REMOVE = each("remove", archive.remove)
+PURGE = each("purge", archive.purge)
 
 LOG = each("log", reading.log)
 INBOX = each("inbox", reading.inbox)
@@ -68,6 +72,7 @@ RUNS = each("runs", reading.runs)
 TICKETS = each("tickets", reading.tickets)
 DEFINITION = each("definition", reading.definition)
 DEFINITIONS = each("definitions", reading.definitions)
+TREE = each("tree", archive.read_tree)
 
 
 class SqliteStore:
@@ -223,6 +228,20 @@ class SqliteStore:
 
     async def list_workers(self) -> Sequence[WorkerRow]:
         return await self._read(self._workers, self._clock())
+
+    # Archive
+
+    async def read_tree(self, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
+        return await self._read(TREE, (run_id, children))
+
+    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
+        return await self._write(RESTORE, copies)
+
+    async def remove(self, run_id: RunId) -> Removal:
+        return await self._write(REMOVE, run_id)
+
+    async def purge(self, older_than: float, *, after: str = "") -> Purged:
+        return await self._write(PURGE, (older_than, after))
 
     # Definitions
 

@@ -39,6 +39,7 @@ from stepwell.domain.commit import (
     WorkerInfo,
     WorkerRow,
 )
+from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.memory import MemoryStore
@@ -61,9 +62,10 @@ _READS = frozenset(
         "read_log",
         "read_run",
         "read_tickets",
+        "read_tree",
     }
 )
-_NOT_REPEATED = _READS | {"retry", "transact", "put_definitions"}
+_NOT_REPEATED = _READS | {"retry", "transact", "put_definitions", "remove"}
 _NOT_TWICE = _NOT_REPEATED | {"claim"}  # a later copy would be a new claim with old leases
 # Losing one of these may cost a worker its lease, or a run its owner, and with it a repeated effect.
 _COSTLY = frozenset({"heartbeat", "register", "transact"})
@@ -278,6 +280,18 @@ class FaultyStore:
 
     async def list_workers(self) -> Sequence[WorkerRow]:
         return await self._ask("list_workers")  # type: ignore[no-any-return]
+
+    async def read_tree(self, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
+        return await self._ask("read_tree", run_id, children=children)  # type: ignore[no-any-return]
+
+    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
+        return await self._ask("restore", copies)  # type: ignore[no-any-return]
+
+    async def remove(self, run_id: RunId) -> Removal:
+        return await self._ask("remove", run_id)  # type: ignore[no-any-return]
+
+    async def purge(self, older_than: float, *, after: str = "") -> Purged:
+        return await self._ask("purge", older_than, after=after)  # type: ignore[no-any-return]
 
     async def now(self) -> float:
         return await self._ask("now")  # type: ignore[no-any-return]

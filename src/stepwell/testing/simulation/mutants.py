@@ -31,6 +31,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.judge import judge
+from stepwell.engine import activation, continuing
 from stepwell.engine.activation import Activation
 from stepwell.engine.draft import Draft
 from stepwell.engine.ending import Ending
@@ -215,7 +216,7 @@ def _take_all(self: Activation) -> bool:
 
 
 _take_one: Callable[..., bool] = Activation._take_next
-_continue: Callable[..., None] = Activation._begin_generation
+_continue: Callable[..., None] = continuing.begin_generation
 
 
 def _continue_deaf(self: Activation, fact: Any) -> None:
@@ -277,7 +278,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "deaf_between",
         "messages that came with the last commit of a generation are lost",
-        patches=((Activation, "_begin_generation", _continue_deaf),),
+        patches=((activation, "begin_generation", _continue_deaf),),
     ),
     Mutant(
         "children_forgotten",

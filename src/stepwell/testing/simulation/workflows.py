@@ -212,6 +212,29 @@ async def retried(ctx: Context, plan: dict[str, Any]) -> list[str]:
     return tags(before, failing)
 
 
+@step(retry=_QUICK)
+async def undo(context: StepContext, token: str, tag: str, fails: int) -> str:
+    return await ledger().perform(context, f"un{tag}", token, fails)
+
+
+@step(compensate=undo)
+async def do(context: StepContext, tag: str, fails: int) -> str:
+    return await ledger().perform(context, tag, "", 0)
+
+
+@workflow
+async def saga(ctx: Context, plan: dict[str, Any]) -> str:
+    """Everything it did is undone, whether it fails or is cancelled."""
+    for number in range(plan["n"]):
+        await ctx.step(do, f"d{number}", plan["fails"] if number == 0 else 0)
+    await ctx.all(ctx.step(do, "left", 0), ctx.step(do, "right", 1))
+    if plan["waits"]:
+        await ctx.sleep(plan["seconds"])
+        await ctx.signal("never")
+    await ctx.step(fragile, "broken", 1000)
+    return "never"
+
+
 @workflow
 async def cancelled(ctx: Context, plan: dict[str, Any]) -> str:
     try:
@@ -247,6 +270,7 @@ WORKFLOWS = (
     hopeless,
     forgiving,
     retried,
+    saga,
     cancelled,
     abandoned,
 )

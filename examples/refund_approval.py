@@ -1,0 +1,124 @@
+"""A refund waits for a person, in a process that may end; a bank that fails is tried again, then handled.
+
+Run it: the first process accepts the refunds and ends while they wait. The second one approves them.
+The file `refund_approval.db` is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stepwell import Context, Engine, Machine, Retry, StepContext, step, transition
+from stepwell.errors import AlreadyDecided, StepwellError, WrongPlace
+
+DATABASE = "refund_approval.db"
+SMALL = 50_00  # cents: refunds up to this need nobody
+
+
+@dataclass
+class Request:
+    order: str
+    cents: int
+
+
+@dataclass
+class Approval:
+    by: str
+    note: str = ""
+
+
+@dataclass
+class RefundState:
+    order: str = ""
+    cents: int = 0
+    approved_by: str = ""
+    transfer: str = ""
+    history: list[str] = field(default_factory=list)
+
+
+@step
+async def transfer(ctx: StepContext, order: str, cents: int) -> str:
+    """The bank knows our key, so that a repeat is the same transfer."""
+    print(f"    bank: {cents / 100:.2f} for {order} (key {ctx.key[-22:]})", flush=True)
+    if order == "closed-account":
+        raise ConnectionError("the account is closed")
+    return f"transfer-{order}"
+
+
+class Refund(Machine[RefundState]):
+    """Small refunds are paid at once, large ones when somebody approves."""
+
+    ends = frozenset({"paid", "refused", "by_hand"})
+
+    @transition("start", "review")
+    async def open(self, ctx: Context, request: Request) -> None:
+        self.state.order, self.state.cents = request.order, request.cents
+
+    @transition("review", "paying", when=lambda state: state.cents <= SMALL)
+    async def wave_through(self, ctx: Context) -> None:
+        self.state.approved_by = "nobody, it is small"
+
+    @transition("review", "paying", wait=Approval)
+    async def approve(self, ctx: Context, approval: Approval) -> None:
+        self.state.approved_by = approval.by
+        self.state.history.append(f"{approval.by}: {approval.note or 'approved'}")
+
+    @transition("review", "refused", wait=Approval)
+    async def refuse(self, ctx: Context, approval: Approval) -> None:
+        self.state.history.append(f"{approval.by}: {approval.note or 'refused'}")
+
+    @transition("paying", "paid", retry=Retry(3, delay="50ms", then="trouble"), timeout="1m")
+    async def pay(self, ctx: Context) -> None:
+        self.state.history.append("paid")  # forgotten when this attempt fails
+        self.state.transfer = await ctx.step(transfer, self.state.order, self.state.cents)
+
+    @transition("trouble", "by_hand")
+    async def tell_accounting(self, ctx: Context) -> None:
+        assert self.error is not None
+        self.state.history.append(f"accounting: {self.error.message}")
+
+
+async def accept() -> None:
+    async with Engine(DATABASE, workflows=[Refund]) as engine:
+        small = await engine.start(Refund, Request("book", 12_00), key="book")
+        print(f"book: {(await small.result()).history} -> {(await small.state()).checkpoint.place}")  # type: ignore[union-attr]  # it ended
+        for order in ("sofa", "closed-account"):
+            run = await engine.start(Refund, Request(order, 900_00), key=order)
+            async for event in run.events(follow=True):
+                if event.kind == "wait_opened":
+                    break
+            print(f"{order}: {(await run.why()).text}")
+
+
+async def decide() -> None:
+    async with Engine(DATABASE, workflows=[Refund]) as engine:
+        for order in ("sofa", "closed-account"):
+            run = engine.handle((await engine.find(order)).id, Refund)  # type: ignore[union-attr]  # it is there
+            await run.trigger("approve", {"by": "ana"}, by="ana")
+            try:
+                await run.trigger("refuse", {"by": "bo"}, by="bo")
+            except (AlreadyDecided, WrongPlace) as late:
+                print(f"    bo is late: {late.message}")
+            except StepwellError as ended:
+                print(f"    bo is very late: {ended.message}")
+            result = await run.result()
+            print(f"{order}: {result.history} -> {(await run.state()).checkpoint.place}")  # type: ignore[union-attr]  # it ended
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        asyncio.run({"accept": accept, "decide": decide}[sys.argv[1]]())
+        return
+    Path(DATABASE).unlink(missing_ok=True)
+    print(Refund.drawing())
+    for act in ("accept", "decide"):
+        print(f"-- {act}")
+        subprocess.run([sys.executable, __file__, act], check=True)
+
+
+if __name__ == "__main__":
+    main()

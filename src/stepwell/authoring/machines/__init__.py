@@ -1,0 +1,1 @@
+"""Workflows as state machines: places, and transitions between them."""

@@ -1,0 +1,314 @@
+"""Checks: what is wrong with a machine, all of it at once, each with the method and line it is about."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePath
+from typing import Any
+
+from stepwell.authoring.machines.exits import START, Exit, Exits, by_place
+from stepwell.authoring.machines.transition import MARK, Declared
+from stepwell.domain.codec import codec_for
+from stepwell.domain.duration import timeout_seconds
+from stepwell.domain.moves import Move
+from stepwell.domain.retry import Retry
+from stepwell.domain.steps import checked_name
+from stepwell.errors import InvalidDefinition, StepwellError
+
+RESERVED = frozenset(
+    {"decode_result", "definition", "drawing", "encode_input", "ends", "error", "options", "run", "state"}
+    | {"sync"}
+)
+_PLACES = ("on_error", "on_timeout")
+
+
+class Problems:
+    """Collects what is wrong; each names the method and line it is about."""
+
+    def __init__(self, machine: type) -> None:
+        self.machine = machine
+        self.found: list[str] = []
+
+    def add(self, method: Callable[..., Any] | None, text: str) -> None:
+        where = _where(method) if method is not None else _where_class(self.machine)
+        name = getattr(method, "__name__", self.machine.__name__)
+        self.found.append(f"{where} {name}: {text}")
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            count = f"{len(self.found)} problem{'s' if len(self.found) > 1 else ''}"
+            lines = "\n".join(f"  - {text}" for text in self.found)
+            raise InvalidDefinition(
+                f"machine {self.machine.__name__} has {count}:\n{lines}",
+                hint="mend all of them and import it again; nothing of it was registered",
+            )
+
+
+def _where(method: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    return f"{PurePath(code.co_filename).name}:{code.co_firstlineno}" if code is not None else "?"
+
+
+def _where_class(machine: type) -> str:
+    try:
+        lines, first = inspect.getsourcelines(machine)
+    except (OSError, TypeError):
+        return machine.__module__
+    del lines
+    return f"{PurePath(inspect.getsourcefile(machine) or '?').name}:{first}"
+
+
+def checked_exits(machine: type, ends: frozenset[str], problems: Problems) -> list[Exit]:
+    """The transitions of a class, its bases' first, in the order in which they are written."""
+    exits = []
+    for name, method in declared_in(machine).items():
+        exit = _exit(name, method, getattr(method, MARK), problems)
+        if exit is not None:
+            exits.append(exit)
+    if not problems.found or exits:
+        _check_places(exits, ends, problems)
+        _check_choices(by_place(exits), problems)
+        _check_input(exits, problems)
+    return exits
+
+
+def declared_in(machine: type) -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
+    for kind in reversed(machine.__mro__):
+        for name, value in vars(kind).items():
+            if isinstance(getattr(value, MARK, None), Declared):
+                found[name] = value
+            else:
+                found.pop(name, None)  # a subclass put something else in its place
+    return found
+
+
+# One transition
+
+
+def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: Problems) -> Exit | None:
+    before = len(problems.found)
+
+    def wrong(text: str) -> None:
+        problems.add(method, text)
+
+    if name in RESERVED:
+        wrong(f"{name!r} is a name of Machine itself; call the transition something else")
+    sources = _sources(declared.source, wrong)
+    for what, place in [("target", declared.target), *((w, getattr(declared, w)) for w in _PLACES)]:
+        if not isinstance(place, str) or (what == "target" and not place):
+            wrong(f"{what}={place!r} is no place; places are text")
+        elif place:
+            _check_name(place, wrong)
+    _check_name(name, wrong)
+    retry = declared.retry
+    if not isinstance(retry, Retry):
+        wrong(f"retry={retry!r} is no Retry; write retry=Retry(3)")
+    elif retry.then and declared.on_error:
+        wrong(f"on_error={declared.on_error!r} and Retry(then={retry.then!r}) say the same thing twice")
+    timeout = _timeout(declared.timeout, wrong)
+    schema = _schema(declared.wait, wrong)
+    takes = _parameters(method, wrong)
+    takes_input = _guard(declared.when, wrong)
+    if not isinstance(declared.priority, int) or isinstance(declared.priority, bool):
+        wrong(f"priority={declared.priority!r} is no whole number")
+    if len(problems.found) > before:
+        return None
+    moves = {
+        source: Move(
+            name=name,
+            source=source,
+            target=declared.target,
+            retry=retry,
+            timeout=timeout,
+            on_error=declared.on_error,
+            on_timeout=declared.on_timeout,
+            threaded=not inspect.iscoroutinefunction(inspect.unwrap(method)),
+        )
+        for source in sources
+    }
+    return Exit(
+        name=name,
+        function=method,
+        sources=sources,
+        target=declared.target,
+        waits=declared.wait is not False,
+        schema=schema,
+        when=declared.when,
+        takes=takes,
+        takes_input=takes_input,
+        priority=declared.priority,
+        moves=moves,
+    )
+
+
+def _check_name(name: str, wrong: Callable[[str], None]) -> None:
+    try:
+        checked_name(name)
+    except InvalidDefinition as error:
+        wrong(f"{error.message}; {error.hint}")
+    else:
+        if "@" in name or ":" in name:
+            wrong(f"{name!r} cannot be a name here; leave out '@' and ':'")
+
+
+def _sources(source: Any, wrong: Callable[[str], None]) -> tuple[str, ...]:
+    places = (source,) if isinstance(source, str) else source
+    if not isinstance(places, list | tuple | set | frozenset) or not places:
+        wrong(f"source={source!r} is no place; write a text or a list of texts")
+        return ()
+    for place in places:
+        if isinstance(place, str):
+            _check_name(place, wrong)
+        else:
+            wrong(f"source {place!r} is no place; places are text")
+    return tuple(dict.fromkeys(p for p in places if isinstance(p, str)))
+
+
+def _timeout(value: Any, wrong: Callable[[str], None]) -> float | None:
+    try:
+        return timeout_seconds(value)
+    except InvalidDefinition as error:
+        wrong(f"{error.message}; {error.hint}")
+        return None
+
+
+def _schema(wait: Any, wrong: Callable[[str], None]) -> Any:
+    """The type of what a trigger brings; True takes what the method's annotation says."""
+    if wait is True or wait is False:
+        return Any
+    usable = isinstance(wait, type) or hasattr(wait, "__origin__") or hasattr(wait, "__args__")
+    try:
+        if usable:
+            codec_for(wait).schema()
+            return wait
+    except Exception as error:  # whatever pydantic or msgspec make of it
+        wrong(f"wait={wait!r} cannot be read from JSON ({error})")
+        return Any
+    wrong(f"wait={wait!r} is no schema; write wait=True, or the type of what comes with the trigger")
+    return Any
+
+
+def _parameters(method: Callable[..., Any], wrong: Callable[[str], None]) -> int:
+    if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+        wrong("it is a generator; a transition returns nothing and changes self.state")
+        return 0
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    required = [p for p in parameters[2:] if p.default is p.empty]
+    if required or any(p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        wrong("it must take (self, ctx) or (self, ctx, payload)")
+    return min(len(parameters), 2)
+
+
+def _guard(when: Any, wrong: Callable[[str], None]) -> int:
+    if when is None:
+        return 0
+    if not callable(when) or inspect.iscoroutinefunction(when):
+        wrong(f"when={when!r} is no plain function; write when=lambda state, input: ...")
+        return 0
+    try:
+        taken = len(inspect.signature(when).parameters)
+    except (TypeError, ValueError):
+        return 1
+    if taken not in (1, 2):
+        wrong("when= must take (state) or (state, input); it sees nothing else")
+    return taken
+
+
+# All of them together
+
+
+def _check_places(exits: list[Exit], ends: frozenset[str], problems: Problems) -> None:
+    sources = {place for exit in exits for place in exit.sources}
+    if START not in sources:
+        problems.add(None, f"no transition leaves {START!r}, where every machine begins")
+    for exit in exits:
+        for what, place in _leads_to(exit):
+            if place not in sources and place not in ends:
+                problems.add(exit.function, _nowhere(what, place, sources | ends, ends))
+        for place in exit.sources:
+            if place in ends:
+                problems.add(exit.function, f"leaves {place!r}, which is one of ends: nothing leaves an end")
+    entered = {place for exit in exits for _, place in _leads_to(exit)}
+    reached = _reachable(exits)
+    for exit in exits:
+        for place in exit.sources:
+            if place not in entered and place != START:
+                problems.add(
+                    exit.function, f"nothing leads to {place!r}: a machine has one start, {START!r}, not two"
+                )
+            elif place not in reached and START in sources:
+                problems.add(exit.function, f"{place!r} cannot be reached from {START!r}")
+    for place in sorted(ends - entered):
+        problems.add(None, f"{place!r} is in ends, but nothing leads to it")
+
+
+def _leads_to(exit: Exit) -> Iterator[tuple[str, str]]:
+    yield "target", exit.target
+    move = next(iter(exit.moves.values()))
+    yield from (
+        (what, place)
+        for what, place in [
+            ("on_error", move.on_error),
+            ("on_timeout", move.on_timeout),
+            ("Retry(then)", move.retry.then),
+        ]
+        if place
+    )
+
+
+def _nowhere(what: str, place: str, known: set[str], ends: frozenset[str]) -> str:
+    close = difflib.get_close_matches(place, sorted(known - {place}), n=1, cutoff=0.6)
+    if close:
+        return f"{what} {place!r} is no known place; did you mean {close[0]!r}?"
+    shown = ", ".join(repr(end) for end in sorted({*ends, place}))
+    return f"{what} {place!r} is a dead end: give it a transition, or say ends = {{{shown}}}"
+
+
+def _reachable(exits: Iterable[Exit]) -> set[str]:
+    reached, before = {START}, 0
+    while len(reached) > before:
+        before = len(reached)
+        for exit in exits:
+            if reached.intersection(exit.sources):
+                reached.update(place for _, place in _leads_to(exit))
+    return reached
+
+
+def _check_choices(places: dict[str, Exits], problems: Problems) -> None:
+    for place, exits in places.items():
+        plain = [exit for exit in exits.automatic if exit.when is None]
+        for exit in plain[1:]:
+            if exit.priority == plain[0].priority:
+                problems.add(
+                    exit.function,
+                    f"leaves {place!r} by itself, and so does {plain[0].name}: give one when= or wait=",
+                )
+        if plain:
+            for exit in exits.automatic:
+                if exit.priority < plain[0].priority:
+                    problems.add(
+                        exit.function,
+                        f"is never taken: {plain[0].name} always leaves {place!r} before (priority)",
+                    )
+            for exit in exits.waiting:
+                problems.add(
+                    exit.function, f"is never waited for: {plain[0].name} leaves {place!r} by itself"
+                )
+
+
+def _check_input(exits: list[Exit], problems: Problems) -> None:
+    takers = [exit for exit in exits if not exit.waits and exit.takes > 1]
+    for exit in takers[1:]:
+        if exit.payload_type != takers[0].payload_type:
+            problems.add(
+                exit.function,
+                f"takes the machine's input as {exit.payload_type!r}, "
+                f"but {takers[0].name} as {takers[0].payload_type!r}",
+            )
+
+
+def explain(error: Exception) -> str:
+    return error.message if isinstance(error, StepwellError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,153 @@
+"""A machine as a drawing: Mermaid text for documents, SVG for everything that shows pictures.
+
+The SVG is laid out in rows by distance from the start: enough to read a machine, without a library.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.sax.saxutils import escape
+
+from stepwell.authoring.machines.description import leads_to, place_names
+from stepwell.authoring.machines.exits import START
+
+if TYPE_CHECKING:
+    from stepwell.authoring.machines.machine import Machine, Plan
+
+_ROW, _COLUMN = 110, 190
+_WIDTH, _HEIGHT = 130, 36
+
+
+class Arrow(NamedTuple):
+    source: str
+    target: str
+    label: str
+    kind: str  # done | wait | error | timeout
+
+
+def arrows(plan: Plan) -> list[Arrow]:
+    found = []
+    for exit in plan.exits:
+        for source in exit.sources:
+            for kind, target in leads_to(exit):
+                if kind == "done":
+                    guard = " [when]" if exit.when is not None else ""
+                    found.append(Arrow(source, target, exit.name + guard, "wait" if exit.waits else "done"))
+                else:
+                    found.append(Arrow(source, target, f"{exit.name}: {kind}", kind))
+    return found
+
+
+def mermaid(machine: type[Machine[Any]]) -> str:
+    """A Mermaid state diagram; ⏸ waits to be triggered."""
+    plan = machine._plan
+    names = {place: f"p{number}" for number, place in enumerate(place_names(plan))}
+    lines = ["stateDiagram-v2"]
+    lines += [f'    state "{_quoted(place)}" as {name}' for place, name in names.items()]
+    lines.append(f"    [*] --> {names[START]}")
+    for arrow in arrows(plan):
+        pause = "⏸ " if arrow.kind == "wait" else ""
+        label = f"{pause}{_quoted(arrow.label)}".replace(":", " on", 1)
+        lines.append(f"    {names[arrow.source]} --> {names[arrow.target]}: {label}")
+    lines += [f"    {names[end]} --> [*]" for end in place_names(plan) if end in plan.ends]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return text.replace('"', "'")
+
+
+def svg(machine: type[Machine[Any]]) -> str:
+    """A picture of its own: no script, no font, no link."""
+    plan = machine._plan
+    spots = _spots(plan)
+    width = max(x for x, _ in spots.values()) + _COLUMN
+    height = max(y for _, y in spots.values()) + _ROW
+    title = escape(machine.definition.name)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="machine {_attribute(machine.definition.name)}" '
+        'font-family="sans-serif" font-size="12">',
+        f"<title>{title}</title>",
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+        'orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker></defs>',
+    ]
+    seen: dict[tuple[str, str], int] = {}
+    for arrow in arrows(plan):
+        nth = seen[arrow.source, arrow.target] = seen.get((arrow.source, arrow.target), -1) + 1
+        parts.append(_arrow(arrow, spots[arrow.source], spots[arrow.target], nth))
+    parts += [_box(place, spot, plan) for place, spot in spots.items()]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _spots(plan: Plan) -> dict[str, tuple[int, int]]:
+    """Where each place is: rows by how many transitions lead there."""
+    rows: dict[str, int] = {START: 0}
+    waiting = [START]
+    links = arrows(plan)
+    while waiting:
+        place = waiting.pop(0)
+        for arrow in links:
+            if arrow.source == place and arrow.target not in rows:
+                rows[arrow.target] = rows[place] + 1
+                waiting.append(arrow.target)
+    filled: dict[int, int] = {}
+    spots = {}
+    for place in place_names(plan):
+        row = rows[place]
+        column = filled[row] = filled.get(row, -1) + 1
+        spots[place] = (30 + column * _COLUMN, 30 + row * _ROW)
+    return spots
+
+
+def _box(place: str, spot: tuple[int, int], plan: Plan) -> str:
+    x, y = spot
+    end = place in plan.ends
+    stroke = 3 if end else 1.5
+    exits = plan.places.get(place)
+    fill = "#fff3d6" if exits and exits.waiting else "#e8f0fe" if place == START else "#ffffff"
+    return (
+        f'<g><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="18" fill="{fill}" '
+        f'stroke="#333" stroke-width="{stroke}"/>'
+        f'<text x="{x + _WIDTH // 2}" y="{y + 22}" text-anchor="middle">{escape(place)}</text></g>'
+    )
+
+
+_STYLES = {
+    "done": 'stroke="#555"',
+    "wait": 'stroke="#555" stroke-dasharray="5 4"',
+    "error": 'stroke="#b3261e"',
+    "timeout": 'stroke="#b3261e" stroke-dasharray="2 3"',
+}
+
+
+def _arrow(arrow: Arrow, source: tuple[int, int], target: tuple[int, int], nth: int) -> str:
+    """A curve between two boxes; loops stand at the right of theirs, ways back bend to the side."""
+    (x1, y1), (x2, y2) = source, target
+    shift = 18 * nth
+    middle = _WIDTH // 2
+    if source == target:
+        right, top = x1 + _WIDTH, y1 + _HEIGHT // 2
+        far = right + 40 + shift
+        path = f"M{right} {top - 6} C{far} {top - 30} {far} {top + 30} {right} {top + 8}"
+        label = (right + 34 + shift, top + 26)
+    elif y2 > y1:
+        start, stop = (x1 + middle, y1 + _HEIGHT), (x2 + middle, y2 - 2)
+        bend = (y2 - y1) // 3
+        path = (
+            f"M{start[0] + shift} {start[1]} C{start[0] + shift} {start[1] + bend} "
+            f"{stop[0] + shift} {stop[1] - bend} {stop[0]} {stop[1]}"
+        )
+        label = ((start[0] + stop[0]) // 2 + 6 + shift, (start[1] + stop[1]) // 2 + 14 * nth)
+    else:
+        side = 26 + shift
+        path = f"M{x1} {y1 + 18} C{x1 - side} {y1} {x2 - side} {y2 + 36} {x2} {y2 + 18}"
+        label = (min(x1, x2) - side // 2 + 4, (y1 + y2) // 2 + 18 + 14 * nth)
+    return (
+        f'<path d="{path}" fill="none" {_STYLES[arrow.kind]} marker-end="url(#head)"/>'
+        f'<text x="{label[0]}" y="{label[1]}" fill="#333">{escape(arrow.label)}</text>'
+    )
+
+
+def _attribute(text: str) -> str:
+    return escape(text, {'"': "&quot;"})

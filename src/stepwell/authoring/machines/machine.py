@@ -1,0 +1,200 @@
+"""Machine: a durable run written as places and the transitions between them."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Collection
+from functools import cached_property
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from stepwell.authoring.machines.checks import Problems, checked_exits, explain
+from stepwell.authoring.machines.description import describe
+from stepwell.authoring.machines.exits import Exit, Exits, by_place, codec_of, input_type
+from stepwell.authoring.machines.program import run_machine
+from stepwell.domain.codec import Codec, digest
+from stepwell.domain.commit import Definition
+from stepwell.domain.duration import Duration, timeout_seconds
+from stepwell.domain.events import Problem
+from stepwell.domain.program import OnFailure, RunOptions
+from stepwell.domain.steps import checked_name
+from stepwell.errors import InvalidInput
+
+State = TypeVar("State")
+
+
+class Plan:
+    """What a machine's class says, looked at once."""
+
+    def __init__(self, machine: type, exits: list[Exit], ends: frozenset[str]) -> None:
+        self.machine = machine
+        self.exits = exits
+        self.places: dict[str, Exits] = by_place(exits)
+        self.ends = ends
+
+    # Types are looked up at first use, so that those defined further down in the module are known.
+
+    @cached_property
+    def input(self) -> Codec:
+        return codec_of(input_type(self.exits))
+
+    @cached_property
+    def state(self) -> Codec:
+        return codec_of(state_type(self.machine))
+
+    @cached_property
+    def payloads(self) -> dict[str, Codec]:
+        return {exit.name: codec_of(exit.payload_type) for exit in self.exits}
+
+    @cached_property
+    def initial(self) -> bytes:
+        """The state before the first transition, as JSON."""
+        return self.state.encode(state_type(self.machine)())
+
+
+class Machine(Generic[State]):
+    """A state machine: `class Refund(Machine[RefundState])` with methods decorated by @transition.
+
+    It begins at the place "start" and has reached its end at one of `ends`; its result is the state
+    there. `self.state` is a copy that becomes the machine's when the transition completes. `self.error`
+    is the failure that led to this place, if one did. Options come with the class:
+    `class Refund(Machine[RefundState], version="2", timeout="1h")`.
+    """
+
+    ends: ClassVar[Collection[str]] = ("end",)
+    sync: ClassVar[bool] = False
+    options: ClassVar[RunOptions] = RunOptions()
+    definition: ClassVar[Definition]
+    _plan: ClassVar[Plan]
+
+    state: State
+    error: Problem | None = None
+
+    def __init_subclass__(
+        cls,
+        *,
+        name: str = "",
+        version: str = "1",
+        timeout: Duration | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        on_failure: OnFailure = "compensate",
+        abstract: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        if abstract:  # transitions for machines to inherit
+            return
+        problems = Problems(cls)
+        ends = frozenset(cls.ends)
+        exits = checked_exits(cls, ends, problems)
+        _check_state(cls, problems)
+        problems.raise_if_any()
+        cls._plan = Plan(cls, exits, ends)
+        cls.options = RunOptions(
+            timeout=timeout_seconds(timeout, name=f"{cls.__name__} timeout"),
+            queue=checked_name(queue),
+            priority=priority,
+            on_failure=on_failure,
+        )
+        cls.definition = _Definitions(checked_name(name or cls.__name__), checked_name(version))  # type: ignore[assignment]  # made when it is first asked for
+
+    @classmethod
+    def encode_input(cls, input: Any) -> bytes:
+        try:
+            return cls._plan.input.encode(input)
+        except InvalidInput as error:
+            error.context = {"workflow": cls.definition.name, **error.context}
+            raise
+
+    @classmethod
+    def decode_result(cls, data: bytes) -> State:
+        result: State = cls._plan.state.decode(data)
+        return result
+
+    @classmethod
+    async def run(cls, ctx: Any, input: bytes) -> bytes:
+        return await run_machine(cls._plan, ctx, input)
+
+    @classmethod
+    def drawing(cls, format: Literal["mermaid", "svg"] = "mermaid") -> str:
+        """The machine as a Mermaid state diagram, or as an SVG picture."""
+        from stepwell.authoring.machines.drawing import mermaid, svg
+
+        return svg(cls) if format == "svg" else mermaid(cls)
+
+    def __repr__(self) -> str:
+        return f"<machine {type(self).__name__}>"
+
+
+class _Definitions:
+    """The definition of the class that asks; made late, because it names types."""
+
+    def __init__(self, name: str, version: str) -> None:
+        self._name = name
+        self._version = version
+        self._made: Definition | None = None
+
+    def __get__(self, instance: object, machine: type[Machine[Any]]) -> Definition:
+        if self._made is None:
+            plan, options = machine._plan, machine.options
+            body = describe(plan, name=self._name, version=self._version)
+            self._made = Definition(
+                name=self._name,
+                version=self._version,
+                kind="machine",
+                hash=digest(body),
+                body=body,
+                input_schema=_json(plan.input.schema()),
+                options=_json(
+                    {"timeout": options.timeout, "queue": options.queue, "priority": options.priority}
+                ),
+            )
+        return self._made
+
+
+def _json(value: Any) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(value)
+
+
+def state_type(machine: type) -> Any:
+    """The type between the brackets of Machine[...]; None: it was left out."""
+    for kind in machine.__mro__:
+        for base in getattr(kind, "__orig_bases__", ()):
+            if typing.get_origin(base) is Machine and not isinstance(typing.get_args(base)[0], TypeVar):
+                return _resolved(typing.get_args(base)[0], kind)
+    return None
+
+
+def _resolved(argument: Any, kind: type) -> Any:
+    """A name in quotes is looked up where the class is."""
+    if isinstance(argument, typing.ForwardRef):
+        module = inspect.getmodule(kind)
+        return eval_forward(argument.__forward_arg__, vars(module) if module else {})
+    return argument
+
+
+def eval_forward(name: str, names: dict[str, Any]) -> Any:
+    return names.get(name, typing.ForwardRef(name))
+
+
+def _check_state(machine: type, problems: Problems) -> None:
+    found = state_type(machine)
+    if found is None:
+        problems.add(None, "the type of its state is missing: class X(Machine[XState])")
+        return
+    if isinstance(found, typing.ForwardRef):
+        return  # defined further down; looked at when the machine is first used
+    try:
+        codec_of(found).encode(found())
+    except Exception as error:  # whatever their type makes of it
+        problems.add(
+            None, f"its state cannot begin as {getattr(found, '__name__', found)}(): {explain(error)}"
+        )
+    constructor = inspect.signature(machine)
+    if any(
+        p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in constructor.parameters.values()
+    ):
+        problems.add(None, "its __init__ must work without arguments; what it needs belongs into the state")

@@ -1,0 +1,96 @@
+"""The program of a machine: from its last checkpoint, one transition after the other.
+
+It runs automatic transitions until a place where it must be triggered, an end, or an error. What it
+knows of the past is the checkpoint alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+
+from stepwell.authoring.machines.exits import START, Exit
+from stepwell.errors import NoWayOut
+
+if TYPE_CHECKING:
+    from stepwell.authoring.machines.machine import Plan
+    from stepwell.domain.events import Problem
+    from stepwell.domain.moves import MachineRun
+
+
+async def run_machine(plan: Plan, ctx: Any, input: bytes) -> bytes:
+    """Lead the machine to one of its ends; its state there is the result."""
+    at: MachineRun = ctx.machine()
+    while True:
+        place = at.place or START
+        state = at.state
+        if state is None:
+            state = Raw(plan.initial)
+        if place in plan.ends:
+            return bytes(state)
+        exit, payload = await _next(plan, at, place, state, input)
+        move = exit.moves[place]
+        attempt = Attempt(plan, exit, at.error, state, payload)
+        await at.transit(move, attempt.run_in_thread if move.threaded else attempt.run)
+
+
+async def _next(plan: Plan, at: MachineRun, place: str, state: Raw, input: bytes) -> tuple[Exit, bytes]:
+    exits = plan.places[place]
+    certain = exits.certain
+    if certain is not None:
+        return certain, input
+    if at.chosen:
+        for exit in exits.automatic:
+            if exit.name == at.chosen:
+                return exit, input
+    for exit in exits.automatic:
+        if exit.holds(plan.state.decode(state), lambda: plan.input.decode(input)):
+            return exit, input
+    waiting = {
+        exit.name: exit
+        for exit in exits.waiting
+        if exit.holds(plan.state.decode(state), lambda: plan.input.decode(input))
+    }
+    if not waiting:
+        names = ", ".join(exit.name for exit in [*exits.automatic, *exits.waiting])
+        raise NoWayOut(
+            f"no transition can leave {place!r}: when= of {names} does not hold",
+            hint="give one of them no when=, or mend the guard and retry the run",
+        )
+    name, payload = await at.triggered(place, {name: plan.payloads[name] for name in waiting})
+    return waiting[name], bytes(payload)
+
+
+class Attempt:
+    """The method as the engine runs it: over a fresh copy of the state, which it gives back as JSON."""
+
+    __slots__ = ("_error", "_exit", "_payload", "_plan", "_state")
+
+    def __init__(self, plan: Plan, exit: Exit, error: Problem | None, state: Raw, payload: bytes) -> None:
+        self._plan = plan
+        self._exit = exit
+        self._error = error
+        self._state = state
+        self._payload = payload
+
+    def _prepared(self, ctx: Any) -> tuple[Any, tuple[Any, ...]]:
+        plan, exit = self._plan, self._exit
+        machine = plan.machine()
+        machine.state = plan.state.decode(self._state)
+        if self._error is not None:
+            machine.error = self._error
+        if exit.takes < 2:
+            return machine, (ctx,)[: exit.takes]
+        codec = plan.payloads[exit.name] if exit.waits else plan.input
+        return machine, (ctx, codec.decode(self._payload))
+
+    async def run(self, ctx: Any) -> bytes:
+        machine, arguments = self._prepared(ctx)
+        await self._exit.function(machine, *arguments)
+        return self._plan.state.encode(machine.state)
+
+    def run_in_thread(self, ctx: Any) -> bytes:
+        machine, arguments = self._prepared(ctx)
+        self._exit.function(machine, *arguments)
+        return self._plan.state.encode(machine.state)

@@ -1,0 +1,48 @@
+"""`stepwell runs export | import | delete`: whole runs, on a database without their code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from stepwell.client import Client
+from stepwell.errors import InvalidFile
+from stepwell.store.open import open_store
+from stepwell.system import SystemIds
+
+
+async def do(given: argparse.Namespace) -> int:
+    store = open_store(given.database)
+    await store.open()
+    try:
+        client = Client(store, SystemIds())
+        client.bulletin.on_far(store.hint)
+        if given.what == "export":
+            _write(given.output, await client.export(given.run))
+        elif given.what == "import":
+            run = await client.import_run(_read(given.file))
+            print(run.id)
+        else:
+            await client.handle(given.run).delete()
+            print(f"deleted {given.run}", file=sys.stderr)
+    finally:
+        await store.close()
+    return 0
+
+
+def _write(where: str, data: bytes) -> None:
+    if where == "-":
+        sys.stdout.buffer.write(data + b"\n")
+    else:
+        Path(where).write_bytes(data + b"\n")
+        print(f"wrote {where}", file=sys.stderr)
+
+
+def _read(where: str) -> bytes:
+    if where == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(where).read_bytes()
+    except OSError as error:
+        raise InvalidFile(f"{where} cannot be read: {error}") from None

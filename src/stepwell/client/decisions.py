@@ -1,0 +1,128 @@
+"""Decisions: answers to one open question, and who was faster when it is not open any more."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.client.text import checked_text
+from stepwell.domain import events as ev
+from stepwell.domain.codec import PLAIN, limited
+from stepwell.domain.commit import Delivery, Message
+from stepwell.domain.messages import Decision, decide_key
+from stepwell.domain.state import OpenWait, RunState
+from stepwell.errors import AlreadyDecided, InvalidInput, RunEnded, WrongPlace
+
+if TYPE_CHECKING:
+    from stepwell.client.handle import RunHandle
+
+
+async def decide(run: RunHandle[Any], answer: Any, *, path: str, by: str) -> None:
+    state = await run.state()
+    wait = _open_approval(run, state, path)
+    await _send(run, wait, wait.form, answer, by=by, choice="")
+
+
+async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str) -> None:
+    """Choose a transition of the place where the machine is."""
+    state = await run.state()
+    wait = next((wait for wait in state.waits.values() if wait.what == "trigger"), None)
+    choice = next((c for c in wait.choices if c.name == name), None) if wait is not None else None
+    if wait is None or choice is None:
+        raise await _wrong_place(run, state, wait, name)
+    await _send(run, wait, choice.form, payload, by=by, choice=name)
+
+
+async def _send(run: RunHandle[Any], wait: OpenWait, form: Raw, answer: Any, *, by: str, choice: str) -> None:
+    client = run._client
+    what = f"trigger {choice!r}" if choice else "the decision"
+    data = limited(PLAIN.encode(answer), what, client.payload_bytes_max)
+    _check_form(form, data, choice or wait.path)
+    decision = Decision(
+        token=client.token(),
+        answer=Raw(data),
+        by=checked_text(by, "by"),
+        choice=checked_text(choice, "trigger"),
+    )
+    message = Message(
+        run_id=run.id,
+        key=decide_key(wait.path),
+        kind="decide",
+        name=wait.path,
+        payload=msgspec.json.encode(decision),
+        wait=wait.path,
+    )
+    outcome = await client.deliver(message)
+    if outcome is Delivery.DECIDED:
+        who = await _who_decided(run, wait.path)
+        raise AlreadyDecided(f"{what} came too late: {who or 'it was answered'}")
+    run._delivered(outcome, f"a decision on {wait.path}")
+
+
+def _open_approval(run: RunHandle[Any], state: RunState, path: str) -> OpenWait:
+    if state.status.terminal:
+        raise RunEnded(f"run {run.id} is {state.status}; nothing can be decided any more")
+    waits = [w for w in state.waits.values() if w.what == "approval" and path in ("", w.path)]
+    if not waits:
+        raise AlreadyDecided(f"run {run.id} has no open question{f' at {path}' if path else ''}")
+    if len(waits) > 1:
+        raise InvalidInput(
+            f"run {run.id} has {len(waits)} open questions",
+            hint="say which one: path=" + " or ".join(w.path for w in waits),
+        )
+    return waits[0]
+
+
+async def _wrong_place(
+    run: RunHandle[Any], state: RunState, wait: OpenWait | None, name: str
+) -> WrongPlace | RunEnded:
+    place = state.checkpoint.place if state.checkpoint else "start"
+    who = await _who_decided(run, "")
+    if state.status.terminal:
+        return RunEnded(
+            f"run {run.id} is {state.status} at {place!r}; {name!r} cannot reach it any more"
+            + (f" ({who})" if who else "")
+        )
+    offers = ", ".join(choice.name for choice in wait.choices) if wait is not None else ""
+    hint = f"it waits for: {offers}" if offers else "it waits for no trigger now; look at run.why()"
+    return WrongPlace(
+        f"trigger {name!r} does not fit: the run is at {place!r}" + (f"; {who}" if who else ""), hint=hint
+    )
+
+
+async def _who_decided(run: RunHandle[Any], path: str) -> str:
+    """Who answered that question, or the last one: in the log, or still in the inbox."""
+    last = ""
+    key = decide_key(path) if path else ""
+    waiting = await run._client.store.read_inbox(run.id)  # first: what leaves it is in the log
+    async for row in run.log():
+        if row.kind == "received":
+            fact = ev.read_as(ev.Received, row)
+            if fact.what == "decide" and not fact.rejected and key in ("", fact.key):
+                last = _told(fact.by, fact.choice, row.at)
+    for message in waiting:
+        if message.kind == "decide" and key in ("", message.key):
+            decision = msgspec.json.decode(message.payload, type=Decision)
+            last = _told(decision.by, decision.choice, message.at)
+    return last
+
+
+def _told(by: str, choice: str, at: float) -> str:
+    when = datetime.fromtimestamp(at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{by or 'somebody'} decided{f' {choice!r}' if choice else ''} at {when}"
+
+
+def _check_form(raw: Raw, data: bytes, question: str) -> None:
+    """An answer that does not fit the form is refused at once, not found out by the run."""
+    import jsonschema_rs
+
+    form = msgspec.json.decode(raw)
+    if form is None or form is True:
+        return
+    problem = next(iter(jsonschema_rs.validator_for(form).iter_errors(msgspec.json.decode(data))), None)
+    if problem is not None:
+        field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
+        raise InvalidInput(f"{problem.message} at {field}", field=field, question=question)

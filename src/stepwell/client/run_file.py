@@ -1,0 +1,178 @@
+"""A run as one JSON file: everything that a store keeps of it and of the runs below it.
+
+Values stand in the file as they stand in the log, so a person can read it. It is read as data only:
+nothing in it is executed, and what does not fit is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.commit import NEVER, InboxRow, LogRow, NewWait
+from stepwell.domain.copies import RUN_COLUMNS, RunCopy, TicketCopy
+from stepwell.domain.ids import RunId
+from stepwell.domain.status import Status
+from stepwell.errors import InvalidFile
+
+FORMAT = "stepwell-run"
+VERSION = 1
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int
+    kind: str
+    path: str = ""
+    attempt: int = 0
+    at: float
+    payload: Raw
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    n: int
+    kind: str
+    name: str
+    payload: Raw
+    at: float
+
+
+class _Ticket(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    queue: str
+    needs: str
+    priority: int
+    started: bool
+    ending: bool
+    not_before: float
+    due_at: float | None  # None: only a message can wake it
+    head: int
+    base: int
+    at: float
+    wakes: int
+
+
+_NOTHING = Raw(b"")  # is left out of the file: null would be a result
+
+
+class _Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    workspace: str
+    workflow: str
+    version: str
+    kind: str
+    hash: str
+    status: Status
+    input: Raw
+    output: Raw = _NOTHING
+    error: Raw = _NOTHING
+    key: str
+    digest: str
+    queue: str
+    lane: str
+    priority: int
+    parent: str
+    parent_path: str
+    root: str
+    tags: Raw
+    trigger: str
+    where_at: str
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    test: bool
+    log: list[_Event]
+    tickets: list[_Ticket] = []
+    inbox: list[_Message] = []
+    waits: list[NewWait] = []
+
+
+class _Head(msgspec.Struct, frozen=True):
+    format: str = ""
+    version: int = 0
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    format: str = FORMAT
+    version: int = VERSION
+    runs: list[_Run]
+
+
+_RAW = ("input", "output", "error", "tags")
+
+
+def written(copies: Sequence[RunCopy]) -> bytes:
+    return msgspec.json.encode(_File(runs=[_run(copy) for copy in copies]))
+
+
+def _run(copy: RunCopy) -> _Run:
+    values: dict[str, Any] = {name: getattr(copy, name) for name in RUN_COLUMNS}
+    values |= {name: _NOTHING if values[name] is None else Raw(values[name]) for name in _RAW}
+    return _Run(
+        **values,
+        log=[_Event(**row._asdict() | {"payload": Raw(row.payload)}) for row in copy.log],
+        tickets=[
+            _Ticket(**t._asdict() | {"due_at": None if t.due_at == NEVER else t.due_at}) for t in copy.tickets
+        ],
+        inbox=[_Message(**row._asdict() | {"payload": Raw(row.payload)}) for row in copy.inbox],
+        waits=list(copy.waits),
+    )
+
+
+def read(data: bytes | str) -> list[RunCopy]:
+    """InvalidFile says what is wrong with it."""
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+        if head.format != FORMAT:
+            raise InvalidFile(f"this is no exported run: its format is {head.format!r}, not {FORMAT!r}")
+        if head.version > VERSION:
+            raise InvalidFile(
+                f"the file has version {head.version}, this Stepwell reads {VERSION}",
+                hint="upgrade Stepwell here, or export it again with this version",
+            )
+        runs = msgspec.json.decode(data, type=_File).runs
+    except msgspec.MsgspecError as error:
+        raise InvalidFile(f"this is no exported run: {error}") from None
+    if not runs:
+        raise InvalidFile("the file holds no run")
+    return [_copy(run) for run in runs]
+
+
+def _copy(run: _Run) -> RunCopy:
+    values: dict[str, Any] = {name: getattr(run, name) for name in RUN_COLUMNS}
+    values |= {name: bytes(values[name]) or None for name in _RAW}
+    copy = RunCopy(
+        **values | {"id": RunId(run.id)},
+        log=[LogRow(e.seq, e.kind, e.path, e.attempt, e.at, bytes(e.payload)) for e in run.log],
+        tickets=[
+            TicketCopy(**msgspec.structs.asdict(t) | {"due_at": NEVER if t.due_at is None else t.due_at})
+            for t in run.tickets
+        ],
+        inbox=[InboxRow(m.key, m.n, m.kind, m.name, bytes(m.payload), m.at) for m in run.inbox],
+        waits=run.waits,
+    )
+    _check(copy)
+    return copy
+
+
+def _check(copy: RunCopy) -> None:
+    """What the engine takes for granted of every run."""
+    where = f"run {copy.id or '(without id)'}"
+    if not copy.id or [row.seq for row in copy.log] != list(range(1, len(copy.log) + 1)):
+        raise InvalidFile(f"{where}: its log does not count 1, 2, 3, ...")
+    for row in copy.log:
+        try:
+            ev.read(row)
+        except (KeyError, msgspec.MsgspecError) as error:
+            raise InvalidFile(f"{where}: event {row.seq} ({row.kind}) cannot be read: {error}") from None
+    if not copy.log or copy.log[0].kind != ev.KIND[ev.Accepted]:
+        raise InvalidFile(f"{where}: its log does not begin with accepted")
+    own = [ticket for ticket in copy.tickets if ticket.path == ""]
+    if copy.status.terminal == bool(own) or (copy.status.terminal and (copy.tickets or copy.inbox)):
+        raise InvalidFile(f"{where}: it is {copy.status} and has {len(own)} tickets")
+    if own and own[0].head != len(copy.log):
+        raise InvalidFile(f"{where}: its ticket says that the log ends at {own[0].head}, not {len(copy.log)}")

@@ -1,0 +1,89 @@
+"""Compensating: how a step says what undoes it, and how that is kept in the log and found again.
+
+The log names the compensating function; only a function that loaded code has declared with
+`compensate=` is ever called by such a name, whatever a log (or an imported file) says.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain.codec import PLAIN, limited
+from stepwell.domain.events import StepCompleted, Undo
+from stepwell.domain.steps import Arguments, StepSpec, encode_arguments, parameter_codecs
+from stepwell.errors import InvalidDefinition
+
+_declared: WeakValueDictionary[str, StepSpec] = WeakValueDictionary()
+
+
+def reference(spec: StepSpec) -> str:
+    """module:name of the function."""
+    target = inspect.unwrap(spec.function)
+    name = getattr(target, "__qualname__", type(target).__qualname__)
+    return f"{getattr(target, '__module__', '')}:{name}"
+
+
+def declare(spec: StepSpec, step: StepSpec) -> StepSpec:
+    """`spec` undoes `step`. It takes the step's result, then its arguments, as many of them as it likes."""
+    required = [p for p in _parameters(spec) if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    given = 1 + len(parameter_codecs(step))
+    if len(required) > given:
+        raise InvalidDefinition(
+            f"{spec.name} undoes {step.name} and asks for {len(required)} arguments; there are {given}",
+            hint=f"take the result of {step.name} first, then its arguments",
+        )
+    _declared[reference(spec)] = spec
+    return spec
+
+
+def find(name: str) -> StepSpec | None:
+    """What was declared under that name; by the function's own name where the module moved."""
+    found = _declared.get(name)
+    if found is None:
+        inner = name.partition(":")[2]
+        moved = [spec for known, spec in list(_declared.items()) if known.partition(":")[2] == inner]
+        found = moved[0] if len(moved) == 1 else None
+    return found
+
+
+def undoing(spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> Undo | None:
+    """What the log must keep of this call, so that it can be undone; NotSerialisable if it cannot."""
+    if spec.compensate is None:
+        return None
+    names = list(parameter_codecs(spec))
+    if kwargs and len(args) <= len(names):  # by position, as the compensating function takes them
+        values = dict(zip(names, args, strict=False)) | kwargs
+        ordered = [name for i, name in enumerate(names) if all(before in values for before in names[: i + 1])]
+        args = tuple(values.pop(name) for name in ordered)
+        kwargs = values
+    data = limited(encode_arguments(spec, args, kwargs), f"the arguments of {spec.name}", limit)
+    return Undo(function=reference(spec.compensate), args=Raw(data))
+
+
+def arguments(spec: StepSpec, fact: StepCompleted) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the compensating function is called with, of the types that its own parameters name."""
+    assert fact.undo is not None
+    call = msgspec.json.decode(fact.undo.args, type=Arguments)
+    values = [fact.result, *call.args]
+    parameters = _parameters(spec)
+    if not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        values = values[: len(parameters)]
+    codecs = parameter_codecs(spec)
+    names = list(codecs)
+    args = [codecs[names[i]].decode(v) if i < len(names) else PLAIN.decode(v) for i, v in enumerate(values)]
+    wanted = {name: raw for name, raw in call.kwargs.items() if name in names[len(args) :]}
+    return tuple(args), {name: codecs[name].decode(raw) for name, raw in wanted.items()}
+
+
+def _parameters(spec: StepSpec) -> list[inspect.Parameter]:
+    names = parameter_codecs(spec)
+    try:
+        found = inspect.signature(inspect.unwrap(spec.function)).parameters
+    except (TypeError, ValueError):  # builtins without one
+        return []
+    return [parameter for name, parameter in found.items() if name in names]

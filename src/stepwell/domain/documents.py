@@ -1,0 +1,95 @@
+"""Documents: named values that steps keep for whoever looks at the run, each save a version of its own.
+
+A document is visible from the checkpoint that it belongs to: of a function the step that saved it, of a
+machine the transition. What an attempt saved that failed is never seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.events import Event
+
+DIRECT = "save:"  # in the path of what the workflow's own code saved, not one of its steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    name: str
+    version: int
+    type: str
+    value: Raw
+    path: str
+    seq: int
+    at: float
+
+    @property
+    def id(self) -> str:
+        return document_id(self.name, self.version)
+
+
+def document_id(name: str, version: int) -> str:
+    return f"{name}@{version}"
+
+
+def is_direct(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(DIRECT)
+
+
+class Documents:
+    """What is visible, event by event; `versions` are all that ever were."""
+
+    def __init__(self) -> None:
+        self.versions: list[Document] = []
+        self._machine = False
+        self._counts: dict[str, int] = {}
+        self._pending: dict[tuple[str, str], tuple[Event, ev.DocumentSaved]] = {}
+
+    @property
+    def latest(self) -> dict[str, Document]:
+        return {document.name: document for document in self.versions}
+
+    def take(self, event: Event) -> None:
+        match event.fact:
+            case ev.Accepted(kind=kind):
+                self._machine = kind == "machine"
+            case ev.DocumentSaved() as saved:
+                self._pending.pop((event.path, saved.name), None)
+                self._pending[event.path, saved.name] = (event, saved)
+                if is_direct(event.path) and not self._machine:
+                    self._show(event.path)
+            case ev.StepCompleted() if not self._machine:
+                self._show(event.path)
+            case ev.TransitionCompleted(error=error):
+                self._settle_visit(event, kept=error is None)
+            case _:
+                pass
+
+    def _show(self, path: str) -> None:
+        for key in [key for key in self._pending if key[0] == path]:
+            self._keep(*self._pending.pop(key))
+
+    def _settle_visit(self, completed: Event, *, kept: bool) -> None:
+        """Of the code's own saves only those of the attempt that succeeded count."""
+        for event, saved in self._pending.values():
+            inside = event.path.startswith(f"{completed.path}/")
+            if kept and inside and (not is_direct(event.path) or event.attempt == completed.attempt):
+                self._keep(event, saved)
+        self._pending.clear()
+
+    def _keep(self, event: Event, saved: ev.DocumentSaved) -> None:
+        version = self._counts[saved.name] = self._counts.get(saved.name, 0) + 1
+        self.versions.append(
+            Document(
+                name=saved.name,
+                version=version,
+                type=saved.type,
+                value=saved.value,
+                path=event.path,
+                seq=event.seq,
+                at=event.at,
+            )
+        )

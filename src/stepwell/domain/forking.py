@@ -1,0 +1,353 @@
+"""Forking: from a run's log and a place in it to the log of a new run. The old one is only read.
+
+A function's code is replayed over the copy, so a copy ends where nothing was open: what had been asked
+for and not answered is asked for again by the new run, and would be there twice. Other kinds of program
+cut in their own way; each has its entry in `CUTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import digest
+from stepwell.domain.commit import LogRow
+from stepwell.domain.copies import RunCopy, TicketCopy
+from stepwell.domain.documents import is_direct
+from stepwell.domain.events import Event
+from stepwell.domain.ids import RunId, needs_workflow
+from stepwell.domain.status import Status
+from stepwell.errors import InvalidInput, NotForkable, StepNotFound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edits:
+    """What is other than it was; everything is JSON."""
+
+    input: bytes | None = None
+    state: bytes | None = None
+    outputs: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        found = [name for name in ("input", "state") if getattr(self, name) is not None]
+        return [*found, *sorted(self.outputs)]
+
+
+class Cut(NamedTuple):
+    """The events that count, as they are to be written; `seq` is the last of them in the old log."""
+
+    events: list[Event]
+    seq: int
+
+
+class Birth(NamedTuple):
+    """Names for the new run, and the time."""
+
+    run_id: RunId
+    key: str
+    seed: str
+    now: float
+
+
+_OWNERSHIP = (ev.Claimed, ev.LeaseLost)  # says who had the old run; the new one has its own owners
+
+
+# What was open
+
+
+class Open:
+    """What a log has begun and not ended, event by event."""
+
+    def __init__(self) -> None:
+        self.paths: dict[str, str] = {}
+
+    def take(self, event: Event) -> None:
+        match event.fact:
+            case ev.StepStarted() | ev.StepScheduled():
+                self.paths[event.path] = "step"
+            case ev.StepFailed(retry_in=delay) if delay is not None:
+                self.paths[event.path] = "step between two attempts"
+            case ev.TimerSet():
+                self.paths[event.path] = "timer"
+            case ev.WaitOpened(what=what):
+                self.paths[event.path] = what
+            case ev.ChildStarted(detached=False):
+                self.paths[event.path] = "child run"
+            case ev.StepCompleted() | ev.StepFailed() | ev.TimerFired() | ev.WaitEnded() | ev.ChildEnded():
+                self.paths.pop(event.path, None)
+            case ev.Continued() | ev.Failed():
+                self.paths.clear()
+            case _:
+                pass
+
+
+def closed_places(events: Sequence[Event]) -> list[int]:
+    """The seqs after which nothing was open."""
+    found = Open()
+    places = []
+    for event in events:
+        found.take(event)
+        if not found.paths:
+            places.append(event.seq)
+    return places
+
+
+# Functions
+
+
+def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
+    if edits.state is not None:
+        raise InvalidInput(
+            "a function has no state that could be edited",
+            hint="edit what its steps returned (outputs=), or its input (input=)",
+        )
+    seq = _before_the_end(events, seq)
+    kept = list(events[:seq])
+    for event in kept:
+        if isinstance(event.fact, ev.CancelRequested | ev.CompensationStarted):
+            raise NotForkable(
+                f"at event {seq} the run was already ending ({event.kind} at {event.seq})",
+                hint=f"fork at {event.seq - 1} or before",
+            )
+    found = Open()
+    for event in kept:
+        found.take(event)
+    if found.paths:
+        what = ", ".join(f"{kind} {path}" for path, kind in list(found.paths.items())[:3])
+        places = [place for place in closed_places(kept) if place > 1]
+        raise NotForkable(
+            f"at event {seq} something was open: {what}",
+            hint=f"fork at {places[-1]}, where nothing was"
+            if places
+            else "rerun it: nothing was settled before",
+        )
+    return Cut(kept, seq)
+
+
+def _before_the_end(events: Sequence[Event], seq: int) -> int:
+    if not 1 <= seq <= len(events):
+        raise NotForkable(
+            f"the log has events 1 to {len(events)}, not {seq}", hint="look at run.checkpoints()"
+        )
+    while isinstance(events[seq - 1].fact, (*ev.ENDINGS, ev.CompensationCompleted)):
+        seq -= 1
+    return seq
+
+
+# Machines
+
+
+def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
+    """A machine's past is its last checkpoint; beyond it, what the visit's code was answered.
+
+    It does not replay, so inner steps that had completed are kept whatever else was open. With another
+    state they would not fit it: then nothing of the visit is kept.
+    """
+    seq = _before_the_end(events, seq)
+    places = [e.seq for e in events[:seq] if isinstance(e.fact, ev.TransitionCompleted)]
+    place = places[-1] if places else 1
+    past = [_arrived(event, edits) if event.seq == place else event for event in events[:place]]
+    if edits.state is not None:
+        if not places:
+            raise NotForkable(
+                f"at event {seq} the machine had no checkpoint, so no state",
+                hint="rerun it with another input, or fork it at a checkpoint",
+            )
+        return Cut(past, place)
+    visit = events[place:seq]
+    if any(isinstance(event.fact, ev.CancelRequested | ev.CompensationStarted) for event in visit):
+        raise NotForkable(
+            f"at event {seq} the run was already ending", hint=f"fork at {place}, its last checkpoint"
+        )
+    return Cut([*past, *_answered(visit)], seq)
+
+
+def _arrived(event: Event, edits: Edits) -> Event:
+    if not isinstance(event.fact, ev.TransitionCompleted):
+        return event
+    state = event.fact.state if edits.state is None else Raw(edits.state)
+    return event._replace(fact=replace(event.fact, state=state, children={}))
+
+
+_NEWS = (ev.ValueRecorded, ev.Published, ev.Progress, ev.DocumentSaved, ev.Received)
+
+
+def _answered(visit: Sequence[Event]) -> list[Event]:
+    """What the code of a visit may be given again: nothing that failed, or was open."""
+    settled: set[str] = set()
+    for event in visit:
+        match event.fact:
+            case ev.StepCompleted() | ev.TimerFired() | ev.WaitEnded(outcome="answered"):
+                settled.add(event.path)
+            case ev.ChildEnded(status=status) if status == Status.COMPLETED:
+                settled.add(event.path)
+            case ev.ChildStarted(detached=True):
+                settled.add(event.path)
+            case _:
+                pass
+    kept = [e for e in visit if e.path in settled or isinstance(e.fact, _NEWS)]
+    return [e for e in kept if not isinstance(e.fact, ev.StepFailed | ev.StepStarted | ev.StepScheduled)]
+
+
+CutLog = Callable[[Sequence[Event], int, Edits], Cut]
+CUTS: dict[str, CutLog] = {"function": cut_function, "machine": cut_machine}
+
+
+# From a step on
+
+
+def place_before(events: Sequence[Event], step: str) -> int:
+    """The seq before the first event of that step: its path, or its name where that is unique."""
+    paths = list(dict.fromkeys(e.path for e in events if e.path and not e.path.startswith("compensate/")))
+    paths = list(dict.fromkeys(part for path in paths for part in (_visit_of(path), path) if part))
+    named = [path for path in paths if step in (path, _name_of(path))]
+    if not named:
+        raise StepNotFound(f"the run has no step {step!r}", steps=", ".join(paths[:10]) or "none")
+    if len(named) > 1:
+        raise StepNotFound(
+            f"the run has {len(named)} steps called {step!r}", hint="give the path: " + ", ".join(named[:5])
+        )
+    inside = f"{named[0]}/"
+    return next(e.seq for e in events if e.path == named[0] or e.path.startswith(inside)) - 1
+
+
+def _name_of(path: str) -> str:
+    """`0/charge#1` is called charge; so are `0~2/charge#3` and, of a machine, `0/charge@4`."""
+    return path.rpartition("/")[2].partition("#")[0].partition("@")[0]
+
+
+def _visit_of(path: str) -> str:
+    """`0/approve@3/pay#1` belongs to the machine's visit `0/approve@3`."""
+    parts = path.split("/", 2)
+    return "/".join(parts[:2]) if len(parts) > 2 and "@" in parts[1] else ""
+
+
+# The new run
+
+
+def forked(copy: RunCopy, origin: ev.Origin, edits: Edits, birth: Birth) -> RunCopy:
+    """The run that begins where `origin` says, with nothing of it done by the old run again."""
+    events = [ev.read(row) for row in copy.log]
+    cut = CUTS.get(copy.kind, cut_function)(events, origin.seq, edits)
+    kept = [event for event in cut.events if not isinstance(event.fact, _OWNERSHIP)]
+    kept = _edited(_without_loose_documents(kept), edits)
+    log = [_row(event, seq) for seq, event in enumerate(kept, 1)]
+    origin = replace(origin, seq=cut.seq, copied=len(log), edited=edits.names, salt=birth.seed)
+    log[0] = log[0]._replace(payload=msgspec.json.encode(_accepted(kept[0], origin, edits, birth)))
+    base = max((row.seq for row in log if row.kind in ev.BASES), default=1)
+    continued = any(row.kind == ev.KIND[ev.Continued] for row in log)
+    input = copy.input if edits.input is None or continued else edits.input
+    return replace(
+        copy,
+        id=birth.run_id,
+        status=Status.PENDING,
+        input=input,
+        output=None,
+        error=None,
+        key=birth.key,
+        digest=digest(msgspec.json.encode([origin.how, origin.run, cut.seq, *_all(edits)])),
+        parent="",
+        parent_path="",
+        root=birth.run_id,
+        trigger=f"{origin.how}/{origin.run}@{cut.seq}",
+        where_at="",
+        created_at=birth.now,
+        started_at=None,
+        ended_at=None,
+        log=log,
+        tickets=[_ticket(copy, len(log), base, birth.now, log[-1].at)],
+        inbox=(),
+        waits=(),
+    )
+
+
+def _all(edits: Edits) -> list[str]:
+    values = {"input": edits.input, "state": edits.state, **edits.outputs}
+    return [f"{name}={value.decode()}" for name, value in sorted(values.items()) if value is not None]
+
+
+def _accepted(first: Event, origin: ev.Origin, edits: Edits, birth: Birth) -> ev.Accepted:
+    assert isinstance(first.fact, ev.Accepted)
+    fact = replace(
+        first.fact, parent="", parent_path="", root=birth.run_id, depth=0, key=birth.key, origin=origin
+    )
+    if origin.copied == 1:
+        return replace(fact, seed=birth.seed, input=_raw(edits.input) or fact.input)
+    return fact
+
+
+def _ticket(copy: RunCopy, head: int, base: int, now: float, at: float) -> TicketCopy:
+    return TicketCopy(
+        path="",
+        queue=copy.queue,
+        needs=needs_workflow(copy.workflow, copy.version),
+        priority=copy.priority,
+        started=False,
+        ending=False,
+        not_before=now,
+        due_at=now,
+        head=head,
+        base=base,
+        at=at,
+        wakes=0,
+    )
+
+
+def _without_loose_documents(events: Sequence[Event]) -> list[Event]:
+    """A document is its step's; where the step is asked for again, so is the document."""
+    done = {event.path for event in events if not isinstance(event.fact, ev.DocumentSaved)}
+    return [
+        e for e in events if not isinstance(e.fact, ev.DocumentSaved) or e.path in done or is_direct(e.path)
+    ]
+
+
+def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
+    """With the edited results; and without how to undo what the new run has not done itself."""
+    missing = set(edits.outputs)
+    begun = max(i for i, event in enumerate(events) if isinstance(event.fact, ev.Accepted | ev.Continued))
+    found = []
+    for i, event in enumerate(events):
+        fact = event.fact
+        if i == begun and edits.input is not None and isinstance(fact, ev.Accepted | ev.Continued):
+            fact = replace(fact, input=Raw(edits.input))
+        if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
+            fact = replace(fact, undo=None)
+        if event.path in edits.outputs:
+            fact = _with_output(event._replace(fact=fact), Raw(edits.outputs[event.path]))
+            if fact is not event.fact:
+                missing.discard(event.path)
+        found.append(event._replace(fact=fact))
+    if missing:
+        raise StepNotFound(
+            f"{', '.join(sorted(missing))} has no result before the place of the fork",
+            hint="edit results of steps and children that had ended by then; see run.state(at=...)",
+        )
+    return found
+
+
+def _with_output(event: Event, value: Raw) -> ev.Fact:
+    match event.fact:
+        case ev.StepCompleted() as fact:
+            return replace(fact, result=value)
+        case ev.StepFailed(retry_in=None, digest=mark):
+            return ev.StepCompleted(result=value, digest=mark)
+        case ev.ChildEnded():
+            return ev.ChildEnded(status=Status.COMPLETED, result=value)
+        case _:
+            return event.fact
+
+
+def _raw(data: bytes | None) -> Raw | None:
+    return None if data is None else Raw(data)
+
+
+def _row(event: Event, seq: int) -> LogRow:
+    new = ev.written(event.fact, event.path, event.attempt)
+    return LogRow(seq, new.kind, new.path, new.attempt, event.at, new.payload)

@@ -1,0 +1,358 @@
+"""Body: one attempt of a transition's code.
+
+It runs on the worker's own loop, as a step does, so it may await whatever it likes. Each of its ctx
+calls crosses to the workflow's loop, runs there as a task in the visit's scope, and comes back. While
+every task of the body is in such a call nothing executes: then the run may park, the body is left, and
+the next owner begins it again over the answers that the log has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepwell.domain import events as ev
+from stepwell.domain.steps import StepSpec
+from stepwell.engine.body_context import BodyContext, ThreadContext
+from stepwell.engine.calls import BodyCall
+from stepwell.engine.turns import Scope
+from stepwell.errors import RunCancelling, Suspended, TransitionTimedOut, Unwind
+
+if TYPE_CHECKING:
+    from stepwell.engine.activation import Activation
+
+_LEASE_LOOK = 0.1  # seconds
+_EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
+_NOT_YET = float("inf")
+
+
+Reply = asyncio.Future[Any] | concurrent.futures.Future[Any]
+
+
+class Station:
+    """Where a task of the body is: its ctx calls are named and counted apart from those of others."""
+
+    __slots__ = ("branches", "calls", "owner", "scope", "together")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.owner: asyncio.Task[Any] | None = None
+        self.calls = 0  # ctx calls that this task is in
+        self.together: list[asyncio.Task[Any]] = []  # tasks that it waits for in ctx.all or ctx.first
+        self.branches: dict[asyncio.Task[Any], Scope] = {}  # of gathered tasks that have not asked yet
+
+    def waits(self, known: dict[asyncio.Task[Any] | None, Station]) -> bool:
+        """Does only an answer of the log make it go on?"""
+        if self.calls or (self.owner is not None and self.owner.done()):
+            return True
+        tasks = self.together or _gathered(self.owner)
+        return bool(tasks) and all(t.done() or (t in known and known[t].waits(known)) for t in tasks)
+
+
+def _gathered(task: asyncio.Task[Any] | None) -> list[asyncio.Task[Any]]:
+    """The tasks of the asyncio.gather that this one waits for."""
+    return list(getattr(getattr(task, "_fut_waiter", None), "_children", ()))
+
+
+_station: contextvars.ContextVar[Station] = contextvars.ContextVar("stepwell_station")
+
+
+class Named(NamedTuple):
+    """What notes of long executions ask of a spec."""
+
+    name: str
+    transactional: bool = False
+
+
+def start_body(activation: Activation, call: BodyCall) -> None:
+    """Begin an attempt, once the log has everything that led to it and the lease holds."""
+    if activation.losses > 0 and not call.announced:
+        # A worker was lost in this run: from now on the log says what is begun before it begins.
+        call.announced = True
+        activation.record(ev.StepStarted(step=call.move.name), call.path, call.attempt)
+        call.after = activation.writer.barrier
+        activation.commands.append(call)
+    elif not activation.services.lease_valid():
+        activation.busy += 1
+        activation.services.loop.call_later(_LEASE_LOOK, _start_late, activation, call)
+    else:
+        Body(activation, call).run()
+
+
+def _start_late(activation: Activation, call: BodyCall) -> None:
+    activation.busy -= 1
+    if activation.closed is None and not call.future.done():
+        start_body(activation, call)
+
+
+class Body:
+    __slots__ = (
+        "_activation",
+        "_call",
+        "_crossings",
+        "_handle",
+        "_left_at",
+        "_services",
+        "_stations",
+        "_task",
+        "attempt",
+        "began",
+        "noted",
+        "over",
+        "path",
+    )
+
+    def __init__(self, activation: Activation, call: BodyCall) -> None:
+        self._activation = activation
+        self._call = call
+        self._services = activation.services
+        self._task: asyncio.Task[Any] | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._stations: dict[asyncio.Task[Any] | None, Station] = {}
+        self._crossings: dict[asyncio.Task[Any], Reply] = {}
+        self._left_at: float | None = None  # since when the whole run only waits
+        self.path = call.path
+        self.over = False
+        self.attempt = call.attempt
+        self.noted = False
+        self.began = _NOT_YET if call.move.threaded else self._services.clock.monotonic()
+
+    def run(self) -> None:
+        call, services = self._call, self._services
+        call.running = self
+        try:
+            work = self._work()
+        except Exception as error:
+            services.loop.call_soon(self._end, None, error)
+            return
+        self._task = task = asyncio.Task(work, loop=services.loop, context=contextvars.Context())
+        task.add_done_callback(self._done)
+        self._activation.steps.executing[self.path] = self  # type: ignore[assignment]  # it has the same shape
+        services.runner.running[self] = None  # type: ignore[index]  # as above
+        limit = call.move.timeout
+        if limit is not None and limit < _EXACT_BELOW and self.began != _NOT_YET:
+            self._handle = services.loop.call_later(limit, self.look_again)
+
+    @property
+    def spec(self) -> Named:
+        return Named(self._call.move.name)
+
+    def _work(self) -> Coroutine[Any, Any, Any]:
+        ctx, call = self._activation.ctx, self._call
+        if not call.move.threaded:
+            work: Coroutine[Any, Any, Any] = call.body(BodyContext(self, ctx))
+            return work
+        thread = ThreadContext(self, ctx)
+        runner: Any = self._services.runner  # asks of an execution only that it can begin
+        spec = StepSpec(name=call.move.name, function=call.body)
+        return runner.in_thread(spec, (thread,), {}, self)  # type: ignore[no-any-return]  # a coroutine
+
+    # Time
+
+    def begin(self) -> None:
+        """A thread has taken it up. May be called on that thread."""
+        self.began = self._services.clock.monotonic()
+
+    def look(self, now: float) -> None:
+        """Called now and then: has it run for too long? Time in which it only waits does not count."""
+        limit = self._call.move.timeout
+        if limit is not None and self._left_at is None and now - self.began >= limit:
+            self._time_out(limit)
+
+    def look_again(self) -> None:
+        """The same by a timer of its own."""
+        limit = self._call.move.timeout
+        if self.over or limit is None:
+            return
+        now = self._services.clock.monotonic()
+        self.look(now)
+        if not self.over:
+            used = (self._left_at or now) - self.began
+            self._handle = self._services.loop.call_later(max(0.005, limit - used), self.look_again)
+
+    def _time_out(self, limit: float) -> None:
+        error = TransitionTimedOut(f"{self._call.move.name} took longer than {limit:g} s")
+        self._leave(cancel=True)
+        self._end(None, error)
+
+    # Ending
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            result, error = None, asyncio.CancelledError(f"{self._call.move.name} was cancelled from inside")
+        else:
+            failure = task.exception()
+            result, error = (task.result(), None) if failure is None else (None, failure)  # type: ignore[assignment]  # one of the two
+        if not self.over:
+            self._leave(cancel=False)
+            self._end(result, error)
+
+    def _end(self, result: Any, error: BaseException | None) -> None:
+        """Tell the machine. Behind a cancel request whatever the code ended with is its cleanup."""
+        activation, future = self._activation, self._call.future
+        activation.calls.pop(self.path, None)
+        if activation.closed is not None or future.done():
+            return
+        if activation.cancelling:
+            error = RunCancelling()
+        elif isinstance(error, Unwind):
+            error = RuntimeError(f"a transition raised {type(error).__name__}, which only the engine may")
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        activation.advance()
+
+    def _leave(self, *, cancel: bool) -> None:
+        """Nothing that this attempt still does counts; its open ctx calls are withdrawn."""
+        self.over = True
+        self._call.running = None
+        self._services.runner.running.pop(self, None)  # type: ignore[call-overload]  # it has the shape of one
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._activation.closed is None:
+            self._activation.steps.executing.pop(self.path, None)
+        for task in list(self._crossings):
+            task.cancel()
+        if cancel and self._task is not None:
+            self._task.cancel()
+
+    def stop(self) -> None:
+        """Nobody wants it any more."""
+        if not self.over:
+            self._leave(cancel=True)
+
+    def cancel(self) -> None:
+        """The run is being cancelled: code that is in a ctx call hears it there, other code here."""
+        if self._task is not None and not self._crossings:
+            self._task.cancel()
+
+    # Crossing to the workflow's loop
+
+    def main_station(self) -> Station:
+        """Of the body itself; most have no other, and many not even this one."""
+        found = self._stations.get(self._task)
+        if found is None:
+            found = self._stations[self._task] = Station(Scope(self.path))
+            found.owner = self._task
+            if self._activation.visits is not None:
+                self._activation.visits.touched = True
+        return found
+
+    def station(self) -> Station:
+        """Of the task that runs now. One that is new here is a branch of the task that made it."""
+        task = asyncio.current_task()
+        main = self.main_station()
+        if task is self._task:
+            return main
+        here = _station.get(main)
+        if here.owner is task:
+            return here
+        mine = Station(self._branch(here, task))
+        mine.owner = task
+        _station.set(mine)
+        self._stations[task] = mine
+        return mine
+
+    def _branch(self, parent: Station, task: asyncio.Task[Any] | None) -> Scope:
+        """In the order in which gather made them, whichever of them asks first."""
+        assert task is not None, "a ctx verb was called outside any task"
+        if task not in parent.branches:
+            for made in _gathered(parent.owner):
+                if made not in parent.branches and made not in self._stations:
+                    parent.branches[made] = parent.scope.child()
+        return parent.branches.pop(task, None) or parent.scope.child()
+
+    def branch(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task of its own for ctx.all and ctx.first, in the order of asking."""
+        station = Station(self.station().scope.child())
+        context = contextvars.copy_context()
+        context.run(_station.set, station)
+        task = asyncio.Task(work, loop=self._services.loop, context=context)
+        station.owner = task
+        self._stations[task] = station
+        return task
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._services.loop
+
+    def drafted(self) -> None:
+        """News and recorded values are written with the next commit; begin it."""
+        if self._activation.closed is None:
+            self._activation.settle()
+
+    def check(self) -> None:
+        self._activation.check_open()
+        if self.over:
+            raise Suspended  # a later attempt may be under way: this one must not write any more
+
+    async def cross(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a verb of the workflow's context there, and wait for it here."""
+        reply: asyncio.Future[Any] = self._services.loop.create_future()
+        try:
+            station = self.station()
+        except BaseException:
+            work.close()
+            raise
+        task = self.enter(work, station, reply)
+        try:
+            return await reply
+        except asyncio.CancelledError:
+            if task in self._crossings:
+                task.cancel()
+                self._activation.advance()
+            raise
+
+    def enter(self, work: Coroutine[Any, Any, Any], station: Station, reply: Reply) -> asyncio.Task[Any]:
+        """Begin a verb; `reply` hears what came of it. On the worker's loop only."""
+        try:
+            self.check()
+        except BaseException:
+            work.close()
+            raise
+        task = self._activation.turns.create_task(work, scope=station.scope)
+        station.calls += 1
+        self._crossings[task] = reply
+        task.add_done_callback(lambda done: self._answered(done, station))
+        self._weigh()
+        self._activation.advance()
+        return task
+
+    def _answered(self, task: asyncio.Task[Any], station: Station) -> None:
+        station.calls -= 1
+        reply = self._crossings.pop(task, None)
+        self._weigh()
+        if reply is None or reply.done():
+            if not task.cancelled():
+                task.exception()  # seen
+            return
+        if task.cancelled():
+            reply.cancel()
+        elif (error := task.exception()) is not None:
+            reply.set_exception(error)
+            if isinstance(reply, asyncio.Future):
+                reply.exception()  # seen: the body may be gone
+        else:
+            reply.set_result(task.result())
+
+    def _weigh(self) -> None:
+        """Does any of its code run, or does all of it wait for the log?"""
+        if self.over or self._activation.closed is not None:
+            return
+        executing = self._activation.steps.executing
+        if all(station.waits(self._stations) for station in self._stations.values()):
+            executing.pop(self.path, None)
+        else:
+            executing[self.path] = self  # type: ignore[assignment]  # it has the same shape
+
+    def rest(self, quiet: bool) -> None:
+        """The run has nothing to do but wait, or goes on."""
+        if quiet and self._left_at is None:
+            self._left_at = self._services.clock.monotonic()
+        elif not quiet and self._left_at is not None:
+            self.began += self._services.clock.monotonic() - self._left_at
+            self._left_at = None

@@ -1,0 +1,64 @@
+"""Checkpoints: what a machine's log says of the visit that it is in."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepwell.domain import events as ev
+
+if TYPE_CHECKING:
+    from stepwell.engine.journal import Journal
+
+TRIGGER = "trigger:"
+
+
+@dataclass(slots=True)
+class Attempts:
+    """How often the transition of this visit was tried."""
+
+    begun: int = 0
+    failures: int = 0  # since the last retry by a person
+    retry_at: float | None = None
+
+
+def chosen_by(path: str, visit: int) -> str:
+    """The transition that an event of this visit names: generation/transition@visit/..."""
+    parts = path.split("/", 2)
+    if len(parts) < 2 or parts[1].startswith(TRIGGER):
+        return ""
+    name, _, number = parts[1].rpartition("@")
+    return name if number == str(visit) else ""
+
+
+def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:
+    """The machine is at its next place, and nothing was tried from there."""
+    journal.place, journal.version, journal.state = fact.target, fact.version, fact.state
+    journal.shelf = fact.documents
+    journal.routed_by, journal.chosen, journal.attempts = fact.error, "", Attempts()
+
+
+def begin_anew(journal: Journal) -> None:
+    """A transition is tried again: what completed counts, what failed or was open is done anew."""
+    for step in journal.steps.values():
+        step.failures, step.retry_at, step.scheduled_at, step.started = 0, None, None, False
+    journal.timers.clear()
+    journal.waits.clear()
+    again = {a.path.rstrip("!") for a in journal.answers if failed_answer(a.fact)}
+    journal.answers = deque(a for a in journal.answers if a.path.rstrip("!") not in again)
+    for path in again:
+        journal.children.pop(path, None)
+    journal.retries += 1  # a child that failed is another child next time
+
+
+def failed_answer(fact: ev.Fact) -> bool:
+    match fact:
+        case ev.StepFailed():
+            return True
+        case ev.WaitEnded():
+            return fact.outcome != "answered"
+        case ev.ChildEnded():
+            return fact.status != "completed"
+        case _:
+            return False

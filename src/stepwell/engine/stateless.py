@@ -1,0 +1,270 @@
+"""Stateless runs: the same program, no store, one pass in memory.
+
+A run here is an activation whose commits nobody writes: they are answered at once and forgotten. Its
+children run beside it in the same way. Nothing survives the process, and nobody outside can talk to
+the run, so a wait that only a message could end is an error, unless the message came along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from stepwell.domain.codec import PLAIN
+from stepwell.domain.commit import (
+    NEVER,
+    Claim,
+    Commit,
+    Committed,
+    Finish,
+    InboxRow,
+    LogRow,
+    Message,
+    NewRun,
+    Outcome,
+    Park,
+    PublishedEvent,
+)
+from stepwell.domain.events import Problem
+from stepwell.domain.ids import LeaseId, RunId, WorkerId
+from stepwell.domain.problems import run_error
+from stepwell.domain.program import Program, Startable, needs_of
+from stepwell.domain.starting import new_run
+from stepwell.domain.status import Status
+from stepwell.engine.activation import Activation
+from stepwell.engine.services import Services
+from stepwell.engine.step_runner import StepRunner
+from stepwell.errors import AskedWrongly, StatelessWait, UnknownWorkflow
+from stepwell.store.wakeups import Bulletin
+from stepwell.system import Clock, SystemClock, SystemIds
+
+In = TypeVar("In")
+R = TypeVar("R")
+
+_LEASE = LeaseId("stateless")
+_LOOK_SECONDS = 0.1
+_THREADS = 32
+_DEPTH_MAX = 10
+_PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
+
+Written = Callable[[Committed, Park | Finish | None], None]
+
+
+async def run_stateless(
+    workflow: Startable[In, R],
+    input: In = None,  # type: ignore[assignment]  # what workflows without input take
+    *,
+    signals: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+    workflows: Iterable[Program] = (),
+    clock: Clock | None = None,
+) -> R:
+    """Run a workflow of any style once, in memory, and give its result. Nothing is written anywhere.
+
+    `signals` are there from the beginning: `{"approve": {...}}` answers `ctx.signal("approve")` and
+    triggers a machine's `approve`. `workflows` are those that it calls as children.
+    """
+    given = signals.items() if isinstance(signals, Mapping) else signals
+    pass_ = _Pass([workflow, *workflows], clock or SystemClock())  # type: ignore[list-item]  # they are programs
+    try:
+        ended = await pass_.run(workflow, input, list(given))
+    finally:
+        await pass_.close()
+    if ended.status is Status.COMPLETED:
+        return workflow.decode_result(ended.output or b"null")
+    problem = msgspec.json.decode(ended.error, type=Problem) if ended.error else None
+    raise run_error(ended.status, problem, "(stateless)")
+
+
+class _Run:
+    """One run and its messages."""
+
+    def __init__(self) -> None:
+        self.activation: Activation | None = None
+        self.inbox: list[InboxRow] = []
+        self.log: list[LogRow] = []
+        self.wakes = 0
+        self.parked: tuple[Commit, Written] | None = None  # it waits for a message
+
+
+class _Pass:
+    """Everything that belongs to one call of run_stateless: store, committer and worker in one."""
+
+    polls = False
+    turn_first = False
+
+    def __init__(self, programs: Sequence[Program], clock: Clock) -> None:
+        self._programs = {needs_of(program.definition): program for program in programs}
+        self._clock = clock
+        self._ids = SystemIds()
+        self._runs: dict[RunId, _Run] = {}
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[Finish] = self._loop.create_future()
+        self._main = RunId("")
+        self._runner = StepRunner(threads=_THREADS, workflow_threads=_THREADS, processes=1)
+        this: Any = self  # an activation asks little of its store and committer
+        self._services = Services(
+            store=this,
+            committer=this,
+            runner=self._runner,
+            bulletin=Bulletin(),
+            clock=clock,
+            ids=self._ids,
+            loop=self._loop,
+            programs=self._programs,
+            steps={},
+            worker=WorkerId("stateless"),
+            payload_bytes_max=_PAYLOAD_BYTES_MAX,
+            keep_lease_seconds=NEVER,  # it never parks for time: it sleeps here
+            child_depth_max=_DEPTH_MAX,
+            replay_always=False,
+            lease_valid=lambda: True,
+            stand_ins={},
+            note_due=lambda seconds: None,
+        )
+
+    async def run(
+        self, workflow: Startable[In, Any], input: In, signals: Sequence[tuple[str, Any]]
+    ) -> Finish:
+        self._main = self._ids.run_id()
+        new = new_run(
+            workflow,
+            workflow.encode_input(input),
+            run_id=self._main,
+            key=f"run/{self._main}",
+            seed=self._ids.token(),
+        )
+        run = self._runs[self._main] = _Run()
+        for name, payload in signals:
+            self._lay(run, f"signal/{run.wakes}", "signal", name, PLAIN.encode(payload))
+        self._begin(new, run)
+        while not self._done.done():
+            await asyncio.wait({self._done}, timeout=_LOOK_SECONDS)
+            now = self._clock.monotonic()
+            for execution in list(self._runner.running):
+                execution.look(now)
+        return self._done.result()
+
+    async def close(self) -> None:
+        for run in list(self._runs.values()):
+            if run.activation is not None:
+                run.activation.lose()
+        await self._runner.close()
+
+    # Runs
+
+    def _begin(self, new: NewRun, run: _Run) -> None:
+        program = self._programs.get(new.needs)
+        if program is None:
+            raise UnknownWorkflow(
+                f"a stateless run does not know {new.workflow!r}",
+                hint="name its children: run_stateless(..., workflows=[...])",
+            )
+        now = self._clock.time()
+        log = [LogRow(1, "accepted", "", 0, now, new.accepted)]
+        run.log = log
+        claim = Claim(new.id, "", new.needs, _LEASE, 1, run.wakes, 0, "", log, tuple(run.inbox))
+        run.activation = Activation(self._services, claim, program, now)
+        run.activation.begin()
+
+    def _lay(self, run: _Run, key: str, kind: str, name: str, payload: bytes) -> None:
+        run.wakes += 1
+        run.inbox.append(InboxRow(key, run.wakes, kind, name, payload, self._clock.time()))
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._done.done():
+            self._done.set_exception(error)
+
+    # What an activation asks of a committer
+
+    def submit(self, commit: Commit, written: Written) -> None:
+        self._loop.call_soon(self._commit, commit, written)
+
+    def _commit(self, commit: Commit, written: Written) -> None:
+        try:
+            self._apply(commit, written)
+        except Exception as error:
+            self._fail(error)
+
+    def _apply(self, commit: Commit, written: Written) -> None:
+        run, then = self._runs[commit.run_id], commit.then
+        if commit.tickets_opened:
+            raise AskedWrongly(
+                f"{commit.tickets_opened[0].path} is for queue {commit.tickets_opened[0].queue!r}",
+                hint="a stateless run has no queues: leave out ctx.step.on(queue=...)",
+            )
+        if then is not None and then.seen != run.wakes:
+            written(Committed(Outcome.WOKEN, run.wakes, self._clock.time()), then)
+            return
+        if isinstance(then, Park):
+            if not (commit.events or commit.consumed or commit.reaches_out):
+                run.parked = (commit, written)
+                self._look_if_stuck()
+                return
+            then = None  # first what it says; then it asks again to park, with nothing left to say
+        for event in commit.events:
+            run.log.append(LogRow(len(run.log) + 1, *event[:3], self._clock.time(), event.payload))
+        taken = set(commit.consumed)
+        run.inbox = [row for row in run.inbox if row.key not in taken]
+        for new in commit.starts:
+            if new.id not in self._runs:
+                self._runs[new.id] = _Run()
+                self._loop.call_soon(self._begin_child, new)
+        for message in commit.deliveries:
+            self._deliver(message)
+        if isinstance(then, Finish):
+            del self._runs[commit.run_id]
+        written(Committed(Outcome.OK, run.wakes, self._clock.time()), then)
+        if isinstance(then, Finish):
+            if commit.run_id == self._main and not self._done.done():
+                self._done.set_result(then)
+            self._look_if_stuck()
+
+    def _begin_child(self, new: NewRun) -> None:
+        try:
+            if new.id in self._runs:
+                self._begin(new, self._runs[new.id])
+        except Exception as error:
+            self._fail(error)
+
+    def _deliver(self, message: Message) -> None:
+        run = self._runs.get(message.run_id)
+        if run is None:
+            return
+        self._lay(run, message.key, message.kind, message.name, message.payload)
+        parked, run.parked = run.parked, None
+        if parked is not None:
+            commit, written = parked
+            woken = Committed(Outcome.WOKEN, run.wakes, self._clock.time())
+            self._loop.call_soon(written, woken, commit.then)
+        elif run.activation is not None:
+            run.activation.woken(run.wakes)
+
+    def _look_if_stuck(self) -> None:
+        """Every run waits for a message, and there is nobody who could send one."""
+        parked = [run.parked for run in self._runs.values()]
+        if self._main in self._runs and all(parked):
+            first = self._runs[self._main].parked
+            assert first is not None
+            assert isinstance(first[0].then, Park)
+            self._fail(StatelessWait(f"a stateless run cannot go on: {first[0].then.where_at}"))
+
+    # What an activation asks of a store
+
+    async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
+        run = self._runs.get(run_id)
+        return [row for row in run.inbox if row.n > after] if run is not None else []
+
+    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
+        run = self._runs.get(run_id)
+        return run.log[after : after + limit] if run is not None else []
+
+    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
+        return ()
+
+    async def transact(self, body: object, turn: object) -> Committed:
+        raise AskedWrongly(
+            "a transactional step needs a database", hint="run the workflow on an Engine, or fake the step"
+        )

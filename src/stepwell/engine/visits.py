@@ -1,0 +1,238 @@
+"""Visits: how a machine moves from place to place.
+
+A visit is everything between two checkpoints. Its inner steps, waits and children are facts under
+`generation/transition@visit/`, shared by all attempts: what completed is not done again. Place, state
+and documents change only with TransitionCompleted, which is also where the next owner reads from.
+Machines do not replay: a visit's answers are looked up by their paths, in whatever order they are asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import Codec, limited
+from stepwell.domain.commit import NEVER
+from stepwell.domain.events import Problem
+from stepwell.domain.moves import Move
+from stepwell.domain.problems import problem_of
+from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TriggerCall
+from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, failed_answer
+from stepwell.engine.documents import visible_after
+from stepwell.engine.journal import Answer, StepRecord
+from stepwell.errors import (
+    InvalidInput,
+    PayloadTooLarge,
+    RunCancelling,
+    TransitionStopped,
+    TransitionTimedOut,
+    Unwind,
+)
+
+if TYPE_CHECKING:
+    from stepwell.engine.activation import Activation
+
+_KEYS_KEPT = 10_000
+_HOPELESS = (InvalidInput, PayloadTooLarge)  # the same code would give the same value again
+
+
+class Visits:
+    def __init__(self, activation: Activation) -> None:
+        self._activation = activation
+        self._journal = journal = activation.journal
+        self._known: dict[str, Answer] = {}
+        self._call: BodyCall | None = None
+        self._owes_cancel = False
+        self.touched = True  # this visit has left something that the next must not see
+        activation.visits = self
+        for answer in activation.answers:
+            if not isinstance(answer.fact, ev.CancelRequested) and answer.path not in journal.lost:
+                self._known[answer.path] = answer
+        activation.answers = deque(a for a in activation.answers if isinstance(a.fact, ev.CancelRequested))
+        journal.lost.clear()  # a child that a failure had cancelled is started when it is asked for
+        self._offer()
+
+    @property
+    def place(self) -> str:
+        return self._journal.place
+
+    @property
+    def state(self) -> Raw | None:
+        return self._journal.state
+
+    @property
+    def error(self) -> Problem | None:
+        return self._journal.routed_by
+
+    @property
+    def chosen(self) -> str:
+        return self._journal.chosen
+
+    # What the log says of this visit
+
+    def _offer(self) -> None:
+        """What is known is there for whoever asks for it."""
+        self._activation.arrived = dict(self._known)
+        self._activation.recorded = set(self._known)
+
+    def note(self, answer: Answer, call: Call) -> None:
+        """An answer went to the code: the next attempt gets it again."""
+        self._known[answer.path] = answer
+        if isinstance(call, StepCall) and isinstance(answer.fact, ev.StepFailed):
+            self._journal.steps[answer.path] = StepRecord(attempt=call.attempt)
+
+    def rest(self, quiet: bool) -> None:
+        """While the run only waits, the time of its transition stands still."""
+        running = self._call.running if self._call is not None else None
+        if running is not None:
+            running.rest(quiet)
+
+    # Cancelling
+
+    def cleans_up(self, call: BodyCall) -> bool:
+        """The run is being cancelled: does the transition's code get to hear it?"""
+        if call.running is not None:
+            call.running.cancel()
+            return True
+        # Parked or lost in the middle of it: begin it again over what is known, up to where it was.
+        self._owes_cancel = self._journal.chosen == call.move.name
+        return self._owes_cancel
+
+    def refuses(self, call: Call) -> bool:
+        """Code that was begun again to clean up hears of the cancel where the log ends."""
+        if not self._owes_cancel or isinstance(call, BodyCall):
+            return False
+        self._owes_cancel = False
+        del self._activation.calls[call.path]
+        call.future.set_exception(RunCancelling())
+        return True
+
+    # Moving
+
+    async def triggered(self, place: str, choices: Mapping[str, Codec]) -> tuple[str, Raw]:
+        activation = self._activation
+        path = f"{activation.turns.root.path}/{TRIGGER}{place}@{self._journal.version + 1}"
+        self.touched = True
+        call = TriggerCall(path, activation.turns.create_future(), place, choices)
+        message = await activation.ask(call)
+        return message.name, message.payload
+
+    async def transit(self, move: Move, body: Callable[[Any], Any]) -> None:
+        activation, attempts = self._activation, self._journal.attempts
+        path = f"{activation.turns.root.path}/{move.name}@{self._journal.version + 1}"
+        started = self._journal.steps.get(path)
+        if started is not None:  # an owner before us had begun it
+            attempts.begun = max(attempts.begun, started.attempt - 1)
+        while True:
+            if attempts.retry_at is not None:
+                future = activation.turns.create_future()
+                await activation.ask(BackoffCall(path, future, move, attempts.retry_at))
+                attempts.retry_at = None
+            if activation.cancelling:
+                raise RunCancelling
+            attempts.begun += 1
+            call = BodyCall(path, activation.turns.create_future(), move, body, attempts.begun)
+            self._call = call
+            try:
+                data = await activation.ask(call)
+                state = limited(data, f"the state after {move.name}", activation.services.payload_bytes_max)
+            except Unwind:
+                raise
+            except BaseException as error:
+                if self._failed(move, path, error):
+                    return
+            else:
+                self._completed(move, path, move.target, Raw(state), None)
+                return
+
+    def _completed(self, move: Move, path: str, target: str, state: Raw, error: Problem | None) -> None:
+        activation, journal = self._activation, self._journal
+        fact = ev.TransitionCompleted(
+            transition=move.name,
+            source=move.source,
+            target=target,
+            version=journal.version + 1,
+            state=state,
+            error=error,
+            documents=visible_after(journal, path, failed=error is not None),
+            **self._leftovers(),
+        )
+        activation.record(fact, path, journal.attempts.begun)
+        activation.writer.draft.base = activation.writer.barrier
+        arrive(journal, fact)
+        self._forget()
+
+    def _forget(self) -> None:
+        """The next visit begins with an empty history."""
+        self._call = None
+        self._journal.saved.clear()
+        if not self.touched:
+            return
+        self.touched = False
+        journal, activation = self._journal, self._activation
+        self._known.clear()
+        activation.arrived.clear()
+        activation.recorded.clear()
+        activation.withdrawn.clear()
+        journal.steps.clear()
+        journal.timers.clear()
+        journal.waits.clear()
+        journal.values.clear()
+        journal.taken.clear()
+        journal.told.clear()
+
+    def _failed(self, move: Move, path: str, error: BaseException) -> bool:
+        """Record the failure; True: the machine went to another place, False: it is tried again."""
+        activation, journal = self._activation, self._journal
+        attempts = journal.attempts
+        chance = activation.services.ids.jitter()
+        retry_in = move.retry.wait_after(attempts.failures + 1, error, chance)
+        if isinstance(error, _HOPELESS):
+            retry_in = None
+        problem = problem_of(error, path)
+        target = "" if retry_in is not None else move.instead(timed_out=isinstance(error, TransitionTimedOut))
+        fact = ev.TransitionFailed(
+            transition=move.name, source=move.source, error=problem, retry_in=retry_in, target=target
+        )
+        activation.record(fact, path, attempts.begun)
+        attempts.failures += 1
+        if retry_in is not None:
+            attempts.retry_at = NEVER  # counted from the commit
+            activation.writer.draft.dues[path] = retry_in
+            self._begin_anew()
+            return False
+        if not target:
+            raise TransitionStopped(problem)
+        self._completed(move, path, target, journal.state or ev.NULL, problem)
+        return True
+
+    def _begin_anew(self) -> None:
+        begin_anew(self._journal)
+        again = {path.rstrip("!") for path, answer in self._known.items() if failed_answer(answer.fact)}
+        self._known = {path: a for path, a in self._known.items() if path.rstrip("!") not in again}
+        self._offer()
+
+    # What goes along
+
+    def _leftovers(self) -> dict[str, Any]:
+        """What must not be forgotten with the log before a checkpoint; most runs have nothing."""
+        activation = self._activation
+        waits = activation.waits
+        found: dict[str, Any] = {}
+        if waits.keys:
+            # Of signals and events: a repeat must be known as one also after this checkpoint.
+            lasting = sorted(key for key in waits.keys if key.startswith(("signal/", "evt/")))
+            found["keys"] = lasting[-_KEYS_KEPT:]
+        if carried := [ev.Carried(name=m.name, payload=m.payload, key=m.key) for m in waits.unmatched()]:
+            found["carried"] = carried
+        if children := waits.children_left():
+            found["children"] = children
+            found["triggers"] = waits.callbacks()
+        if self._journal.accepted.timeout is not None:
+            now = activation.services.clock.monotonic()
+            found["active"] = self._journal.active_seconds + now - activation.began
+        return found

@@ -1,0 +1,119 @@
+"""Whole runs of the memory store: copied, brought back, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from stepwell.domain.commit import RunRow, Started
+from stepwell.domain.copies import Purged, Removal, RunCopy, TicketCopy
+from stepwell.domain.ids import RunId
+from stepwell.store.base import PURGE_PAGE
+from stepwell.store.memory.tables import Run, Tables, Ticket
+from stepwell.store.memory.transaction import transaction
+
+
+class MemoryArchive(Tables):
+    async def read_tree(self, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
+        if run_id not in self._runs:
+            return []
+        return [self._copy(member) for member in (self._tree(run_id) if children else [run_id])]
+
+    def _tree(self, run_id: RunId) -> list[RunId]:
+        """Level by level, in each by id."""
+        found = level = [run_id]
+        while level:
+            above = set(level)
+            level = sorted(run.row.id for run in self._runs.values() if run.row.parent in above)
+            found = found + level
+        return found
+
+    def _copy(self, run_id: RunId) -> RunCopy:
+        run = self._runs[run_id]
+        tickets = sorted((t for t in self._tickets.values() if t.run_id == run_id), key=lambda t: t.path)
+        waits = sorted((w for (owner, _), w in self._waits.items() if owner == run_id), key=lambda w: w.path)
+        return RunCopy(
+            **msgspec.structs.asdict(run.row),
+            hash=run.hash,
+            digest=run.digest,
+            queue=run.queue,
+            lane=run.lane,
+            priority=run.priority,
+            parent_path=run.parent_path,
+            log=list(run.log),
+            tickets=[_ticket_copy(ticket) for ticket in tickets],
+            inbox=sorted(self._inbox.get(run_id, {}).values(), key=lambda row: row.n),
+            waits=waits,
+        )
+
+    @transaction("restore")
+    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
+        answers = [self._in_the_way(copy) for copy in copies]
+        if any(answer is not None for answer in answers):
+            return [a or Started(c.id, created=False) for a, c in zip(answers, copies, strict=True)]
+        for copy in copies:
+            self._write_copy(copy)
+        return [Started(copy.id, created=True) for copy in copies]
+
+    def _in_the_way(self, copy: RunCopy) -> Started | None:
+        known = copy.id if copy.id in self._runs else self._keys.get((copy.workspace, copy.key))
+        if known is None:
+            return None
+        run = self._runs[known]
+        same = (run.row.workspace, run.row.key, run.digest) == (copy.workspace, copy.key, copy.digest)
+        return Started(known, created=False, conflict=not same)
+
+    def _write_copy(self, copy: RunCopy) -> None:
+        row = RunRow(**{name: getattr(copy, name) for name in RunRow.__struct_fields__})
+        run = Run(row, copy.digest, copy.queue, copy.priority, copy.parent_path, copy.hash, copy.lane)
+        run.log.extend(copy.log)
+        self._runs[copy.id] = run
+        self._keys[copy.workspace, copy.key] = copy.id
+        for t in copy.tickets:
+            self._tickets[copy.id, t.path] = Ticket(copy.id, **t._asdict())
+        self._inbox[copy.id] = {row.key: row for row in copy.inbox}
+        for wait in copy.waits:
+            self._waits[copy.id, wait.path] = wait
+
+    @transaction("remove")
+    async def remove(self, run_id: RunId) -> Removal:
+        run = self._runs.get(run_id)
+        if run is None:
+            return Removal.UNKNOWN
+        if run.row.parent in self._runs:
+            return Removal.CHILD
+        tree = self._tree(run_id)
+        if not all(self._runs[member].row.status.terminal for member in tree):
+            return Removal.LIVE
+        self._drop(tree)
+        return Removal.REMOVED
+
+    @transaction("purge")
+    async def purge(self, older_than: float, *, after: str = "") -> Purged:
+        cutoff = self._clock() - older_than
+        page = sorted(run_id for run_id in self._runs if run_id > after)[:PURGE_PAGE]
+        young = all(self._runs[run_id].row.created_at >= cutoff for run_id in page)
+        removed = 0
+        for run_id in page:
+            run = self._runs.get(run_id)
+            if run is None or run.row.parent in self._runs:
+                continue
+            tree = self._tree(run_id)
+            if all(_is_over(self._runs[member].row, cutoff) for member in tree):
+                self._drop(tree)
+                removed += len(tree)
+        return Purged(removed, None if young or len(page) < PURGE_PAGE else page[-1])
+
+    def _drop(self, tree: Sequence[RunId]) -> None:
+        for run_id in tree:
+            row = self._runs.pop(run_id).row
+            del self._keys[row.workspace, row.key]
+
+
+def _is_over(row: RunRow, cutoff: float) -> bool:
+    return row.status.terminal and row.ended_at is not None and row.ended_at < cutoff
+
+
+def _ticket_copy(ticket: Ticket) -> TicketCopy:
+    return TicketCopy(*(getattr(ticket, name) for name in TicketCopy._fields))

@@ -1,0 +1,139 @@
+"""Archive: whole runs, copied out, brought back and removed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
+from stepwell.domain.copies import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
+from stepwell.domain.ids import RunId
+from stepwell.domain.status import Status
+from stepwell.errors import InvalidInput
+from stepwell.store.base import PURGE_PAGE
+from stepwell.store.postgres.connection import Connection
+from stepwell.store.postgres.faults import Refused
+from stepwell.store.postgres.session import Session, rolled_back
+
+ANY_TIME = float("inf")
+
+
+class PostgresArchive(Session):
+    async def read_tree(self, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
+        async def work(connection: Connection) -> list[RunCopy]:
+            await connection.execute(self._sql["begin_snapshot"])
+            try:
+                ids = [row[0] for row in await connection.fetch(self._sql["tree_ids"], run_id)]
+                return [await self._copy(connection, member) for member in (ids if children else ids[:1])]
+            finally:
+                await rolled_back(connection)
+
+        return await self._side_lanes.run(work)
+
+    async def _copy(self, connection: Connection, run_id: str) -> RunCopy:
+        row = dict(await connection.fetchrow(self._sql["copy_run"], run_id))
+        log = await connection.fetch(self._sql["copy_log"], run_id)
+        tickets = await connection.fetch(self._sql["copy_tickets"], run_id)
+        inbox = await connection.fetch(self._sql["copy_inbox"], run_id)
+        waits = await connection.fetch(self._sql["copy_waits"], run_id)
+        return RunCopy(
+            **row | {"status": Status(row["status"])},
+            log=[LogRow(*event) for event in log],
+            tickets=[TicketCopy(*ticket) for ticket in tickets],
+            inbox=[InboxRow(*message) for message in inbox],
+            waits=[NewWait(**dict(wait)) for wait in waits],
+        )
+
+    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
+        sent_before = False
+
+        def in_doubt() -> None:
+            nonlocal sent_before
+            sent_before = True
+
+        async def work(connection: Connection) -> list[Started]:
+            answers = await self._in_the_way(connection, copies)
+            if answers:
+                ours = sent_before and not any(answer.conflict for answer in answers)
+                return [answer._replace(created=ours) for answer in answers]
+            for copy in copies:
+                await self._write_copy(connection, copy)
+            return [Started(copy.id, created=True) for copy in copies]
+
+        try:
+            return await self._write("restore", self._side_lanes, work, on_doubt=in_doubt)
+        except Refused as error:
+            answers = await self._side_lanes.run(lambda connection: self._in_the_way(connection, copies))
+            if answers:  # somebody took an id or a key in the same moment
+                return answers
+            raise InvalidInput(f"PostgreSQL cannot hold a value of this run: {error}") from error
+
+    async def _in_the_way(self, connection: Connection, copies: Sequence[RunCopy]) -> list[Started]:
+        """Empty: nothing is."""
+        rows = await connection.fetch(
+            self._sql["runs_in_the_way"],
+            [copy.id for copy in copies],
+            [copy.workspace for copy in copies],
+            [copy.key for copy in copies],
+        )
+        found = {row["i"] - 1: tuple(row)[1:] for row in rows}
+        return [_answer(copy, found.get(i)) for i, copy in enumerate(copies)] if found else []
+
+    async def _write_copy(self, connection: Connection, copy: RunCopy) -> None:
+        values = {name: getattr(copy, name) for name in RUN_COLUMNS} | {"status": copy.status.value}
+        await connection.execute(self._sql["restore_run"], *values.values())
+        ticket = (copy.id, copy.workspace, copy.lane)
+        for name, rows in (
+            ("restore_event", [(copy.id, *row) for row in copy.log]),
+            ("restore_ticket", [(*ticket, *row) for row in copy.tickets]),
+            ("restore_message", [(copy.id, *row) for row in copy.inbox]),
+            ("restore_wait", [(copy.id, w.path, w.kind, w.name, w.key, w.since) for w in copy.waits]),
+        ):
+            if rows:
+                await connection.executemany(self._sql[name], rows)
+
+    async def remove(self, run_id: RunId) -> Removal:
+        async def work(connection: Connection) -> Removal:
+            row = await connection.fetchrow(self._sql["run_to_remove"], run_id)
+            if row is None:
+                return Removal.UNKNOWN
+            if row["is_child"]:
+                return Removal.CHILD
+            gone = await self._remove_trees(connection, [run_id], ANY_TIME)
+            return Removal.REMOVED if gone else Removal.LIVE
+
+        return await self._write("remove", self._side_lanes, work, again=False)
+
+    async def purge(self, older_than: float, *, after: str = "") -> Purged:
+        async def work(connection: Connection) -> Purged:
+            page = await connection.fetch(self._sql["purge_page"], self._now(), after, PURGE_PAGE)
+            if not page:
+                return Purged(0, None)
+            cutoff = page[0]["now"] - older_than
+            roots = [r["id"] for r in page if r["is_root"] and (r["ended_at"] or ANY_TIME) < cutoff]
+            gone = await self._remove_trees(connection, roots, cutoff) if roots else 0
+            young = all(row["created_at"] >= cutoff for row in page)
+            return Purged(gone, None if young or len(page) < PURGE_PAGE else RunId(page[-1]["id"]))
+
+        return await self._write("purge", self._side_lanes, work)
+
+    async def _remove_trees(self, connection: Connection, roots: Sequence[str], cutoff: float) -> int:
+        """Those of which every run could be locked, ended before the cutoff."""
+        members = await connection.fetch(self._sql["tree_members"], list(roots))
+        ids = [row["id"] for row in members]
+        locked = {row["id"] for row in await connection.fetch(self._sql["lock_ended"], ids, cutoff)}
+        # Looked at again under the locks: a run that was retried and ended meanwhile may have new children.
+        now = await connection.fetch(self._sql["tree_members"], list(roots))
+        free = Counter(row["root"] for row in now if row["id"] not in locked)
+        gone = [row["id"] for row in now if row["root"] not in free]
+        if gone:
+            await connection.execute(self._sql["delete_events"], gone)
+            await connection.execute(self._sql["delete_runs"], gone)
+        return len(gone)
+
+
+def _answer(copy: RunCopy, found: tuple[str, str, str, str] | None) -> Started:
+    if found is None:
+        return Started(copy.id, created=False)
+    same = found[1:] == (copy.workspace, copy.key, copy.digest)
+    return Started(RunId(found[0]), created=False, conflict=not same)

@@ -1,0 +1,143 @@
+-- Whole runs: copied out, brought back, removed. None of it is hot; logs are read and written by run.
+
+-- name: begin_snapshot
+-- Several statements that see one moment.
+BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
+
+-- name: tree_ids
+-- A run and all below it, level by level.
+WITH RECURSIVE tree AS (
+    SELECT r.id, 0 AS depth
+    FROM stepwell.runs AS r
+    WHERE r.id = $1
+    UNION ALL
+    SELECT below.id, tree.depth + 1
+    FROM tree
+    JOIN stepwell.runs AS below ON below.parent = tree.id AND below.parent <> ''
+)
+SELECT id
+FROM tree
+ORDER BY depth, id;
+
+-- name: copy_run
+SELECT
+    id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
+    priority, parent, parent_path, root, tags, trigger, where_at, created_at, started_at, ended_at, test
+FROM stepwell.runs
+WHERE id = $1;
+
+-- name: copy_log
+SELECT seq, kind, path, attempt, at, payload
+FROM stepwell.events
+WHERE run_id = $1
+ORDER BY seq;
+
+-- name: copy_tickets
+SELECT path, queue, needs, priority, started, ending, not_before, due_at, head, base, at, wakes
+FROM stepwell.tickets
+WHERE run_id = $1
+ORDER BY path;
+
+-- name: copy_inbox
+SELECT key, n, kind, name, payload, at
+FROM stepwell.inbox
+WHERE run_id = $1
+ORDER BY n;
+
+-- name: copy_waits
+SELECT path, kind, name, key, since
+FROM stepwell.waits
+WHERE run_id = $1
+ORDER BY path;
+
+-- name: runs_in_the_way
+-- Of runs to be brought back: those whose id or key is there.
+SELECT k.i, r.id, r.workspace, r.key, r.digest
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (id, workspace, key, i)
+CROSS JOIN LATERAL (
+    SELECT x.id, x.workspace, x.key, x.digest
+    FROM stepwell.runs AS x
+    WHERE x.id = k.id
+        OR (x.workspace = k.workspace AND x.key = k.key)
+    ORDER BY x.id = k.id DESC
+    LIMIT 1
+) AS r;
+
+-- name: restore_run
+-- No ON CONFLICT: an id or key that was taken since we looked refuses the whole.
+INSERT INTO stepwell.runs (
+    id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
+    priority, parent, parent_path, root, tags, trigger, where_at, created_at, started_at, ended_at, test
+)
+VALUES (
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
+    $24, $25
+);
+
+-- name: restore_event
+INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
+VALUES ($1, $2, $3, $4, $5, $6, $7);
+
+-- name: restore_ticket
+INSERT INTO stepwell.tickets (
+    run_id, workspace, lane, path, queue, needs, priority, started, ending, not_before, due_at, head, base,
+    at, wakes, losses, lost_lease
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, '');
+
+-- name: restore_message
+INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at)
+VALUES ($1, $2, $3, $4, $5, $6, $7);
+
+-- name: restore_wait
+INSERT INTO stepwell.waits (run_id, path, kind, name, key, since)
+VALUES ($1, $2, $3, $4, $5, $6);
+
+-- name: run_to_remove
+SELECT EXISTS (SELECT FROM stepwell.runs AS above WHERE above.id = r.parent) AS is_child
+FROM stepwell.runs AS r
+WHERE r.id = $1;
+
+-- name: purge_page
+-- The next runs by age of birth, and which of them have nothing above.
+SELECT
+    coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now,
+    r.id, r.created_at, r.ended_at,
+    NOT EXISTS (SELECT FROM stepwell.runs AS above WHERE above.id = r.parent) AS is_root
+FROM stepwell.runs AS r
+WHERE r.id > $2
+ORDER BY r.id
+LIMIT $3;
+
+-- name: tree_members
+-- The runs of some trees, each with its tree's root.
+WITH RECURSIVE tree AS (
+    SELECT u.id COLLATE "C" AS root, u.id COLLATE "C"
+    FROM unnest($1::text[]) AS u (id)
+    UNION ALL
+    SELECT tree.root, below.id
+    FROM tree
+    JOIN stepwell.runs AS below ON below.parent = tree.id AND below.parent <> ''
+)
+SELECT root, id
+FROM tree
+ORDER BY id;
+
+-- name: lock_ended
+-- Those that ended before that time and that nobody has locked. While they are locked nobody can retry
+-- them, and what has ended starts no children: the tree cannot grow.
+SELECT r.id
+FROM stepwell.runs AS r
+WHERE r.id = ANY ($1::text[])
+    AND r.status IN ('completed', 'failed', 'cancelled', 'timed_out')
+    AND r.ended_at < $2
+ORDER BY r.id
+FOR UPDATE SKIP LOCKED;
+
+-- name: delete_events
+DELETE FROM stepwell.events
+WHERE run_id = ANY ($1::text[]);
+
+-- name: delete_runs
+DELETE FROM stepwell.runs
+WHERE id = ANY ($1::text[]);

@@ -1,0 +1,113 @@
+"""Archive: whole runs, copied out, brought back and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
+from stepwell.domain.copies import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
+from stepwell.domain.ids import RunId
+from stepwell.domain.status import Status
+from stepwell.store.base import PURGE_PAGE
+from stepwell.store.sqlite.session import Session, as_list
+
+_ALL = 1 << 62
+
+
+def read_tree(session: Session, asked: tuple[RunId, bool]) -> Sequence[RunCopy]:
+    """On the reader: its one transaction of several statements."""
+    run_id, children = asked
+    session.run("begin_read")
+    try:
+        ids = [row[0] for row in session.rows("tree_ids", run_id)]
+        return [_copy(session, member) for member in (ids if children else ids[:1])]
+    finally:
+        session.run("commit")
+
+
+def _copy(session: Session, run_id: str) -> RunCopy:
+    row = session.row("copy_run", run_id)
+    assert row is not None, f"{run_id} is in the tree"
+    values = dict(zip(RUN_COLUMNS, row, strict=True))
+    return RunCopy(
+        **values | {"status": Status(values["status"]), "test": bool(values["test"])},
+        log=[LogRow(*event) for event in session.rows("read_log", run_id, 0, _ALL)],
+        tickets=[
+            TicketCopy(*ticket)._replace(started=bool(ticket[4]), ending=bool(ticket[5]))
+            for ticket in session.rows("copy_tickets", run_id)
+        ],
+        inbox=[InboxRow(*message) for message in session.rows("read_inbox", run_id, 0, _ALL)],
+        waits=[
+            NewWait(path=path, kind=kind, name=name, key=key, since=since)
+            for path, kind, name, key, since in session.rows("copy_waits", run_id)
+        ],
+    )
+
+
+def restore(session: Session, copies: Sequence[RunCopy]) -> Sequence[Started]:
+    wanted = as_list([(copy.id, copy.workspace, copy.key) for copy in copies])
+    rows = session.rows("runs_in_the_way", wanted)
+    if rows:
+        found = {row[0]: row[1:] for row in rows}
+        return [in_the_way(copy, found.get(i)) for i, copy in enumerate(copies)]
+    for copy in copies:
+        _write(session, copy)
+    return [Started(copy.id, created=True) for copy in copies]
+
+
+def in_the_way(copy: RunCopy, found: tuple[str, str, str, str] | None) -> Started:
+    if found is None:
+        return Started(copy.id, created=False)
+    same = found[1:] == (copy.workspace, copy.key, copy.digest)
+    return Started(RunId(found[0]), created=False, conflict=not same)
+
+
+def _write(session: Session, copy: RunCopy) -> None:
+    values = [getattr(copy, name) for name in RUN_COLUMNS]
+    values[RUN_COLUMNS.index("status")] = copy.status.value
+    values[RUN_COLUMNS.index("test")] = int(copy.test)
+    session.run("restore_run", *values)
+    session.many("insert_event", ((copy.id, row.seq, *row[1:]) for row in copy.log))
+    session.many(
+        "restore_ticket",
+        (
+            (copy.id, copy.workspace, copy.lane, *t[:4], int(t.started), int(t.ending), *t[6:])
+            for t in copy.tickets
+        ),
+    )
+    session.many("insert_message", ((copy.id, *message) for message in copy.inbox))
+    session.many("put_wait", ((copy.id, w.path, w.kind, w.name, w.key, w.since) for w in copy.waits))
+
+
+def remove(session: Session, run_id: RunId) -> Removal:
+    row = session.row("run_to_remove", run_id)
+    if row is None:
+        return Removal.UNKNOWN
+    if row[0]:
+        return Removal.CHILD
+    members = session.rows("tree_ends", as_list([run_id]))
+    if any(ended_at is None for _, _, ended_at in members):
+        return Removal.LIVE
+    _drop(session, [member for _, member, _ in members])
+    return Removal.REMOVED
+
+
+def purge(session: Session, asked: tuple[float, str]) -> Purged:
+    older_than, after = asked
+    cutoff = session.now - older_than
+    page = session.rows("purge_page", after, PURGE_PAGE)
+    roots = [
+        id for id, _, ended_at, is_root in page if is_root and ended_at is not None and ended_at < cutoff
+    ]
+    members = session.rows("tree_ends", as_list(roots)) if roots else []
+    kept = {root for root, _, ended_at in members if ended_at is None or ended_at >= cutoff}
+    gone = [member for root, member, _ in members if root not in kept]
+    _drop(session, gone)
+    young = all(created_at >= cutoff for _, created_at, _, _ in page)
+    return Purged(len(gone), None if young or len(page) < PURGE_PAGE else RunId(page[-1][0]))
+
+
+def _drop(session: Session, ids: Iterable[str]) -> None:
+    rows = [(run_id,) for run_id in ids]
+    session.many("delete_events", rows)
+    session.many("delete_run", rows)

@@ -1,0 +1,74 @@
+"""`stepwell runs`: a run leaves one database as a file and goes on in another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from stepwell import Context, Engine, SyncClient, workflow
+from stepwell.cli import main
+from stepwell.domain.status import Status
+from tests.stage import suspended
+
+
+@workflow
+async def asking(ctx: Context, n: int) -> int:
+    n = await ctx.step(lambda: n + 1)
+    return n + await ctx.signal("more", int)
+
+
+async def started(database: str) -> str:
+    async with Engine(database, workflows=[asking]) as engine:
+        run = await engine.start(asking, 1)
+        await suspended(run)
+        return run.id
+
+
+@pytest.mark.req("K29", "C1")
+def test_a_run_is_exported_and_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here, there, file = str(tmp_path / "a.db"), str(tmp_path / "b.db"), str(tmp_path / "run.json")
+    run_id = asyncio.run(started(here))
+
+    assert main(["runs", "--database", here, "export", run_id, "-o", file]) == 0
+    assert main(["runs", "--database", there, "import", file]) == 0
+    assert capsys.readouterr().out.strip() == run_id
+    assert json.loads(Path(file).read_text())["runs"][0]["id"] == run_id
+    with SyncClient(engine=Engine(there, workflows=[asking])) as client:
+        run = client.handle(run_id)
+        run.signal("more", 40)
+        assert run.result(15) == 42
+
+    assert main(["runs", "--database", there, "import", file]) == 2
+    assert "RUN_EXISTS" in capsys.readouterr().err
+    assert main(["runs", "--database", there, "delete", run_id]) == 0
+    assert main(["runs", "--database", here, "delete", run_id]) == 2
+    assert "NOT_REMOVABLE" in capsys.readouterr().err
+    assert main(["runs", "--database", there, "export", run_id]) == 2
+    assert main(["runs", "--database", there, "import", str(tmp_path / "none.json")]) == 2
+    assert "INVALID_FILE" in capsys.readouterr().err
+
+
+@pytest.mark.req("A4", "K26")
+def test_the_sync_client_has_the_verbs_of_history(tmp_path: Path) -> None:
+    with SyncClient(engine=Engine(str(tmp_path / "a.db"), workflows=[asking])) as client:
+        run = client.start(asking, 1)
+        run.signal("more", 1)
+        assert run.result(15) == 3
+        [checkpoint] = run.checkpoints()
+        new = client.fork(run, at=checkpoint.seq, outputs={checkpoint.place: 10})
+        new.signal("more", 5)
+        assert new.result(15) == 15
+        again = client.rerun(run.id, input=7)
+        again.signal("more", 1)
+        assert again.result(15) == 9
+        later = client.rerun_from(run, checkpoint.place)
+        later.signal("more", 2)
+        assert later.result(15) == 4
+        file = client.export(new)
+        assert new.documents() == []
+        assert run.state(at=1).status is Status.PENDING
+        new.delete()
+        assert client.import_run(file).result(15) == 15

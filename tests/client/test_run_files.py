@@ -1,0 +1,250 @@
+"""Runs as files: export, delete, import; and what is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Engine, RunFailed, RunHandle, Workflow, workflow
+from stepwell.domain.status import Status
+from stepwell.errors import InvalidFile, NotRemovable, RunExists, RunNotFound
+from stepwell.store.memory import MemoryStore
+from stepwell.store.payloads import Compression
+from tests.stage import SETTINGS, Stage, suspended
+
+
+class Shop:
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.broken = True
+
+    def workflow(self) -> Workflow[int, int]:
+        async def charge(n: int) -> int:
+            self.done.append("charge")
+            return n
+
+        async def ship(n: int) -> int:
+            self.done.append("ship")
+            if self.broken:
+                raise ValueError("no van")
+            return n + 1
+
+        @workflow
+        async def order(ctx: Context, n: int) -> int:
+            return await ctx.step(ship, await ctx.step(charge, n))
+
+        return order
+
+
+@workflow
+async def asking(ctx: Context, n: int) -> int:
+    n = await ctx.step(lambda: n + 1)
+    return n + await ctx.signal("more", int)
+
+
+@workflow
+async def above(ctx: Context, n: int) -> int:
+    return await ctx.run(asking, n)
+
+
+async def rows(run: RunHandle[Any]) -> list[Any]:
+    return [row async for row in run.log()]
+
+
+@pytest.mark.req("K29")
+async def test_export_delete_import_gives_the_same_log_and_goes_on(stage: Stage) -> None:
+    shop = Shop()
+    order = shop.workflow()
+
+    async with stage.engine(order) as engine:
+        run = await engine.start(order, 1, key="order-1")
+        with pytest.raises(RunFailed):
+            await run.result()
+        before, info = await rows(run), await run.info()
+        file = await engine.export(run)
+        await run.delete()
+        with pytest.raises(RunNotFound):
+            await run.info()
+        again = await engine.import_run(file)
+
+        assert again.id == run.id
+        assert await rows(again) == before
+        assert await again.info() == info
+        shop.broken = False
+        await again.retry()
+        assert await again.result() == 2
+        assert shop.done == ["charge", "ship", "ship"]
+        assert (await engine.start(order, 1, key="order-1")).id == run.id
+
+
+@pytest.mark.req("K29", "K30")
+async def test_an_unfinished_run_goes_on_in_another_database(stage: Stage) -> None:
+    async with stage.engine(asking) as engine:
+        run = await engine.start(asking, 1)
+        await suspended(run)
+    async with stage.client() as client:
+        run = client.handle(run.id)
+        await run.signal("more", 40)  # in the inbox, as nobody works
+        file = await client.export(run)
+        before = await rows(run)
+
+        async with Engine(MemoryStore(time.time), workflows=[asking], settings=SETTINGS) as elsewhere:
+            moved = await elsewhere.import_run(file)
+
+            assert await moved.result(15) == 42
+            assert (await rows(moved))[: len(before)] == before
+        assert await rows(run) == before
+
+
+@pytest.mark.req("K29", "K18")
+async def test_a_tree_is_one_file_and_goes_on_as_one(stage: Stage) -> None:
+    async with stage.engine(above, asking) as engine:
+        run = await engine.start(above, 1)
+        await suspended(run)
+        [wait] = await run.waits()
+        await suspended(engine.handle(wait.key))
+        file = await engine.export(run)
+
+        elsewhere = Engine(MemoryStore(time.time), workflows=[above, asking], settings=SETTINGS)
+        async with elsewhere:
+            moved = await elsewhere.import_run(file)
+            await elsewhere.handle(wait.key).signal("more", 40)
+            assert await moved.result(15) == 42
+
+
+@pytest.mark.req("K29")
+async def test_the_file_is_json_that_a_person_can_read(memory: Stage) -> None:
+    async with memory.engine(asking) as engine:
+        run = await engine.start(asking, 1)
+        await suspended(run)
+
+        found = json.loads(await engine.export(run))
+
+    assert (found["format"], found["version"]) == ("stepwell-run", 1)
+    [entry] = found["runs"]
+    assert entry["workflow"] == "asking"
+    assert entry["log"][0]["payload"]["input"] == 1
+    assert entry["tickets"][0]["due_at"] is None
+
+
+@pytest.mark.req("K29", "K32")
+async def test_a_file_holds_plain_values_whatever_the_databases_codec(disk: Stage) -> None:
+    async with disk.engine(asking, codec=Compression()) as engine:
+        run = await engine.start(asking, 1)
+        await suspended(run)
+        file = await engine.export(run)
+        assert b'"input":1' in file
+
+    elsewhere = Engine(MemoryStore(time.time), workflows=[asking], settings=SETTINGS, codec=Compression())
+    async with elsewhere:
+        moved = await elsewhere.import_run(file)
+        await moved.signal("more", 3)
+        assert await moved.result(15) == 5
+
+
+@pytest.mark.req("K29")
+async def test_a_run_that_exists_is_not_imported(stage: Stage) -> None:
+    shop = Shop()
+    order = shop.workflow()
+
+    async with stage.engine(order) as engine:
+        run = await engine.start(order, 1, key="mine")
+        with pytest.raises(RunFailed):
+            await run.result()
+        file = await engine.export(run)
+
+        with pytest.raises(RunExists, match=run.id):
+            await engine.import_run(file)
+        renamed = file.replace(run.id.encode(), b"0" * 32)
+        with pytest.raises(RunExists, match="'mine'"):
+            await engine.import_run(renamed)
+
+        assert [row.id for row in await engine.runs()] == [run.id]
+
+
+def broken_files(file: bytes) -> list[tuple[bytes, str]]:
+    good = json.loads(file)
+
+    def changed(**values: Any) -> bytes:
+        return json.dumps({**good, "runs": [{**good["runs"][0], **values}]}).encode()
+
+    log = good["runs"][0]["log"]
+    return [
+        (b"", "no exported run"),
+        (b"\xff\x00", "no exported run"),
+        (b"[1]", "no exported run"),
+        (b'{"format":"other"}', "'other'"),
+        (json.dumps({**good, "version": 99}).encode(), "version 99"),
+        (json.dumps({**good, "runs": []}).encode(), "no run"),
+        (changed(log=log[1:]), "does not count"),
+        (changed(log=[]), "begin"),
+        (changed(log=[{**log[0], "kind": "claimed"}, *log[1:]]), "cannot be read"),
+        (changed(log=[*log[:-1], {**log[-1], "kind": "invented"}]), "invented"),
+        (changed(status="completed"), "tickets"),
+        (changed(status="asleep"), "no exported run"),
+        (changed(tickets=[]), "tickets"),
+        (changed(tickets=[{**good["runs"][0]["tickets"][0], "head": 1}]), "ends at 1"),
+        (changed(id=""), "without id"),
+        (changed(input=None, key=7), "no exported run"),
+    ]
+
+
+@pytest.mark.req("K29", "X9")
+async def test_a_file_that_is_wrong_is_refused_and_nothing_is_written(stage: Stage) -> None:
+    async with stage.engine(asking) as engine:
+        run = await engine.start(asking, 1)
+        await suspended(run)
+        files = broken_files(await engine.export(run))
+        await run.cancel()
+        with pytest.raises(Exception, match="cancelled"):
+            await run.result()
+        await run.delete()
+
+        for file, words in files:
+            with pytest.raises(InvalidFile, match=words):
+                await engine.import_run(file)
+
+        assert list(await engine.runs()) == []
+
+
+@pytest.mark.req("K29")
+async def test_only_what_has_ended_can_be_deleted(stage: Stage) -> None:
+    async with stage.engine(above, asking) as engine:
+        run = await engine.start(above, 1)
+        await suspended(run)
+        [wait] = await run.waits()
+        child = engine.handle(wait.key)
+        await suspended(child)
+
+        with pytest.raises(NotRemovable, match="not ended"):
+            await run.delete()
+        with pytest.raises(NotRemovable, match=run.id):
+            await child.delete()
+        await child.signal("more", 1)
+        await run.result()
+        await run.delete()
+
+        assert list(await engine.runs()) == []
+        with pytest.raises(RunNotFound):
+            await child.delete()
+        with pytest.raises(RunNotFound):
+            await engine.export(run)
+
+
+@pytest.mark.req("K29", "K7")
+async def test_status_of_what_was_brought_back_is_what_it_was(stage: Stage) -> None:
+    async with stage.engine(asking) as engine:
+        run = await engine.start(asking, 1)
+        await suspended(run)
+        await run.signal("more", 1)
+        await run.result()
+        file = await engine.export(run)
+        await run.delete()
+
+        again = await engine.import_run(file.decode())
+
+        assert await again.status() is Status.COMPLETED
+        assert await again.result() == 3

@@ -1,0 +1,654 @@
+"""What steps did is undone when the run fails or is cancelled: in reverse order, durably, once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from stepwell import (
+    Context,
+    Machine,
+    Retry,
+    RunFailed,
+    RunHandle,
+    StepContext,
+    SyncContext,
+    step,
+    transition,
+    workflow,
+)
+from stepwell.domain.program import Program
+from stepwell.domain.status import Status
+from stepwell.errors import (
+    InvalidDefinition,
+    NotForkable,
+    NotRetryable,
+    RunCancelled,
+    RunTimedOut,
+    StepError,
+)
+from stepwell.testing import crash_everywhere
+from tests.stage import Stage, all_events, crash, kinds, log, reaches, suspended, until
+
+
+@dataclass
+class Order:
+    id: str
+    amount: int
+
+
+@dataclass
+class Receipt:
+    number: str
+
+
+class Shop:
+    """Steps that do and undo, and note both."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.keys: list[str] = []
+        self.broken = True
+
+        async def refund(me: StepContext, receipt: Receipt, order: Order) -> None:
+            self.done.append(f"refund {receipt.number} {order.amount}")
+            self.keys.append(me.key)
+
+        @step(compensate=refund)
+        async def charge(order: Order) -> Receipt:
+            self.done.append(f"charge {order.id}")
+            return Receipt(f"r-{order.id}")
+
+        def release(name: str) -> None:
+            self.done.append(f"release {name}")
+
+        @step(compensate=release)
+        def reserve(item: str, count: int = 1) -> str:
+            self.done.append(f"reserve {item} {count}")
+            return item.upper()
+
+        @step
+        async def ship() -> str:
+            self.done.append("ship")
+            if self.broken:
+                raise ValueError("no van")
+            return "shipped"
+
+        self.refund, self.release = refund, release  # as a module would keep them
+        self.charge, self.reserve, self.ship = charge, reserve, ship
+
+    def workflow(self, **options: Any) -> Program:
+        shop = self
+
+        @workflow(**options)
+        async def order(ctx: Context, order: Order) -> str:
+            await ctx.step(shop.charge, order)
+            await ctx.step(shop.reserve, item="book", count=2)
+            return await ctx.step(shop.ship)
+
+        return order
+
+
+ORDER = Order("7", 30)
+UNDONE = ["release BOOK", "refund r-7 30"]
+
+
+async def start(engine: Any, program: Program, input: Any = ORDER) -> RunHandle[Any]:
+    run: RunHandle[Any] = await engine.start(program, input)
+    return run
+
+
+async def tail(run: RunHandle[Any], kind: str = "compensation_started") -> list[str]:
+    events = await log(run)
+    return [e for e in events[events.index(kind) :] if not e.startswith(("claimed", "lease_lost"))]
+
+
+@pytest.mark.req("K27")
+async def test_failure_undoes_what_was_done_last_first(stage: Stage) -> None:
+    shop = Shop()
+    order = shop.workflow()
+
+    async with stage.engine(order) as engine:
+        run = await start(engine, order)
+        with pytest.raises(RunFailed, match="no van"):
+            await run.result()
+
+        assert shop.done == ["charge 7", "reserve book 2", "ship", *UNDONE]
+        assert await tail(run) == [
+            "compensation_started",
+            "step_completed compensate/0/reserve#1",
+            "step_completed compensate/0/charge#1",
+            "compensation_completed",
+            "failed",
+        ]
+        assert shop.keys == [f"{run.id}/compensate/0/charge#1"]
+        state = await run.state()
+        assert state.status is Status.FAILED
+        assert state.compensation is not None
+        assert (state.compensation.steps, state.compensation.failed, state.compensation.completed) == (
+            ["0/reserve#1", "0/charge#1"],
+            [],
+            True,
+        )
+
+
+@pytest.mark.req("K27")
+async def test_a_run_that_completes_undoes_nothing(rehearsal: Stage) -> None:
+    shop = Shop()
+    shop.broken = False
+    order = shop.workflow()
+
+    async with rehearsal.engine(order) as engine:
+        assert await (await start(engine, order)).result() == "shipped"
+
+    assert shop.done == ["charge 7", "reserve book 2", "ship"]
+
+
+@pytest.mark.req("K27", "K5")
+async def test_it_replays_as_any_other_steps_do(rehearsal: Stage) -> None:
+    shop = Shop()
+    order = shop.workflow()
+
+    async with rehearsal.engine(order) as engine:
+        run = await start(engine, order)
+        with pytest.raises(RunFailed):
+            await run.result()
+
+    assert shop.done == ["charge 7", "reserve book 2", "ship", *UNDONE]
+
+
+@pytest.mark.req("K27", "K13")
+async def test_cancel_runs_the_cleanup_first_then_the_compensations(stage: Stage) -> None:
+    shop = Shop()
+
+    async def tidy() -> None:
+        shop.done.append("tidy")
+
+    @workflow
+    async def waiting(ctx: Context, order: Order) -> str:
+        await ctx.step(shop.charge, order)
+        try:
+            return await ctx.signal("go", str)
+        finally:
+            await ctx.step(tidy)
+
+    async with stage.engine(waiting) as engine:
+        run = await engine.start(waiting, ORDER)
+        await suspended(run)
+        await run.cancel("no longer needed")
+        with pytest.raises(RunCancelled):
+            await run.result()
+
+        assert shop.done == ["charge 7", "tidy", "refund r-7 30"]
+        [end] = [e for e in await all_events(run) if e.kind == "cancelled"]
+        assert end.data["reason"] == "no longer needed"
+        assert await run.cancel() is False
+
+
+@pytest.mark.req("K27", "K13")
+async def test_a_run_that_was_never_begun_has_nothing_to_undo(stage: Stage) -> None:
+    order = Shop().workflow()
+
+    async with stage.engine(order, worker=False) as engine:
+        run = await start(engine, order)
+        await run.cancel()
+
+        assert await kinds(run) == ["accepted", "cancelled"]
+
+
+@pytest.mark.req("K27", "K12")
+async def test_a_run_out_of_time_is_undone_too(stage: Stage) -> None:
+    shop = Shop()
+
+    async def hang() -> None:
+        await asyncio.sleep(60)
+
+    @workflow(timeout=0.3)
+    async def slow(ctx: Context, order: Order) -> None:
+        await ctx.step(shop.charge, order)
+        await ctx.step(hang)
+
+    async with stage.engine(slow) as engine:
+        run = await engine.start(slow, ORDER)
+        with pytest.raises(RunTimedOut):
+            await run.result()
+
+        assert shop.done == ["charge 7", "refund r-7 30"]
+        assert (await tail(run))[-1] == "timed_out"
+
+
+@pytest.mark.req("K27", "K11")
+async def test_hold_undoes_nothing_and_the_run_can_be_retried(stage: Stage) -> None:
+    shop = Shop()
+    order = shop.workflow(on_failure="hold")
+
+    async with stage.engine(order) as engine:
+        run = await start(engine, order)
+        with pytest.raises(RunFailed):
+            await run.result()
+        assert shop.done == ["charge 7", "reserve book 2", "ship"]
+        shop.broken = False
+        await run.retry()
+
+        assert await run.result() == "shipped"
+        assert shop.done == ["charge 7", "reserve book 2", "ship", "ship"]
+
+
+@pytest.mark.req("K27", "K13")
+async def test_hold_is_about_failures_a_cancel_undoes(stage: Stage) -> None:
+    shop = Shop()
+
+    @workflow(on_failure="hold")
+    async def waiting(ctx: Context, order: Order) -> str:
+        await ctx.step(shop.charge, order)
+        return await ctx.signal("go", str)
+
+    async with stage.engine(waiting) as engine:
+        run = await engine.start(waiting, ORDER)
+        await suspended(run)
+        await run.cancel()
+        await reaches(run, Status.CANCELLED)
+
+    assert shop.done == ["charge 7", "refund r-7 30"]
+
+
+@pytest.mark.req("K27", "K11", "K26")
+async def test_a_compensated_run_is_not_retried_but_forked(stage: Stage) -> None:
+    shop = Shop()
+    order = shop.workflow()
+
+    async with stage.engine(order) as engine:
+        run = await start(engine, order)
+        with pytest.raises(RunFailed):
+            await run.result()
+
+        with pytest.raises(NotRetryable) as refused:
+            await run.retry()
+        with pytest.raises(NotForkable):
+            await engine.fork(run, at=(await all_events(run))[-1].seq)
+        assert "rerun" in refused.value.hint
+        shop.broken = False
+        shop.done.clear()
+        new = await engine.rerun_from(run, "ship")
+
+        assert await new.result() == "shipped"
+        assert shop.done == ["ship"]
+
+
+@pytest.mark.req("K27", "K26")
+async def test_a_fork_undoes_only_what_it_did_itself(stage: Stage) -> None:
+    shop = Shop()
+    order = shop.workflow()
+
+    async with stage.engine(order) as engine:
+        run = await start(engine, order)
+        with pytest.raises(RunFailed):
+            await run.result()
+        shop.done.clear()
+        new = await engine.rerun_from(run, "reserve")
+        with pytest.raises(RunFailed):
+            await new.result()
+
+    assert shop.done == ["reserve book 2", "ship", "release BOOK"]
+
+
+@pytest.mark.req("K27", "K9")
+async def test_a_compensation_has_its_own_retries(stage: Stage) -> None:
+    tries: list[int] = []
+
+    @step(retry=Retry(3, delay=0.05))
+    async def undo(me: StepContext, result: int) -> None:
+        tries.append(me.attempt)
+        if me.attempt < 3:
+            raise OSError("bank away")
+
+    @step(compensate=undo)
+    async def do() -> int:
+        return 1
+
+    @workflow
+    async def failing(ctx: Context) -> None:
+        await ctx.step(do)
+        raise ValueError("no")
+
+    async with stage.engine(failing) as engine:
+        run = await engine.start(failing)
+        with pytest.raises(RunFailed, match="no"):
+            await run.result()
+
+        assert tries == [1, 2, 3]
+        assert (await run.state()).compensation is not None
+
+
+@pytest.mark.req("K27")
+async def test_one_that_fails_is_told_and_the_others_are_done(stage: Stage) -> None:
+    shop = Shop()
+
+    @step
+    async def cannot(result: int) -> None:
+        raise OSError("bank away")
+
+    @step(compensate=cannot)
+    async def do() -> int:
+        return 1
+
+    @workflow
+    async def failing(ctx: Context, order: Order) -> None:
+        await ctx.step(shop.charge, order)
+        await ctx.step(do)
+        await ctx.step(shop.ship)
+
+    async with stage.engine(failing) as engine:
+        run = await engine.start(failing, ORDER)
+        with pytest.raises(RunFailed) as failure:
+            await run.result()
+
+        assert shop.done == ["charge 7", "ship", "refund r-7 30"]
+        assert "not undone: 0/do#1" in str(failure.value)
+        [completed] = [e for e in await all_events(run) if e.kind == "compensation_completed"]
+        assert completed.data["failed"] == ["0/do#1"]
+        compensation = (await run.state()).compensation
+        assert compensation is not None
+        assert compensation.failed == ["0/do#1"]
+
+
+@pytest.mark.req("K27", "K13")
+async def test_a_cancelled_run_tells_what_could_not_be_undone(memory: Stage) -> None:
+    @step
+    async def cannot(result: int) -> None:
+        raise OSError("bank away")
+
+    @step(compensate=cannot)
+    async def do() -> int:
+        return 1
+
+    @workflow
+    async def waiting(ctx: Context) -> None:
+        await ctx.step(do)
+        await ctx.signal("go")
+
+    async with memory.engine(waiting) as engine:
+        run = await engine.start(waiting)
+        await suspended(run)
+        await run.cancel()
+        with pytest.raises(RunCancelled, match="not undone: 0/do#1"):
+            await run.result()
+
+
+@pytest.mark.req("K27")
+async def test_an_error_that_the_code_handles_undoes_nothing(rehearsal: Stage) -> None:
+    shop = Shop()
+
+    @workflow
+    async def careful(ctx: Context, order: Order) -> str:
+        await ctx.step(shop.charge, order)
+        try:
+            return await ctx.step(shop.ship)
+        except StepError:
+            return "later"
+
+    async with rehearsal.engine(careful) as engine:
+        assert await (await engine.start(careful, ORDER)).result() == "later"
+
+    assert shop.done == ["charge 7", "ship"]
+
+
+@pytest.mark.req("K27", "F4")
+async def test_steps_of_branches_are_undone_in_the_reverse_of_the_log(rehearsal: Stage) -> None:
+    undone: list[int] = []
+
+    async def undo(n: int) -> None:
+        undone.append(n)
+
+    @step(compensate=undo)
+    async def do(n: int) -> int:
+        return n
+
+    @workflow
+    async def wide(ctx: Context) -> None:
+        await asyncio.gather(*(ctx.step(do, n) for n in range(5)))
+        await ctx.map(do, [10, 11, 12])
+        raise ValueError("no")
+
+    async with rehearsal.engine(wide) as engine:
+        run = await engine.start(wide)
+        with pytest.raises(RunFailed):
+            await run.result()
+        order = [e.path for e in await all_events(run) if e.kind == "step_completed"]
+
+    done = [path for path in order if not path.startswith("compensate/")]
+    assert [path.removeprefix("compensate/") for path in order[len(done) :]] == done[::-1]
+    assert sorted(undone) == [0, 1, 2, 3, 4, 10, 11, 12]
+
+
+@pytest.mark.req("K27", "F6")
+async def test_remote_steps_and_remote_compensations(stage: Stage) -> None:
+    done: list[str] = []
+
+    @step(queue="gpu")
+    async def undo_far(result: int, n: int) -> None:
+        done.append(f"undo {result} {n}")
+
+    @step(queue="gpu", compensate=undo_far)
+    async def do_far(n: int) -> int:
+        done.append(f"do {n}")
+        return n * 2
+
+    @workflow
+    async def failing(ctx: Context) -> None:
+        await ctx.step(do_far, 4)
+        raise ValueError("no")
+
+    async with stage.engine(failing, steps=[do_far, undo_far], queues=["default", "gpu"]) as engine:
+        run = await engine.start(failing)
+        with pytest.raises(RunFailed):
+            await run.result(15)
+
+    assert done == ["do 4", "undo 8 4"]
+
+
+@pytest.mark.req("K27", "F1")
+async def test_a_plain_workflow_function_is_undone_too(stage: Stage) -> None:
+    shop = Shop()
+
+    @workflow
+    def plain(ctx: SyncContext, order: Order) -> str:
+        ctx.step(shop.charge, order)
+        return ctx.step(shop.ship)
+
+    async with stage.engine(plain) as engine:
+        run = await engine.start(plain, ORDER)
+        with pytest.raises(RunFailed):
+            await run.result()
+
+    assert shop.done == ["charge 7", "ship", "refund r-7 30"]
+
+
+@pytest.mark.req("K27", "K4")
+async def test_the_next_worker_goes_on_undoing_where_one_died(stage: Stage) -> None:
+    done: list[str] = []
+    gate = asyncio.Event()
+
+    async def undo_slowly(n: int) -> None:
+        done.append(f"undo {n}")
+        if n == 1 and not gate.is_set():
+            await asyncio.sleep(60)
+
+    @step(compensate=undo_slowly)
+    async def do(n: int) -> int:
+        done.append(f"do {n}")
+        return n
+
+    @workflow
+    async def failing(ctx: Context) -> None:
+        done.append("code")
+        await ctx.step(do, 1)
+        await ctx.step(do, 2)
+        raise ValueError("no")
+
+    dying = stage.engine(failing)
+    await dying.open()
+    run = await dying.start(failing)
+    await until(lambda: "undo 1" in done)
+
+    async def committed() -> bool:
+        return "step_completed compensate/0/do#2" in await log(run)
+
+    await until(committed)
+    await crash(dying)
+    gate.set()
+    before = len(done)
+    async with stage.engine(failing) as engine:
+        with pytest.raises(RunFailed, match="no"):
+            await engine.handle(run.id).result(15)
+
+        assert done[before:] == ["undo 1"]  # neither the workflow's code nor what was undone
+        assert (await tail(engine.handle(run.id)))[-2:] == ["compensation_completed", "failed"]
+
+
+@pytest.mark.req("K27", "R1")
+async def test_it_survives_a_crash_at_every_commit() -> None:
+    world: set[str] = set()
+    asked = 0
+
+    async def undo(name: str) -> None:
+        world.discard(name)
+
+    @step(compensate=undo)
+    async def do(name: str) -> str:
+        world.add(name)
+        return name
+
+    @step(retry=Retry(2, delay="1m"))
+    async def undo_late(me: StepContext, name: str) -> None:
+        if me.attempt == 1:
+            raise OSError("away")
+        world.discard(name)
+
+    @step(compensate=undo_late)
+    async def do_late(name: str) -> str:
+        world.add(name)
+        return name
+
+    @workflow
+    async def saga(ctx: Context) -> str:
+        nonlocal asked
+        asked += 1
+        await ctx.step(do, "a")
+        await ctx.step(do_late, "b")
+        await ctx.step(do, "c")
+        raise ValueError("no")
+
+    @workflow
+    async def outer(ctx: Context) -> list[str]:
+        try:
+            await ctx.run(saga, None)
+        except StepError:
+            pass
+        return sorted(world)
+
+    survived = await crash_everywhere(outer, also=[saga])
+
+    assert survived >= 16
+    assert asked > 2
+
+
+@pytest.mark.req("K27", "K14")
+async def test_what_a_late_compensation_declares_is_checked() -> None:
+    async def too_many(result: int, a: int, b: int) -> None: ...
+
+    with pytest.raises(InvalidDefinition, match="asks for 3 arguments; there are 2"):
+
+        @step(compensate=too_many)
+        async def do(n: int) -> int:
+            return n
+
+    with pytest.raises(InvalidDefinition, match="on_failure"):
+
+        @workflow(on_failure="ignore")  # type: ignore[call-overload, untyped-decorator]  # the test
+        async def wrong(ctx: Context) -> None: ...
+
+
+@pytest.mark.req("K27", "F8")
+async def test_a_function_that_the_code_lost_is_told(stage: Stage) -> None:
+    def declared() -> Program:
+        async def undo(n: int) -> None: ...
+
+        @step(compensate=undo, name="do")
+        async def do(n: int) -> int:
+            return n
+
+        @workflow(name="saga")
+        async def saga(ctx: Context) -> None:
+            await ctx.step(do, 1)
+            await ctx.signal("go")
+
+        return saga
+
+    @step(name="do")
+    async def other(n: int) -> int:
+        return n
+
+    @workflow(name="saga")
+    async def later(ctx: Context) -> None:
+        await ctx.step(other, 1)
+        await ctx.signal("go")
+
+    first = declared()
+    async with stage.engine(first) as engine:
+        run = await engine.start("saga")
+        await suspended(run)
+    run_id = run.id
+    del first, engine, run
+    gc.collect()  # as in a process that never loaded it
+    async with stage.engine(later) as engine:
+        run = engine.handle(run_id)
+        await run.cancel()
+        with pytest.raises(RunCancelled, match="not undone"):
+            await run.result(15)
+
+
+@dataclass
+class Trip:
+    booked: list[str] = field(default_factory=list)
+
+
+@pytest.mark.req("K27", "M5")
+async def test_a_machine_undoes_the_steps_of_all_its_transitions(stage: Stage) -> None:
+    done: list[str] = []
+
+    async def cancel_booking(result: str) -> None:
+        done.append(f"cancel {result}")
+
+    @step(compensate=cancel_booking)
+    async def book(what: str) -> str:
+        done.append(f"book {what}")
+        return what
+
+    class Travel(Machine[Trip]):
+        @transition("start", "flown")
+        async def fly(self, ctx: Context) -> None:
+            self.state = Trip([await ctx.step(book, "flight")])
+
+        @transition("flown", "slept")
+        async def sleep(self, ctx: Context) -> None:
+            self.state.booked.append(await ctx.step(book, "hotel"))
+
+        @transition("slept", "end")
+        async def pay(self, ctx: Context) -> None:
+            await ctx.step(book, "taxi")
+            raise ValueError("no money")
+
+    async with stage.engine(Travel) as engine:
+        run = await engine.start(Travel)
+        with pytest.raises(RunFailed, match="no money"):
+            await run.result()
+
+        booked = ["book flight", "book hotel", "book taxi"]
+        assert done == [*booked, "cancel taxi", "cancel hotel", "cancel flight"]
+        with pytest.raises(NotRetryable):
+            await run.retry()

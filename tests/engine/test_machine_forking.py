@@ -1,0 +1,190 @@
+"""Forks of machines: from each checkpoint, with the state as it was or another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Machine, RunFailed, RunHandle, step, transition
+from stepwell.domain.commit import LogRow
+from stepwell.domain.status import Status
+from stepwell.errors import InvalidInput, NotForkable
+from tests.stage import Stage, all_events, suspended
+
+ROUNDS = 20
+
+
+@dataclass
+class Count:
+    n: int = 0
+    said: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Approval:
+    by: str
+
+
+done: list[str] = []
+broken: list[str] = []
+
+
+@step
+async def say(what: str) -> str:
+    done.append(what)
+    return what
+
+
+class Counter(Machine[Count]):
+    """Twenty transitions: one in, eighteen round, one out."""
+
+    @transition("start", "counting")
+    async def begin(self, ctx: Context, first: int) -> None:
+        self.state.n = first
+
+    @transition("counting", "counting", when=lambda state: len(state.said) < ROUNDS - 2)
+    async def turn(self, ctx: Context) -> None:
+        self.state.n += 1
+        self.state.said.append(await ctx.step(say, f"turn {self.state.n}"))
+
+    @transition("counting", "end", when=lambda state: len(state.said) >= ROUNDS - 2)
+    async def leave(self, ctx: Context) -> None:
+        self.state.said = [*self.state.said[:1], "left"]
+
+
+class Review(Machine[Count]):
+    @transition("start", "open")
+    async def submit(self, ctx: Context) -> None:
+        self.state.n = 1
+
+    @transition("open", "paid", wait=Approval)
+    async def approve(self, ctx: Context, approval: Approval) -> None:
+        self.state.said.append(await ctx.step(say, f"by {approval.by}"))
+        await ctx.step(pay, self.state.n)
+        self.state.n += 10
+
+    @transition("paid", "end")
+    async def close(self, ctx: Context) -> None:
+        self.state.said.append("closed")
+
+
+@step
+async def pay(n: int) -> int:
+    done.append(f"pay {n}")
+    if broken:
+        raise ValueError(broken[0])
+    return n
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> None:
+    done.clear()
+    broken.clear()
+
+
+async def rows(run: RunHandle[Any]) -> list[LogRow]:
+    return [row async for row in run.log()]
+
+
+@pytest.mark.req("K26", "M2")
+async def test_fork_from_each_checkpoint_of_twenty_transitions_with_another_state(stage: Stage) -> None:
+    async with stage.engine(Counter) as engine:
+        old = await engine.start(Counter, 0)
+        result = await old.result()
+        assert result.n == ROUNDS - 2
+        before, info = await rows(old), await old.info()
+        checkpoints = await old.checkpoints()
+        assert [c.version for c in checkpoints] == list(range(1, ROUNDS + 1))
+
+        for checkpoint in checkpoints:
+            state = Count(1000, ["edited", *["x"] * max(0, checkpoint.version - 2)])
+            new = await engine.fork(old, at=checkpoint.seq, state=state)
+            found = await new.result(15)
+            left = ROUNDS - checkpoint.version
+            assert found.n >= 1000
+            assert found.said[0] == "edited"
+            assert [c.version for c in await new.checkpoints()][-1] <= ROUNDS + 1
+            assert left == 0 or len(await new.checkpoints()) > checkpoint.version
+
+        assert await rows(old) == before
+        assert await old.info() == info
+
+
+@pytest.mark.req("K26")
+async def test_fork_from_each_checkpoint_as_it_was_gives_the_same_end(rehearsal: Stage) -> None:
+    async with rehearsal.engine(Counter) as engine:
+        old = await engine.start(Counter, 0)
+        result, before = await old.result(), await rows(old)
+
+        for checkpoint in await old.checkpoints():
+            assert await (await engine.fork(old, at=checkpoint.seq)).result(15) == result
+        assert await rows(old) == before
+
+
+@pytest.mark.req("K26", "M9")
+async def test_inner_steps_are_kept_unless_the_state_is_edited(stage: Stage) -> None:
+    async with stage.engine(Review) as engine:
+        old = await engine.start(Review)
+        await suspended(old)
+        broken.append("bank away")
+        await old.trigger("approve", {"by": "ana"})
+        with pytest.raises(RunFailed, match="bank away"):
+            await old.result()
+        before = await rows(old)
+        [opened] = [c for c in await old.checkpoints() if c.place == "open"]
+        broken.clear()
+        done.clear()
+
+        same = await engine.fork(old, at=before[-1].seq)
+        assert (await same.result(15)).said == ["by ana", "closed"]
+        assert done == ["pay 1"]  # the trigger and what was said before are there
+
+        done.clear()
+        other = await engine.fork(old, at=before[-1].seq, state={"n": 5, "said": []})
+        await suspended(other)
+        await other.trigger("approve", {"by": "bob"})
+        assert (await other.result(15)).n == 15
+        assert done == ["by bob", "pay 5"]
+        assert opened.seq == (await all_events(other))[0].data["origin"]["seq"]
+        assert await rows(old) == before
+        assert await old.status() is Status.FAILED
+
+
+@pytest.mark.req("K26")
+async def test_rerun_from_a_transition(stage: Stage) -> None:
+    async with stage.engine(Review) as engine:
+        old = await engine.start(Review)
+        await suspended(old)
+        await old.trigger("approve", {"by": "ana"})
+        await old.result(15)
+        done.clear()
+
+        new = await engine.rerun_from(old, "close")
+        assert (await new.result(15)).said == ["by ana", "closed"]
+        assert done == []
+        again = await engine.rerun_from(old, "approve")
+        assert (await again.result(15)).n == 11
+        assert done == ["by ana", "pay 1"]
+
+
+@pytest.mark.req("K26")
+async def test_a_state_that_does_not_fit_or_has_no_place_is_refused(stage: Stage) -> None:
+    async with stage.engine(Review) as engine:
+        old = await engine.start(Review)
+        await suspended(old)
+        [opened] = await old.checkpoints()
+
+        with pytest.raises(InvalidInput):
+            await engine.fork(old, at=opened.seq, state={"n": "many"})
+        with pytest.raises(NotForkable, match="no checkpoint"):
+            await engine.fork(old, at=1, state={"n": 1, "said": []})
+        await old.cancel()
+        with pytest.raises(Exception, match="cancelled"):
+            await old.result(15)
+        with pytest.raises(NotForkable, match="already ending") as refused:
+            await engine.fork(old, at=(await rows(old))[-1].seq)
+
+        assert refused.value.hint == f"fork at {opened.seq}, its last checkpoint"
+        assert len(await engine.runs()) == 1

@@ -1,0 +1,351 @@
+"""A failing transition leaves no trace; it is tried again, routed elsewhere, or stays for a person."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Machine, Permanent, Retry, RetryAfter, Status, step, transition, workflow
+from stepwell.errors import InvalidDefinition, NotRetryable, RunFailed
+from stepwell.testing import VirtualEngine
+from tests.stage import Stage, all_events, suspended
+
+
+class Calls:
+    """How often a body was run, and what it saw."""
+
+    def __init__(self, failures: int = 10**9, error: type[Exception] = ValueError) -> None:
+        self.left = failures
+        self.error = error
+        self.seen: list[Any] = []
+
+    def fail(self, seen: Any = None) -> None:
+        self.seen.append(seen)
+        if self.left:
+            self.left -= 1
+            raise self.error(f"failure {len(self.seen)}")
+
+
+async def failures(run: Any) -> list[float | None]:
+    return [e.data.get("retry_in") for e in await all_events(run) if e.kind == "transition_failed"]
+
+
+@pytest.mark.req("M5", "K9")
+@pytest.mark.parametrize(
+    ("retry", "delays"),
+    [
+        (Retry(4, delay="1s"), [1, 2, 4]),
+        (Retry(5, delay="1s", max_delay="3s"), [1, 2, 3, 3]),
+        (Retry(4, delay=2, backoff="linear"), [2, 4, 6]),
+        (Retry(3, delay=5, backoff="constant"), [5, 5]),
+        (Retry(1), []),
+    ],
+)
+async def test_backoff(retry: Retry, delays: list[float]) -> None:
+    calls = Calls()
+
+    class Flaky(Machine[dict[str, int]]):
+        @transition("start", "end", retry=retry)
+        async def call(self, ctx: Context) -> None:
+            calls.fail(engine.clock.time())
+
+    async with VirtualEngine(Flaky) as engine:
+        run = await engine.start(Flaky)
+        await engine.settle()
+        if delays:
+            assert await run.status() is Status.RUNNING, "a retry is no suspension"
+            assert (await run.why()).code == "retry"
+            assert "call" in (await run.why()).text
+        with pytest.raises(RunFailed):
+            await engine.outcome(run)
+
+        assert await failures(run) == [*delays, None]
+        gaps = [b - a for a, b in zip(calls.seen, calls.seen[1:], strict=False)]
+        assert gaps == pytest.approx(delays)
+
+
+@pytest.mark.req("M5", "K10")
+async def test_permanent_is_not_retried_and_retry_after_says_when() -> None:
+    permanent, later = Calls(error=Permanent), Calls(1, error=lambda text: RetryAfter(30))  # type: ignore[arg-type]  # makes an error
+
+    class First(Machine[dict[str, int]]):
+        @transition("start", "end", retry=Retry(5))
+        async def call(self, ctx: Context) -> None:
+            permanent.fail()
+
+    class Second(Machine[dict[str, int]]):
+        @transition("start", "end", retry=Retry(5))
+        async def call(self, ctx: Context) -> None:
+            later.fail()
+
+    async with VirtualEngine(First, Second) as engine:
+        run = await engine.start(First)
+        with pytest.raises(RunFailed):
+            await engine.outcome(run)
+        other = await engine.start(Second)
+        await engine.outcome(other)
+
+        assert await failures(run) == [None]
+        assert await failures(other) == [30]
+
+
+@pytest.mark.req("M5")
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"retry": Retry(2, delay=0, then="trouble")}, "trouble"),
+        ({"on_error": "trouble", "retry": Retry(2, delay=0)}, "trouble"),
+        ({"on_error": "trouble"}, "trouble"),
+        ({"on_error": "trouble", "on_timeout": "late"}, "trouble"),
+        ({"on_error": "trouble", "on_timeout": "late", "timeout": 0.05}, "late"),
+        ({"retry": Retry(2, delay=0, then="trouble"), "on_timeout": "late", "timeout": 0.05}, "late"),
+    ],
+)
+async def test_after_the_last_attempt_it_goes_elsewhere(
+    stage: Stage, options: dict[str, Any], place: str
+) -> None:
+    class Routed(Machine[dict[str, Any]]):
+        ends = frozenset({"good", "told"})
+
+        @transition("start", "work")
+        async def open(self, ctx: Context) -> None:
+            self.state["n"] = 1
+
+        @transition("work", "good", **options)
+        async def call(self, ctx: Context) -> None:
+            self.state["n"] = 2
+            if "timeout" in options:
+                await asyncio.sleep(60)
+            raise ValueError("boom")
+
+        @transition(["trouble", "late"], "told")
+        async def tell(self, ctx: Context) -> None:
+            assert self.error is not None
+            self.state["because"] = self.error.message
+
+        @transition("work", "trouble", when=lambda state: False)
+        async def make_trouble(self, ctx: Context) -> None: ...
+
+        @transition("work", "late", when=lambda state: False)
+        async def be_late(self, ctx: Context) -> None: ...
+
+    async with stage.engine(Routed) as engine:
+        run = await engine.start(Routed)
+        result = await run.result(15)
+
+        targets = [e.data["target"] for e in await all_events(run) if e.kind == "transition_completed"]
+        assert targets == ["work", place, "told"]
+        assert not (await run.state()).has_error
+    expected = "longer than 0.05 s" if place == "late" else "boom"
+    assert result["n"] == 1, "the state is as before the transition that failed"
+    assert expected in result["because"]
+
+
+@pytest.mark.req("M3", "M5", "K11")
+async def test_a_failed_transition_stays_and_a_person_retries_the_same_visit(stage: Stage) -> None:
+    calls, paid = Calls(2), []
+
+    @step
+    async def pay(n: int) -> int:
+        paid.append(n)
+        return n
+
+    class Manual(Machine[dict[str, Any]]):
+        @transition("start", "asked")
+        async def open(self, ctx: Context) -> None: ...
+
+        @transition("asked", "end", wait=True)
+        async def go(self, ctx: Context, word: str) -> None:
+            assert "word" not in self.state, "state of a failed attempt"
+            self.state["word"] = word
+            self.state["paid"] = await ctx.step(pay, 7)
+            calls.fail()
+
+    async with stage.engine(Manual) as engine:
+        run = await engine.start(Manual)
+        await suspended(run)
+        await run.trigger("go", "please")
+        with pytest.raises(RunFailed, match="failure 1"):
+            await run.result(15)
+        state = await run.state()
+        assert state.checkpoint is not None
+        assert (state.checkpoint.place, bytes(state.checkpoint.state), state.has_error) == (
+            "asked",
+            b"{}",
+            True,
+        )
+
+        await run.retry()
+        with pytest.raises(RunFailed, match="failure 2"):
+            await run.result(15)
+        await run.retry()
+
+        assert await run.result(15) == {"word": "please", "paid": 7}
+        with pytest.raises(NotRetryable):
+            await run.retry()
+        failed = [(e.path, e.attempt) for e in await all_events(run) if e.kind == "transition_failed"]
+    assert paid == [7], "a completed inner step is not done again"
+    assert failed == [("0/go@2", 1), ("0/go@2", 2)]
+
+
+@pytest.mark.req("M9", "K5")
+async def test_inner_steps_are_shared_by_the_attempts_of_a_visit(rehearsal: Stage) -> None:
+    calls, done = Calls(2), []
+
+    @step
+    async def first(n: int) -> int:
+        done.append(("first", n))
+        return n
+
+    @step
+    async def second(n: int) -> int:
+        done.append(("second", n))
+        if len(done) < 3:
+            raise OSError("not now")
+        return n
+
+    @workflow
+    async def child(ctx: Context, n: int) -> int:
+        done.append(("child", n))
+        if calls.left:
+            calls.fail()
+        return n
+
+    class Shared(Machine[dict[str, Any]]):
+        @transition("start", "end", retry=Retry(6, delay=0.01))
+        async def work(self, ctx: Context) -> None:
+            self.state["a"] = await ctx.step(first, 1)
+            self.state["b"] = await ctx.step(second, 2)
+            self.state["c"] = await ctx.run(child, 3)
+
+    async with rehearsal.engine(Shared, child) as engine:
+        run = await engine.start(Shared)
+
+        assert await run.result(15) == {"a": 1, "b": 2, "c": 3}
+        attempts = [(e.path, e.attempt) for e in await all_events(run) if e.path.endswith("second#1")]
+    assert [what for what, _ in done] == ["first", "second", "second", "child", "child", "child"]
+    assert attempts == [("0/work@1/second#1", 1), ("0/work@1/second#1", 2)]
+
+
+@pytest.mark.req("M9")
+async def test_a_new_visit_is_a_new_scope(rehearsal: Stage) -> None:
+    done = []
+
+    @step
+    async def draft(n: int) -> int:
+        done.append(n)
+        return n
+
+    class Loop(Machine[dict[str, int]]):
+        @transition("start", "write")
+        async def open(self, ctx: Context) -> None:
+            self.state["n"] = 0
+
+        @transition("write", "write", when=lambda state: state["n"] < 3)
+        async def again(self, ctx: Context) -> None:
+            self.state["n"] = 1 + await ctx.step(draft, self.state["n"])
+
+        @transition("write", "end")
+        async def close(self, ctx: Context) -> None: ...
+
+    async with rehearsal.engine(Loop) as engine:
+        assert await engine.run(Loop, None) == {"n": 3}
+    assert done == [0, 1, 2]
+
+
+@pytest.mark.req("M6", "K12")
+async def test_a_timeout_stops_the_body_and_its_steps_and_is_a_failure_for_retry(stage: Stage) -> None:
+    stopped: list[str] = []
+
+    @step
+    async def endless() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.append("step")
+
+    class Slow(Machine[dict[str, int]]):
+        @transition("start", "end", timeout=0.1, retry=Retry(2, delay=0.01))
+        async def work(self, ctx: Context) -> None:
+            try:
+                if not stopped:
+                    await ctx.step(endless)
+                await asyncio.sleep(3600)
+            finally:
+                stopped.append("body")
+
+    async with stage.engine(Slow) as engine:
+        run = await engine.start(Slow)
+        with pytest.raises(RunFailed, match=r"work took longer than 0\.1 s") as caught:
+            await run.result(15)
+        assert await failures(run) == [0.01, None]
+    assert sorted(stopped) == ["body", "body", "step"]
+    assert caught.value.cause_code == "TRANSITION_TIMED_OUT"
+    assert "timeout=None" in caught.value.hint
+
+
+@pytest.mark.req("M6", "K12")
+async def test_durable_waits_do_not_count_for_the_timeout() -> None:
+    class Patient(Machine[dict[str, int]]):
+        @transition("start", "end", timeout="1s")
+        async def work(self, ctx: Context) -> None:
+            await ctx.sleep("3d")
+
+    async with VirtualEngine(Patient) as engine:
+        assert await engine.outcome(await engine.start(Patient)) == {}
+
+
+@pytest.mark.req("M6", "K12")
+def test_the_default_timeout_is_five_minutes_none_disables_it_and_zero_is_refused() -> None:
+    class Timed(Machine[dict[str, int]]):
+        @transition("start", "a")
+        async def plain(self, ctx: Context) -> None: ...
+
+        @transition("a", "end", timeout=None)
+        async def endless(self, ctx: Context) -> None: ...
+
+    by_name = {exit.name: exit.moves for exit in Timed._plan.exits}
+    assert by_name["plain"]["start"].timeout == 300
+    assert by_name["endless"]["a"].timeout is None
+    with pytest.raises(InvalidDefinition, match=r"timeout is 0.*timeout=None disables the timeout"):
+
+        class Zero(Machine[dict[str, int]]):
+            @transition("start", "end", timeout=0)
+            async def never(self, ctx: Context) -> None: ...
+
+
+@pytest.mark.req("M6", "K12")
+async def test_five_minutes_without_an_end_are_a_failure() -> None:
+    class Hangs(Machine[dict[str, int]]):
+        @transition("start", "end")
+        async def work(self, ctx: Context) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+    begun = asyncio.Event()
+    async with VirtualEngine(Hangs) as engine:
+        run = await engine.start(Hangs)
+        await begun.wait()
+        engine.clock.advance(299)
+        await asyncio.sleep(0.3)
+        assert await run.status() is Status.RUNNING
+
+        engine.clock.advance(2)
+
+        with pytest.raises(RunFailed, match="longer than 300 s"):
+            await run.result(15)
+
+
+async def test_a_state_that_cannot_be_kept_fails_the_transition_with_its_field(memory: Stage) -> None:
+    class Odd(Machine[dict[str, Any]]):
+        @transition("start", "end", retry=Retry(3))
+        async def work(self, ctx: Context) -> None:
+            self.state["bad"] = {"deep": object()}
+
+    async with memory.engine(Odd) as engine:
+        run = await engine.start(Odd)
+        with pytest.raises(RunFailed, match=r"bad\.deep"):
+            await run.result(15)
+        assert await failures(run) == [None], "the same code would give the same value again"
