@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from stepwell import Engine, RunHandle, Settings
+from stepwell.app import GraphSource
 from stepwell.domain.commit import TicketRow
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
@@ -41,7 +42,7 @@ class Stage:
         self.database = database
         self._replays = replays
 
-    def engine(self, *workflows: Program, **options: Any) -> Engine:
+    def engine(self, *workflows: Program | GraphSource, **options: Any) -> Engine:
         options.setdefault("settings", SETTINGS)
         options.setdefault("replay_always", self._replays)
         return Engine(self.database, workflows=workflows, **options)

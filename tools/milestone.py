@@ -11,6 +11,9 @@ IDS: tuple[str, ...] = (
     *numbered("K", *range(1, 19), *range(21, 30), *range(31, 35)),  # kernel
     *numbered("F", *range(1, 13)),  # workflows in code
     *numbered("M", *range(1, 10)),  # state machines
+    *numbered("G", *range(1, 22)),  # graphs
+    *numbered("N", 1, 5, *range(8, 18), *range(20, 24)),  # their nodes
+    "X3",
     *numbered("R", *range(1, 5)),  # reliability
     *numbered("W", *range(1, 9), 11),  # performance
 )

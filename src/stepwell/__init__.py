@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from stepwell.app import Engine
     from stepwell.authoring.functions.step import Step, step
     from stepwell.authoring.functions.workflow import Workflow, workflow
+    from stepwell.authoring.graphs.builder import GraphBuilder
+    from stepwell.authoring.graphs.failure import NodeError
+    from stepwell.authoring.graphs.nodes.working import NodeResult, node
+    from stepwell.authoring.graphs.problems import InvalidGraph
+    from stepwell.authoring.graphs.program import graph
     from stepwell.authoring.machines.machine import Machine
     from stepwell.authoring.machines.transition import transition
     from stepwell.client import Client, RunEvent, RunHandle
@@ -32,10 +37,14 @@ _WHERE = {
     "Context": "domain.program",
     "Document": "domain.documents",
     "Engine": "app",
+    "GraphBuilder": "authoring.graphs.builder",
+    "InvalidGraph": "authoring.graphs.problems",
+    "NodeError": "authoring.graphs.failure",
     "Machine": "authoring.machines.machine",
     "Permanent": "errors",
     "Retry": "domain.retry",
     "RetryAfter": "errors",
+    "NodeResult": "authoring.graphs.nodes.working",
     "RunEvent": "client",
     "RunFailed": "errors",
     "RunHandle": "client",
@@ -49,6 +58,8 @@ _WHERE = {
     "SyncContext": "domain.program",
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
+    "graph": "authoring.graphs.program",
+    "node": "authoring.graphs.nodes.working",
     "run_stateless": "engine.stateless",
     "step": "authoring.functions.step",
     "transition": "authoring.machines.transition",
@@ -61,7 +72,11 @@ __all__ = [
     "Context",
     "Document",
     "Engine",
+    "GraphBuilder",
+    "InvalidGraph",
     "Machine",
+    "NodeError",
+    "NodeResult",
     "Permanent",
     "Retry",
     "RetryAfter",
@@ -78,6 +93,8 @@ __all__ = [
     "SyncContext",
     "WaitTimedOut",
     "Workflow",
+    "graph",
+    "node",
     "run_stateless",
     "step",
     "transition",

@@ -9,15 +9,18 @@ import signal
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
 
-from stepwell.client import Client
+from stepwell.client import Client, RunHandle
+from stepwell.client.library import GraphLibrary
+from stepwell.domain import events as ev
 from stepwell.domain.ids import Ids
 from stepwell.domain.program import Program, needs_of
 from stepwell.domain.steps import StepSpec, spec_of
 from stepwell.engine.worker import Worker, WorkerOptions
-from stepwell.errors import InvalidDefinition
+from stepwell.errors import InvalidDefinition, InvalidInput, RunNotFound, UnknownWorkflow
 from stepwell.settings import Settings
 from stepwell.store.base import Store
 from stepwell.store.encoded import encoded
@@ -26,7 +29,21 @@ from stepwell.store.payloads import PayloadCodec
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock, SystemClock, SystemIds
 
+if TYPE_CHECKING:
+    from stepwell.authoring.graphs.graphs import Graphs
+    from stepwell.authoring.graphs.trace import Trace
+
 _log = logging.getLogger("stepwell")
+
+
+@runtime_checkable
+class AsGraph(Protocol):
+    """What the Python builder makes: a graph that can be written as JSON."""
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+GraphSource: TypeAlias = str | Path | dict[str, Any] | AsGraph
 
 
 class Engine(Client):
@@ -40,8 +57,9 @@ class Engine(Client):
         self,
         database: str | Store = "stepwell.db",
         *,
-        workflows: Iterable[Program] = (),
+        workflows: Iterable[Program | GraphSource] = (),
         steps: Iterable[Callable[..., Any]] = (),
+        nodes: Iterable[Callable[..., Any]] = (),
         queues: Iterable[str] = ("default",),
         worker: bool = True,
         settings: Settings | None = None,
@@ -58,14 +76,80 @@ class Engine(Client):
         super().__init__(
             store, ids or SystemIds(), Bulletin(), payload_bytes_max=self.settings.payload_bytes_max
         )
-        self._programs = _by_needs(workflows)
         self._steps = _by_name(steps)
+        self._nodes = tuple(nodes)
+        self._graphs: Graphs | None = None
+        self._programs = _by_needs(self._program(workflow) for workflow in workflows)
+        self._steps.update(self._node_steps())
         self._queues = tuple(queues)
         self._works = worker
         self._replay_always = replay_always
         self._task: asyncio.Task[None] | None = None
         self._deaf: Callable[[], None] = lambda: None
         self.worker: Worker | None = None
+
+    @property
+    def graphs(self) -> Graphs:
+        """Graphs, with this engine's steps and node types: check them, make workflows of them."""
+        if self._graphs is None:
+            from stepwell.authoring.graphs.graphs import Graphs
+
+            self._graphs = Graphs(self._nodes, self._steps)
+        return self._graphs
+
+    @property
+    def library(self) -> GraphLibrary:
+        """Saved graphs: drafts, published versions, their differences."""
+        return GraphLibrary(self, self.graphs)
+
+    def _program(self, workflow: Program | GraphSource) -> Program:
+        """A workflow, or a graph: its JSON, a file, or what the Python builder made."""
+        if isinstance(workflow, str | Path | dict | AsGraph):
+            return self.graphs.workflow(workflow)
+        return workflow
+
+    def _node_steps(self) -> dict[str, StepSpec]:
+        """Custom nodes are steps: a worker executes those that were placed on its queues."""
+        return self.graphs.registry.steps() if self._graphs is not None or self._nodes else {}
+
+    def _graph_program(self, body: bytes) -> Program:
+        return self.graphs.from_run(body)
+
+    async def start_graph(
+        self, graph: Any, input: Any = None, *, test: bool = False, **options: Any
+    ) -> RunHandle[Any]:
+        """Start a graph that is not known to the engine: the run brings it along.
+
+        `test=True` is a test run of an unsaved graph: pinned data counts, nothing is kept of the
+        definition but what the run itself has.
+        """
+        made = self.graphs.workflow(graph)
+        if self._works and self.worker is None:
+            await self._start_worker()
+        brought = {"graph": made.definition.body, "test": test}
+        keys = [options.pop("key", "")]
+        return (await self.start_many(made, [input], keys=keys, **brought, **options))[0]
+
+    async def trace(self, run: RunHandle[Any] | str) -> Trace:
+        """What happened in a graph run, node by node."""
+        run_id = run if isinstance(run, str) else run.id
+        handle = self.handle(run_id)
+        log = [ev.read(row) async for row in handle.log()]
+        if not log:
+            raise RunNotFound(f"there is no run {run_id}")
+        return self.graphs.trace(log, await self._graph_body(log[0]))
+
+    async def _graph_body(self, first: ev.Event) -> bytes:
+        accepted = first.fact
+        assert isinstance(accepted, ev.Accepted)
+        if accepted.kind != "graph":
+            raise InvalidInput(f"{accepted.workflow} is no graph", hint="look at run.events() instead")
+        if bytes(accepted.graph) != b"null":
+            return bytes(accepted.graph)
+        found = await self.store.read_definition(self.workspace, accepted.workflow, accepted.version)
+        if found is None:
+            raise UnknownWorkflow(f"no workflow {accepted.workflow!r} version {accepted.version!r} is known")
+        return found.body
 
     async def open(self) -> None:
         """Open the store, make the workflows known and, unless `worker=False`, begin to work."""
@@ -74,7 +158,7 @@ class Engine(Client):
             await self.store.put_definitions([p.definition for p in self._programs.values()])
             self.bulletin.on_far(self.store.hint)
             self._deaf = self.store.listen(self.bulletin.heard)
-            if self._works and (self._programs or self._steps):
+            if self._works and (self._programs or self._steps or self._nodes):
                 await self._start_worker()
         except BaseException:
             await self.store.close()
@@ -89,6 +173,7 @@ class Engine(Client):
             programs=self._programs,
             steps=self._steps,
             options=self._worker_options(),
+            graphs=self._graph_program,
         )
         await self.worker.open()
         # The worker's parts live in a task group of its own; this task is that group's parent.

@@ -6,6 +6,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   │   └─ NotSerialisable        a value cannot be written as JSON and read back the same
 │   ├─ PayloadTooLarge
 │   ├─ InvalidDefinition          a workflow or step is declared wrongly
+│   ├─ BadExpression              an expression or template cannot be read; names the column
 │   ├─ NoWayOut                   no transition of a machine can leave the place where it is
 │   ├─ UnknownWorkflow
 │   ├─ RunNotFound
@@ -34,6 +35,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ CompensationFailed
 │   ├─ StepNotBegun              a remote step that no worker could take up
 │   └─ ChildFailed
+├─ ExpressionError                an expression has no value for this data
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
 ├─ WorkerBroken                   the engine's own fault: its worker stopped, the runs are safe
 └─ StoreError                     the database is the trouble
@@ -104,6 +106,16 @@ class InvalidDefinition(AskedWrongly):
     """The workflow or step is declared wrongly."""
 
     code = "INVALID_DEFINITION"
+
+
+class BadExpression(AskedWrongly):
+    """The expression cannot be read."""
+
+    code = "BAD_EXPRESSION"
+
+    def __init__(self, message: str = "", *, hint: str = "", column: int = 1, **context: object) -> None:
+        super().__init__(message, hint=hint, column=column, **context)
+        self.column = column
 
 
 class NoWayOut(AskedWrongly):
@@ -275,6 +287,8 @@ class StepError(StepwellError):
         super().__init__(message, hint=hint, **context)
         self.path = path
         self.error_type = error_type
+        self.cause_code = ""  # of the error that it failed with
+        self.cause_message = ""
 
 
 class StepTimedOut(StepError, TimeoutError):
@@ -308,6 +322,19 @@ class ChildFailed(StepError):
     """The child run did not complete."""
 
     code = "CHILD_FAILED"
+
+
+class ExpressionError(StepwellError):
+    """The expression has no value for this data."""
+
+    code = "EXPRESSION_ERROR"
+
+    def __init__(
+        self, message: str = "", *, hint: str = "", column: int = 0, path: str = "", **context: object
+    ) -> None:
+        super().__init__(message, hint=hint, column=column, **context)
+        self.column = column
+        self.path = path  # up to the first part that is missing
 
 
 class WaitTimedOut(StepwellError, TimeoutError):

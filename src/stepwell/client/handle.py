@@ -17,7 +17,7 @@ from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
-from stepwell.domain.events import Problem
+from stepwell.domain.events import Problem, Received, read_as
 from stepwell.domain.ids import RunId
 from stepwell.domain.problems import run_error
 from stepwell.domain.state import OpenWait
@@ -169,6 +169,31 @@ class RunHandle(Past, Generic[R]):
             payload=data,
         )
         self._delivered(await self._client.deliver(message), f"signal {name!r}")
+
+    async def event(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
+        """Send an event to this run alone; the earliest fitting wait takes it, also one that comes later.
+
+        The same `id` counts once: False says that it had come before.
+        """
+        body = {"key": checked_text(key, "key"), "data": payload}
+        data = limited(PLAIN.encode(body), f"event {name}", self._client.payload_bytes_max)
+        message = Message(
+            run_id=self.id,
+            key=f"signal/{checked_text(id, 'id') or self._client.token()}",
+            kind="signal",
+            name=f"event:{checked_text(name, 'name')}",
+            payload=data,
+        )
+        known = bool(id) and await self._received(message.key)
+        outcome = await self._client.deliver(message)
+        self._delivered(outcome, f"event {name!r}")
+        return outcome is Delivery.DELIVERED and not known
+
+    async def _received(self, key: str) -> bool:
+        async for row in self.log():
+            if row.kind == "received" and read_as(Received, row).key == key:
+                return True
+        return False
 
     async def decide(self, answer: Any, *, path: str = "", by: str = "") -> None:
         """Answer one open approval (the only one, or the one at `path`); AlreadyDecided if it is not open."""

@@ -14,24 +14,22 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.domain.commit import LogRow, NewEvent
+from stepwell.domain.fact import NULL, Fact, Problem
+from stepwell.domain.node_facts import (
+    JoinLate,
+    LoopAdvanced,
+    LoopStarted,
+    MergeConflict,
+    NodeCancelled,
+    NodeCompleted,
+    NodeFact,
+    NodeFailed,
+    NodeSkipped,
+)
 
-NULL = Raw(b"null")
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error as it is recorded: readable without the code that raised it."""
-
-    code: str
-    message: str
-    type: str = ""
-    hint: str = ""
-    path: str = ""
-    traceback: str = ""
-
-
-class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that happened."""
-
+# What comes from its neighbours; everything else here is public too.
+__all__ = ["NULL", "Fact", "JoinLate", "LoopAdvanced", "LoopStarted", "MergeConflict", "NodeCancelled"]
+__all__ += ["NodeCompleted", "NodeFact", "NodeFailed", "NodeSkipped", "Problem"]
 
 # The run
 
@@ -62,6 +60,8 @@ class Accepted(Fact, frozen=True, kw_only=True):
     depth: int = 0
     key: str = ""
     queue: str = "default"
+    test: bool = False
+    graph: Raw = NULL  # of a run that brings its own: a test run, or a graph that was saved
     origin: Origin | None = None  # None: it was started
 
 
@@ -335,6 +335,8 @@ FACTS: tuple[type[Fact], ...] = (
     *(TransitionCompleted, TransitionFailed),
     *(ChildStarted, ChildEnded),
     *(Published, Progress),
+    *(NodeCompleted, NodeFailed, NodeSkipped, NodeCancelled),
+    *(JoinLate, MergeConflict, LoopStarted, LoopAdvanced),
 )
 
 

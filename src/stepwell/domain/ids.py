@@ -49,3 +49,4 @@ def needs_step(name: str) -> str:
 
 
 NEEDS_EMIT = "emit"  # a fan-out ticket of a broadcast event; every worker can do it
+NEEDS_GRAPH = "graph/1"  # a run that brings its graph along; every worker can run it

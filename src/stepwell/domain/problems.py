@@ -64,7 +64,9 @@ def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError
     """What ctx.step raises; the same on the first run and on replay."""
     kind = ChildFailed if child else StepTimedOut if problem.code == StepTimedOut.code else StepError
     what = problem.message if not problem.type else f"{problem.type}: {problem.message}"
-    return kind(f"{path} failed: {what}", hint=problem.hint, path=path, error_type=problem.type)
+    error = kind(f"{path} failed: {what}", hint=problem.hint, path=path, error_type=problem.type)
+    error.cause_code, error.cause_message = problem.code, problem.message
+    return error
 
 
 def run_error(status: str, problem: Problem | None, run_id: str) -> RunError:

@@ -7,7 +7,7 @@ workflow code can do is a verb of `Context`; the engine implements it, authors o
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
@@ -17,9 +17,9 @@ from msgspec import Raw
 from stepwell.domain.codec import encoded_by_type
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
-from stepwell.domain.events import DocumentSaved
+from stepwell.domain.events import Accepted, DocumentSaved, NodeFact
 from stepwell.domain.ids import RunId, needs_workflow
-from stepwell.domain.steps import checked_name
+from stepwell.domain.steps import StepSpec, checked_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -254,6 +254,55 @@ class Context(Protocol):
     async def document(self, name: str, type: Any = Any) -> Any:
         """The latest version that is visible here; DocumentNotFound if there is none."""
         ...
+
+
+Answered = Callable[[Any], object]
+
+
+class PlacedContext(Protocol):
+    """Durable calls at places that the program names itself, for programs that keep their own books.
+
+    `answered` is called with the call's future, in log order; a replay must ask for the same places.
+    """
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def accepted(self) -> Accepted: ...
+    def path(self, place: str) -> str: ...
+    def future(self) -> Any: ...
+    def recorded(self, place: str) -> bool: ...
+    def step(
+        self, place: str, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], answered: Answered
+    ) -> Any: ...
+    def attempt(self, call: Any) -> int: ...
+    def timer(self, place: str, seconds: float, answered: Answered) -> Any: ...
+    def event(self, place: str, name: str, key: str, timeout: float | None, answered: Answered) -> Any: ...
+    def signal(self, place: str, name: str, answered: Answered) -> Any: ...
+    def question(
+        self,
+        place: str,
+        form: Mapping[str, Any],
+        answered: Answered,
+        *,
+        title: str,
+        assignees: tuple[str, ...],
+        timeout: float | None,
+    ) -> Any: ...
+    def child(
+        self,
+        place: str,
+        workflow: Startable[Any, Any] | None,
+        input: Any,
+        answered: Answered,
+        *,
+        detached: bool = False,
+    ) -> Any: ...
+    def child_result(self, place: str, answered: Answered) -> Any: ...
+    def withdraw(self, call: Any) -> None: ...
+    def note(self, fact: NodeFact, place: str) -> None: ...
+    def time(self, place: str) -> float: ...
+    def workflow(self, name: str, version: str) -> Startable[Any, Any] | None: ...
 
 
 class SyncChildHandle(Protocol[R_co]):

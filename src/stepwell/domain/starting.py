@@ -10,7 +10,7 @@ from msgspec import Raw
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import Accepted
-from stepwell.domain.ids import RunId
+from stepwell.domain.ids import NEEDS_GRAPH, RunId
 from stepwell.domain.program import RunOptions, Startable, needs_of
 
 
@@ -49,6 +49,7 @@ def new_run_of(
     trigger: str = "",
     workspace: str = DEFAULT_WORKSPACE,
     test: bool = False,
+    graph: bytes = b"",
 ) -> NewRun:
     accepted = Accepted(
         workflow=definition.name,
@@ -63,6 +64,8 @@ def new_run_of(
         depth=depth,
         key=key,
         queue=queue or options.queue,
+        test=test,
+        graph=Raw(graph or b"null"),
     )
     return NewRun(
         id=run_id,
@@ -72,7 +75,7 @@ def new_run_of(
         kind=definition.kind,
         hash=definition.hash,
         queue=queue or options.queue,
-        needs=needs_of(definition),
+        needs=NEEDS_GRAPH if graph else needs_of(definition),
         priority=options.priority if priority is None else priority,
         delay=delay,
         key=key,

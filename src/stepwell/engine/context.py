@@ -26,6 +26,7 @@ from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.engine import documents
 from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.journal import result_path
+from stepwell.engine.placed import Placed
 from stepwell.errors import AskedWrongly, Continue, InvalidDefinition
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class RunContext:
     @property
     def attempt(self) -> int:
         return self._activation.journal.claims + 1
+
+    @property
+    def placed(self) -> Placed:
+        """The verbs for programs that name the places of their calls themselves."""
+        return Placed(self._activation)
 
     # Steps
 

@@ -185,6 +185,8 @@ def absorb(journal: Journal, event: Event) -> None:
             journal.values[path] = fact.value
         case ev.Published() | ev.Progress():
             journal.told.add(path)
+        case ev.NodeFact():
+            journal.told.add(f"{event.kind} {path}")
         case ev.DocumentSaved():
             journal.told.add(path)
             if journal.accepted.kind == "machine" or not is_direct(path):  # else the code keeps it again

@@ -99,7 +99,8 @@ def _release_child(call: Call, fact: ev.ChildEnded) -> None:
     if fact.status == Status.COMPLETED:
         call.future.set_result(fact.result)
     else:
-        problem = fact.error or Problem(code="CHILD_FAILED", message=f"the child run is {fact.status}")
+        code = "CHILD_CANCELLED" if fact.status == Status.CANCELLED else "CHILD_FAILED"
+        problem = fact.error or Problem(code=code, message=f"the child run is {fact.status}")
         call.future.set_exception(step_error(problem, call.path.rstrip("!"), child=True))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from stepwell.domain import events as ev
 from stepwell.domain.commit import Claim, Commit, Outcome, Owned, Park, Reaped, WorkerInfo
-from stepwell.domain.ids import NEEDS_EMIT, Ids, RunId, WorkerId, needs_step
+from stepwell.domain.ids import NEEDS_EMIT, NEEDS_GRAPH, Ids, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
 from stepwell.domain.steps import StepSpec
@@ -65,6 +66,7 @@ class Worker:
         programs: Mapping[str, Program],
         steps: Mapping[str, StepSpec],
         options: WorkerOptions,
+        graphs: Callable[[bytes], Program] | None = None,
     ) -> None:
         self.store = store
         self.bulletin = bulletin
@@ -74,7 +76,10 @@ class Worker:
         self._ids = ids
         self._programs = programs
         self._steps = steps
+        self._graphs = graphs  # makes programs of graphs that runs bring along
         self.needs = [*programs, *(needs_step(name) for name in steps), NEEDS_EMIT]
+        if graphs is not None:
+            self.needs.append(NEEDS_GRAPH)
         self._info = self._new_info()
         self._committer = Committer(store)
         self._runner = StepRunner(
@@ -232,7 +237,7 @@ class Worker:
             if claim.path:
                 work = RemoteStep(self._services, claim)
             else:
-                work = Activation(self._services, claim, self._programs[claim.needs], now)
+                work = Activation(self._services, claim, self._program(claim), now)
             self.active[claim.run_id, claim.path] = work
             work.on_end = self._ended
             work.begin()
@@ -244,6 +249,12 @@ class Worker:
                 self._runner.spawn(deliver(self._services, claim, not_begun(claim, error)))
             else:
                 self._give_back(claim)
+
+    def _program(self, claim: Claim) -> Program:
+        if claim.needs == NEEDS_GRAPH:
+            assert self._graphs is not None
+            return self._graphs(bytes(ev.read_as(ev.Accepted, claim.log[0]).graph))
+        return self._programs[claim.needs]
 
     async def _fan_out(self, claim: Claim) -> None:
         self._fanning_out.add(claim.run_id)

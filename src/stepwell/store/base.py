@@ -203,6 +203,10 @@ class Definitions(Protocol):
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]: ...
 
+    async def drop_definitions(self, workspace: str, name: str) -> int:
+        """Forget all versions of that name; how many there were. Runs keep what they have."""
+        ...
+
 
 class Wakeups(Protocol):
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:

@@ -82,6 +82,12 @@ class MemoryDefinitions(Tables):
         ]
         return found[-1] if found else None
 
+    async def drop_definitions(self, workspace: str, name: str) -> int:
+        known = [key for key in self._definitions if key[:2] == (workspace, name)]
+        for key in known:
+            del self._definitions[key]
+        return len(known)
+
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return [d for d in self._definitions.values() if d.workspace == workspace]
 

@@ -103,6 +103,12 @@ class PostgresReading(Session):
         rows = await self._fetch("read_definition", workspace, name, version)
         return Definition(**dict(rows[0])) if rows else None
 
+    async def drop_definitions(self, workspace: str, name: str) -> int:
+        async def work(connection: Connection) -> int:
+            return len(await connection.fetch(self._sql["drop_definitions"], workspace, name))
+
+        return await self._write("define", self._side_lanes, work, single=True)
+
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return [Definition(**dict(row)) for row in await self._fetch("list_definitions", workspace)]
 

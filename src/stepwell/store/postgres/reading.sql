@@ -95,6 +95,12 @@ WHERE (d.kind, d.hash, d.body, d.input_schema, d.options)
     IS DISTINCT FROM
     (excluded.kind, excluded.hash, excluded.body, excluded.input_schema, excluded.options);
 
+-- name: drop_definitions
+DELETE FROM stepwell.definitions
+WHERE workspace = $1
+    AND name = $2
+RETURNING version;
+
 -- name: read_definition
 SELECT workspace, name, version, kind, hash, body, input_schema, options
 FROM stepwell.definitions

@@ -557,6 +557,11 @@ INSERT INTO definitions (workspace, name, version, kind, hash, body, input_schem
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
+-- name: drop_definitions
+DELETE FROM definitions
+WHERE workspace = ?1 AND name = ?2
+RETURNING version;
+
 -- name: read_definition
 SELECT name, version, kind, hash, body, input_schema, options, workspace
 FROM definitions

@@ -111,6 +111,10 @@ def put_definitions(session: Session, definitions: Sequence[Definition]) -> None
         session.run("insert_definition", *values)
 
 
+def drop_definitions(session: Session, named: tuple[str, str]) -> int:
+    return len(list(session.rows("drop_definitions", *named)))
+
+
 def definition(session: Session, asked: tuple[str, str, str]) -> Definition | None:
     row = session.row("read_definition", *asked)
     return None if row is None else _definition(row)

@@ -59,6 +59,7 @@ FAN_OUT = each("fan_out", deliveries.fan_out_chunk)
 CLAIM = each("claim", claims.claim, light=claims.nothing_due)
 FINISH_REMOTE = each("finish_remote", claims.finish_remote)
 DEFINE = each("define", reading.put_definitions)
+UNDEFINE = each("define", reading.drop_definitions)
 RESTORE = each("restore", archive.restore)
 REMOVE = each("remove", archive.remove)
 PURGE = each("purge", archive.purge)
@@ -250,6 +251,9 @@ class SqliteStore:
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         return await self._read(DEFINITION, (workspace, name, version))
+
+    async def drop_definitions(self, workspace: str, name: str) -> int:
+        return await self._write(UNDEFINE, (workspace, name))
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return await self._read(DEFINITIONS, workspace)

@@ -65,7 +65,7 @@ _READS = frozenset(
         "read_tree",
     }
 )
-_NOT_REPEATED = _READS | {"retry", "transact", "put_definitions", "remove"}
+_NOT_REPEATED = _READS | {"retry", "transact", "put_definitions", "drop_definitions", "remove"}
 _NOT_TWICE = _NOT_REPEATED | {"claim"}  # a later copy would be a new claim with old leases
 # Losing one of these may cost a worker its lease, or a run its owner, and with it a repeated effect.
 _COSTLY = frozenset({"heartbeat", "register", "transact"})
@@ -301,6 +301,9 @@ class FaultyStore:
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         return await self._ask("read_definition", workspace, name, version)  # type: ignore[no-any-return]
+
+    async def drop_definitions(self, workspace: str, name: str) -> int:
+        return await self._ask("drop_definitions", workspace, name)  # type: ignore[no-any-return]
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return await self._ask("list_definitions", workspace)  # type: ignore[no-any-return]

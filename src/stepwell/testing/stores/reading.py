@@ -161,5 +161,16 @@ class DefinitionRules:
         assert await scene.store.read_definition("default", "order") == self.definition("2")
 
     @checked
+    async def test_dropped_definitions_are_forgotten_with_all_versions(self, scene: Scene) -> None:
+        kept = self.definition("1", workspace="other")
+        await scene.store.put_definitions([self.definition("1"), self.definition("2"), kept])
+
+        assert await scene.store.drop_definitions("default", "order") == 2
+
+        assert await scene.store.drop_definitions("default", "order") == 0
+        assert await scene.store.read_definition("default", "order") is None
+        assert await scene.store.read_definition("other", "order") == kept
+
+    @checked
     async def test_nothing_is_known_of_an_unknown_run(self, scene: Scene) -> None:
         assert await scene.store.read_run(RunId("nobody")) is None

@@ -1,0 +1,1 @@
+"""Workflows as graphs of nodes and edges."""

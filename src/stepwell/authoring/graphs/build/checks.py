@@ -1,0 +1,232 @@
+"""Checks of a graph's structure: what can be known before it runs, all of it at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from stepwell.authoring.graphs.build.structure import topological
+from stepwell.authoring.graphs.definition import Definition, Edge, Node
+from stepwell.authoring.graphs.nodes.merging import MergeData
+from stepwell.authoring.graphs.nodes.types import Role
+from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+
+NESTING_MAX = 3
+EDGES_MAX = 2000
+
+
+class Checks:
+    def __init__(self, definition: Definition, broken: frozenset[str]) -> None:
+        self._definition = definition
+        self._broken = broken  # ids of nodes that could not be read: no second complaint about them
+        self.problems: list[GraphProblem] = []
+        self._nodes: dict[str, Node] = {}
+
+    def run(self) -> list[GraphProblem]:
+        self._limits()
+        self._ids()
+        self._parents()
+        self._starts()
+        edges = [edge for edge in self._definition.edges if self._edge_fits(edge)]
+        self._duplicates(edges)
+        self._joins(edges)
+        self._cycles(edges)
+        self._reachable(edges)
+        return self.problems
+
+    def _add(self, code: str, message: str, **where: str) -> None:
+        self.problems.append(GraphProblem(code=code, message=message, **where))
+
+    def _limits(self) -> None:
+        found, limit = len(self._definition.nodes), self._definition.settings.max_nodes
+        if found > limit:
+            self._add(
+                "TOO_MANY_NODES",
+                f"the graph has {found} nodes; the limit is {limit}",
+                suggestion="move a part into a workflow of its own, or raise settings.maxNodes (at most 500)",
+            )
+        if len(self._definition.edges) > EDGES_MAX:
+            self._add(
+                "TOO_MANY_EDGES", f"the graph has {len(self._definition.edges)} edges of at most {EDGES_MAX}"
+            )
+
+    def _ids(self) -> None:
+        for node in self._definition.nodes:
+            if node.id in self._nodes:
+                self._add("DUPLICATE_NODE", f"two nodes have the id {node.id!r}", node=node.id)
+            self._nodes[node.id] = node
+
+    def _parents(self) -> None:
+        parents = {node.parent for node in self._definition.nodes}
+        for node in self._definition.nodes:
+            if node.type.role is Role.CONTAINER and node.id not in parents:
+                self._add(
+                    "EMPTY_CONTAINER",
+                    f"the {node.type.name} has no body",
+                    node=node.id,
+                    suggestion="put at least one node inside (parentId)",
+                )
+            kind = node.type
+            routes = kind.role in (Role.CONTAINER, Role.JOIN) or kind.name in ("condition", "switch")
+            if routes and node.data.disabled:
+                self._add("DISABLED_CONTROL", f"a {node.type.name} cannot be disabled", node=node.id)
+            if node.parent:
+                self._parent(node)
+
+    def _parent(self, node: Node) -> None:
+        parent = self._nodes.get(node.parent)
+        if parent is None:
+            if node.parent not in self._broken:
+                self._add(
+                    "UNKNOWN_PARENT",
+                    f"there is no node {node.parent!r}",
+                    node=node.id,
+                    field="parentId",
+                    suggestion=did_you_mean(node.parent, self._nodes),
+                )
+            return
+        if parent.type.role is not Role.CONTAINER:
+            self._add("NOT_A_CONTAINER", f"a {parent.type.name} has no body", node=node.id, field="parentId")
+            return
+        if node.type.role is Role.CONTAINER and self._depth(node) > NESTING_MAX:
+            self._add(
+                "NESTING_TOO_DEEP",
+                f"containers are nested more than {NESTING_MAX} deep",
+                node=node.id,
+                suggestion="move the inner part into a workflow of its own",
+            )
+
+    def _depth(self, node: Node) -> int:
+        depth, seen = 0, set()
+        found: Node | None = node
+        while found is not None and found.id not in seen:
+            seen.add(found.id)
+            depth += found.type.role is Role.CONTAINER
+            found = self._nodes.get(found.parent)
+        if found is not None:
+            self._add("PARENT_CYCLE", "the node is inside itself", node=node.id, field="parentId")
+        return depth
+
+    def _starts(self) -> None:
+        starts = [node for node in self._definition.nodes if node.type.name == "start"]
+        roots = [node for node in starts if not node.parent]
+        if len(roots) != 1 and not (self._broken and not roots):
+            self._add(
+                "START_COUNT",
+                f"the graph has {len(roots)} start nodes",
+                node=roots[1].id if len(roots) > 1 else "",
+                suggestion="a graph has exactly one",
+            )
+        for node in starts:
+            if node.parent:
+                self._add("START_IN_CONTAINER", "a body begins at its nodes without in-edges", node=node.id)
+
+    def _edge_fits(self, edge: Edge) -> bool:
+        source, target = self._nodes.get(edge.source), self._nodes.get(edge.target)
+        if source is None or target is None:
+            for id, found, name in ((edge.source, source, "source"), (edge.target, target, "target")):
+                if found is None and id not in self._broken:
+                    self._add(
+                        "EDGE_UNKNOWN_NODE",
+                        f"there is no node {id!r}",
+                        edge=edge.id,
+                        field=name,
+                        suggestion=did_you_mean(id, self._nodes),
+                    )
+            return False
+        handles = source.type.handles(source.data)
+        if edge.handle not in handles:
+            self._add(
+                "UNKNOWN_HANDLE",
+                f"a {source.type.name} has no handle {edge.handle!r}",
+                node=source.id,
+                edge=edge.id,
+                field="sourceHandle",
+                suggestion=did_you_mean(edge.handle, handles) or f"nothing can follow a {source.type.name}",
+            )
+        if target.type.name == "start":
+            self._add("EDGE_INTO_START", "nothing comes before the start", node=target.id, edge=edge.id)
+        if source.parent != target.parent:
+            self._add(
+                "EDGE_CROSSES_SCOPE",
+                f"{source.id} and {target.id} are not in the same body",
+                edge=edge.id,
+                suggestion="connect the container itself, or move the node",
+            )
+            return False
+        return True
+
+    def _duplicates(self, edges: list[Edge]) -> None:
+        seen: set[tuple[str, str, str]] = set()
+        for edge in edges:
+            key = (edge.source, edge.handle, edge.target)
+            if key in seen:
+                self._add("DUPLICATE_EDGE", "the same connection twice", node=edge.source, edge=edge.id)
+            seen.add(key)
+        for id, count in Counter(edge.id for edge in self._definition.edges).items():
+            if count > 1:
+                self._add("DUPLICATE_EDGE_ID", f"{count} edges have the id {id!r}", edge=id)
+
+    def _joins(self, edges: list[Edge]) -> None:
+        inputs = Counter(edge.target for edge in edges)
+        for node in self._definition.nodes:
+            data = node.data
+            counts = isinstance(data, MergeData) and data.mode == "count"
+            if counts and (getattr(data, "count", 0) or 0) > inputs[node.id]:
+                self._add(
+                    "JOIN_COUNT_RANGE",
+                    f"it has only {inputs[node.id]} branches",
+                    node=node.id,
+                    field="count",
+                )
+
+    def _cycles(self, edges: list[Edge]) -> None:
+        names = list(self._nodes)
+        place = {name: index for index, name in enumerate(names)}
+        successors: list[list[int]] = [[] for _ in names]
+        for edge in edges:
+            successors[place[edge.source]].append(place[edge.target])
+        sorted_ = set(topological(len(names), successors))
+        stuck = {index for index in range(len(names)) if index not in sorted_}
+        on_cycle = _on_cycles(stuck, successors)
+        if on_cycle:
+            named = [names[index] for index in sorted(on_cycle)]
+            self._add(
+                "CYCLE",
+                f"these nodes lead back to themselves: {', '.join(named[:10])}",
+                node=named[0],
+                suggestion="put what repeats into a loop container",
+            )
+        self.cyclic = bool(on_cycle)
+
+    def _reachable(self, edges: list[Edge]) -> None:
+        """In the root only the start begins by itself."""
+        if self.cyclic or self._broken:
+            return
+        targets = {edge.target for edge in self._definition.edges}
+        for node in self._definition.nodes:
+            if not node.parent and node.type.name != "start" and node.id not in targets:
+                self._add(
+                    "UNREACHABLE",
+                    "nothing leads to this node",
+                    node=node.id,
+                    suggestion="connect it, or take it out",
+                )
+
+
+def _on_cycles(stuck: set[int], successors: list[list[int]]) -> set[int]:
+    """Of the nodes on cycles and behind them, those on cycles: leaves are taken off until none is left."""
+    inside = {index: [t for t in successors[index] if t in stuck] for index in stuck}
+    leads: dict[int, list[int]] = {index: [] for index in stuck}
+    for index, targets in inside.items():
+        for target in targets:
+            leads[target].append(index)
+    left = {index: len(targets) for index, targets in inside.items()}
+    leaves = [index for index, count in left.items() if count == 0]
+    gone = set(leaves)
+    while leaves:
+        for before in leads[leaves.pop()]:
+            left[before] -= 1
+            if left[before] == 0 and before not in gone:
+                gone.add(before)
+                leaves.append(before)
+    return stuck - gone

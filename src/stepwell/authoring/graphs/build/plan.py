@@ -1,0 +1,114 @@
+"""Plan: a graph made ready to run. Immutable, shared by all its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stepwell.authoring.graphs.definition import Definition
+from stepwell.authoring.graphs.nodes.data import NodeData
+from stepwell.authoring.graphs.nodes.types import Role
+
+
+class EdgePlan:
+    __slots__ = ("handle", "order", "source", "target")
+
+    def __init__(self, source: int, target: int, handle: str, order: int) -> None:
+        self.source = source
+        self.target = target
+        self.handle = handle
+        self.order = order  # of declaration: who wins a conflict
+
+
+class NodePlan:
+    __slots__ = (
+        "behaviour",
+        "body",
+        "connected",
+        "data",
+        "disabled",
+        "id",
+        "idom",
+        "index",
+        "ins",
+        "join",
+        "outs",
+        "region",
+        "role",
+        "timed_joins",
+        "type",
+        "uses_time",
+        "variable",
+    )
+
+    def __init__(self, id: str, index: int, role: Role, type: str, data: NodeData) -> None:
+        self.id = id
+        self.index = index  # in its scope
+        self.role = role
+        self.type = type
+        self.data = data
+        self.variable = data.output_variable
+        self.disabled = data.disabled
+        self.behaviour: Any = None  # what the type compiled; its shape depends on the role
+        self.uses_time = False
+        self.ins: tuple[EdgePlan, ...] = ()
+        self.outs: tuple[EdgePlan, ...] = ()
+        self.connected: frozenset[str] = frozenset()  # handles with an edge
+        self.idom = -1
+        self.join = -1  # whose strategy decides about this node's failure
+        self.region: tuple[int, ...] = ()  # what this join may cancel
+        self.timed_joins: tuple[int, ...] = ()  # joins whose clock starts when this node settles
+        self.body: ScopePlan | None = None
+
+
+class ScopePlan:
+    """The root graph, or the body of a container."""
+
+    __slots__ = ("by_id", "entries", "joins", "nodes", "owner", "terminals", "timed_joins")
+
+    def __init__(self, nodes: list[NodePlan], owner: str) -> None:
+        self.owner = owner  # id of the container; '' is the root
+        self.nodes = nodes
+        self.by_id = {node.id: node for node in nodes}
+        self.entries = tuple(node.index for node in nodes if not node.ins)
+        self.terminals = tuple(node.index for node in nodes if not node.outs)
+        self.joins = tuple(node.index for node in nodes if node.role is Role.JOIN)
+        self.timed_joins: tuple[int, ...] = ()  # whose clock starts when the scope opens
+
+
+class Plan:
+    def __init__(self, definition: Definition, root: ScopePlan, hash: str) -> None:
+        self.definition = definition
+        self.name = definition.name
+        self.settings = definition.settings
+        self.root = root
+        self.hash = hash
+
+    def nodes(self) -> Iterator[NodePlan]:
+        """All nodes, containers before their bodies."""
+        waiting = [self.root]
+        while waiting:
+            scope = waiting.pop()
+            for node in scope.nodes:
+                yield node
+                if node.body is not None:
+                    waiting.append(node.body)
+
+    def forks(self) -> dict[str, str]:
+        """Fork → join, by id: which node's branches meet where."""
+        found: dict[str, str] = {}
+        waiting = [self.root]
+        while waiting:
+            scope = waiting.pop()
+            for index in scope.joins:
+                join = scope.nodes[index]
+                if join.idom >= 0:
+                    found[scope.nodes[join.idom].id] = join.id
+            waiting.extend(node.body for node in scope.nodes if node.body is not None)
+        return found
+
+    @property
+    def input_schema(self) -> Any:
+        start = next((node for node in self.root.nodes if node.type == "start"), None)
+        schema = getattr(start.data, "input_schema", None) if start is not None else None
+        return True if schema is None else schema

@@ -1,0 +1,119 @@
+"""Structure of one scope: order, dominators, post-dominators, and which nodes each join may cancel.
+
+A scope is a graph without cycles, so one pass in topological order finds the dominators. The region
+of a join J are the nodes that J's fork (its immediate dominator) leads to and from which every path
+to an end of the scope passes through J: what J alone is responsible for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    order: tuple[int, ...]  # topological; shorter than the scope when there is a cycle
+    idom: tuple[int, ...]  # -1: the opening of the scope
+    regions: dict[int, tuple[int, ...]]  # of each join
+    join_of: tuple[int, ...]  # the join of the smallest region that a node is in; -1: none
+
+
+def topological(count: int, successors: Sequence[Sequence[int]]) -> list[int]:
+    """Every node after its predecessors; nodes on a cycle and behind it are missing."""
+    waiting = [0] * count
+    for targets in successors:
+        for target in targets:
+            waiting[target] += 1
+    order = [node for node in range(count) if waiting[node] == 0]
+    for node in order:
+        for target in successors[node]:
+            waiting[target] -= 1
+            if waiting[target] == 0:
+                order.append(target)
+    return order
+
+
+def analyse(count: int, edges: Sequence[tuple[int, int]], joins: Sequence[int]) -> Structure:
+    successors: list[list[int]] = [[] for _ in range(count)]
+    predecessors: list[list[int]] = [[] for _ in range(count)]
+    for source, target in edges:
+        successors[source].append(target)
+        predecessors[target].append(source)
+    order = topological(count, successors)
+    if len(order) < count:
+        return Structure(tuple(order), (-1,) * count, {}, (-1,) * count)
+    idom = _dominators(order, predecessors)
+    after = _dominators(order[::-1], successors)
+    regions, join_of = _regions(order, idom, after, joins)
+    return Structure(tuple(order), tuple(idom), regions, tuple(join_of))
+
+
+def _dominators(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]:
+    """The immediate dominator of each node; -1 stands for the scope's opening (or its end)."""
+    idom = [-1] * len(order)
+    depth = [0] * (len(order) + 1)  # the last one is that of -1
+    depth[-1] = -1
+    for node in order:
+        found: int | None = None
+        for other in before[node]:
+            found = other if found is None else _meet(found, other, idom, depth)
+        idom[node] = -1 if found is None else found
+        depth[node] = depth[idom[node]] + 1
+    return idom
+
+
+def _meet(one: int, other: int, idom: Sequence[int], depth: Sequence[int]) -> int:
+    while one != other:
+        if depth[one] >= depth[other]:
+            one = idom[one]
+        else:
+            other = idom[other]
+    return one
+
+
+def _regions(
+    order: Sequence[int], idom: Sequence[int], after: Sequence[int], joins: Sequence[int]
+) -> tuple[dict[int, tuple[int, ...]], list[int]]:
+    is_join = [False] * len(order)
+    for join in joins:
+        is_join[join] = True
+    # The joins that a node must pass, nearest first, linked: next_join[n], next_join[next_join[n]] ...
+    next_join = [-1] * (len(order) + 1)
+    for node in reversed(order):
+        behind = after[node]
+        next_join[node] = behind if behind >= 0 and is_join[behind] else next_join[behind]
+    enter, leave = _intervals(order, idom)
+    members: dict[int, list[int]] = {join: [] for join in joins}
+    for node in range(len(order)):
+        join = next_join[node]
+        while join >= 0:
+            fork = idom[join]
+            if fork < 0 or (fork != node and enter[fork] <= enter[node] < leave[fork]):
+                members[join].append(node)
+            join = next_join[join]
+    join_of = [-1] * len(order)
+    for join, inside in sorted(members.items(), key=lambda found: -len(found[1])):
+        for node in inside:
+            join_of[node] = join
+    return {join: tuple(inside) for join, inside in members.items()}, join_of
+
+
+def _intervals(order: Sequence[int], idom: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Numbers such that a dominates n iff enter[a] <= enter[n] < leave[a]."""
+    children: list[list[int]] = [[] for _ in range(len(order) + 1)]
+    for node in order:
+        children[idom[node]].append(node)
+    enter, leave = [0] * len(order), [0] * len(order)
+    count = 0
+    stack = [(node, False) for node in reversed(children[-1])]
+    while stack:
+        node, left = stack.pop()
+        if left:
+            leave[node] = count
+            continue
+        enter[node] = count
+        count += 1
+        stack.append((node, True))
+        stack.extend((child, False) for child in reversed(children[node]))
+    return enter, leave

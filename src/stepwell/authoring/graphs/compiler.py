@@ -1,0 +1,54 @@
+"""Compiler: the expressions and templates of one node, compiled when the graph is saved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from stepwell.authoring.graphs.expressions import Expression, compile_expression
+from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.authoring.graphs.template import Template, compile_template
+from stepwell.domain.steps import StepSpec
+from stepwell.errors import BadExpression
+
+_ASKS_THE_TIME = re.compile(r"\bnow\s*\(")
+
+
+class Compiler:
+    """Collects what does not compile; what it hands out in its place is never run."""
+
+    def __init__(
+        self, node: str, problems: list[GraphProblem], steps: Mapping[str, StepSpec] | None = None
+    ) -> None:
+        self.node = node
+        self.steps = steps  # registered Python steps; None: not known here, so not checked
+        self.uses_time = False
+        self._problems = problems
+
+    def expression(self, source: str, field: str) -> Expression:
+        self.uses_time = self.uses_time or _ASKS_THE_TIME.search(source) is not None
+        try:
+            return compile_expression(source)
+        except BadExpression as error:
+            self._bad(error, field)
+            return compile_expression("null")
+
+    def template(self, value: Any, field: str) -> Template:
+        self.uses_time = self.uses_time or _ASKS_THE_TIME.search(str(value)) is not None
+        try:
+            return compile_template(value)
+        except BadExpression as error:
+            self._bad(error, field)
+            return compile_template(None)
+
+    def optional(self, source: str | None, field: str) -> Expression | None:
+        return None if source is None else self.expression(source, field)
+
+    def problem(self, code: str, message: str, field: str = "", suggestion: str = "") -> None:
+        self._problems.append(
+            GraphProblem(code=code, message=message, node=self.node, field=field, suggestion=suggestion)
+        )
+
+    def _bad(self, error: BadExpression, field: str) -> None:
+        self.problem(error.code, error.message, field, error.hint)

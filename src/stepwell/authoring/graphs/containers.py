@@ -1,0 +1,76 @@
+"""Containers: try, retry and loop nodes, and what the end of a body means to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepwell.authoring.graphs.nodes.containers import RetryBody
+from stepwell.authoring.graphs.nodes.types import Outcome
+from stepwell.authoring.graphs.scope import Context
+from stepwell.authoring.graphs.state import Ask, Failure, NoteKind, Purpose, ScopeRun, Step, StepStatus
+
+if TYPE_CHECKING:
+    from stepwell.authoring.graphs.frontier import Frontier
+
+
+class Containers:
+    def __init__(self, frontier: Frontier) -> None:
+        self._frontier = frontier
+
+    def start(self, step: Step) -> None:
+        limit = step.node.data.timeout_ms
+        if limit is not None:
+            self._frontier.ask(Ask(Purpose.GIVE_UP, f"{step.path}@timeout", step, limit / 1000))
+        if step.node.type == "loop":
+            self._frontier.loops.start(step)
+        else:
+            self._open_body(step)
+
+    def _open_body(self, step: Step) -> None:
+        """Y3: each attempt of a retry has a scope of its own."""
+        plan = step.node.body
+        assert plan is not None
+        mark = f"#{step.attempt}" if step.node.type == "retry" else ""
+        scope = ScopeRun(plan, f"{step.path}{mark}/", step.context, step, step.scope.loop)
+        step.body = scope
+        self._frontier.open(scope)
+
+    def body_done(self, step: Step, scope: ScopeRun, behind: Context) -> None:
+        if step.node.type == "loop":
+            self._frontier.loops.iteration_done(step, scope, behind)
+            return
+        step.body = None
+        step.context = behind  # K2: what the body wrote is visible behind the container
+        self._settle(step, Outcome(output={"attempts": step.attempt} if step.node.type == "retry" else None))
+
+    def body_failed(self, step: Step, scope: ScopeRun, failure: Failure) -> None:
+        kind = step.node.type
+        if kind == "loop":
+            self._frontier.loops.iteration_failed(step, scope, failure)
+            return
+        step.body = None
+        if kind == "try" and "catch" in step.node.connected:
+            told = failure.as_context()
+            self._settle(step, Outcome(("catch",), {"error": told}, {"error": told}))
+        elif kind == "retry" and step.attempt < step.node.behaviour.attempts and not failure.config:
+            policy: RetryBody = step.node.behaviour
+            path = f"{step.path}#{step.attempt}@delay"
+            self._frontier.ask(Ask(Purpose.BACKOFF, path, step, policy.wait_after(step.attempt)))
+        else:
+            self.fail(step, failure)
+
+    def try_again(self, step: Step) -> None:
+        step.attempt += 1
+        self._open_body(step)
+
+    def fail(self, step: Step, failure: Failure) -> None:
+        self._frontier.stop(step)
+        self._frontier.note(NoteKind.FAILED, step.path, failure)
+        self._frontier.failed(step, failure)
+
+    def _settle(self, step: Step, outcome: Outcome) -> None:
+        self._frontier.stop(step)
+        told = {"output": outcome.output, "handles": list(outcome.handles)}
+        self._frontier.note(NoteKind.COMPLETED, step.path, told)
+        assert step.status is StepStatus.RUNNING
+        self._frontier.complete(step, outcome)

@@ -1,0 +1,232 @@
+"""The JSON of a graph: React Flow's nodes and edges, everything that means something inside `data`.
+
+Fields of the canvas (width, selected, style ...) are accepted and dropped. `read` reports all that is
+wrong with the shape at once and never raises for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from stepwell.authoring.graphs.nodes.data import Identifier, Milliseconds, NodeData, Strict, Timeout
+from stepwell.authoring.graphs.nodes.registry import ALIASES, NodeRegistry
+from stepwell.authoring.graphs.nodes.types import NodeType
+from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+
+SCHEMA_VERSION = "graph/1"
+_HANDLE_ALIASES = {"source": "out", "onError": "error", "fail": "error", "fail-branch": "error"}
+
+
+class Canvas(BaseModel):
+    """Shapes that a canvas adds to: what we do not know is dropped."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class Position(Canvas):
+    x: float = 0
+    y: float = 0
+
+
+class NodeShape(Canvas):
+    id: Identifier
+    type: str
+    position: Position = Position()
+    parent_id: Identifier | None = None
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class EdgeShape(Canvas):
+    id: str = ""
+    source: Identifier
+    target: Identifier
+    source_handle: str | None = None
+    target_handle: str | None = None
+    label: str | None = None
+
+
+class Trigger(Strict):
+    id: Identifier
+    type: Literal["manual", "webhook", "schedule", "event"]
+    path: str | None = None
+    auth: Literal["none", "hmac", "bearer", "basic"] = "hmac"
+    credential: str | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+    event: str | None = None
+    input: dict[str, Any] = Field(default_factory=dict)
+
+
+class GraphSettings(Strict):
+    max_execution_ms: Timeout | None = 1_800_000  # of not-suspended time; null: no limit
+    suspend_ttl_ms: Milliseconds | None = 86_400_000  # waits without a timeout of their own
+    concurrency: Annotated[int, Field(ge=1)] | None = 10
+    max_steps: Annotated[int, Field(ge=1)] = 1000  # activations outside loops
+    max_nodes: Annotated[int, Field(ge=1, le=500)] = 100
+    error_workflow: str | None = None
+
+
+class GraphShape(Canvas):
+    schema_version: Literal["graph/1"] = "graph/1"
+    id: str | None = None
+    name: str = ""
+    nodes: list[Any] = Field(default_factory=list)
+    edges: list[Any] = Field(default_factory=list)
+    triggers: list[Trigger] = Field(default_factory=list)
+    settings: GraphSettings = GraphSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    id: str
+    type: NodeType
+    data: NodeData
+    parent: str = ""
+    position: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    id: str
+    source: str
+    target: str
+    handle: str = "out"
+    label: str = ""
+
+
+@dataclass(slots=True)
+class Definition:
+    """A graph that was read: shapes fit, types are known; its structure is not checked yet."""
+
+    name: str = ""
+    nodes: list[Node] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    triggers: list[Trigger] = field(default_factory=list)
+    settings: GraphSettings = field(default_factory=GraphSettings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The graph as JSON again, in its normal form: equal graphs give equal JSON."""
+        body: dict[str, Any] = {"schemaVersion": SCHEMA_VERSION, "name": self.name}
+        body["nodes"] = [_node_json(node) for node in self.nodes]
+        body["edges"] = [
+            {"id": e.id, "source": e.source, "sourceHandle": e.handle, "target": e.target}
+            | ({"label": e.label} if e.label else {})
+            for e in self.edges
+        ]
+        if self.triggers:
+            body["triggers"] = [_dumped(trigger) for trigger in self.triggers]
+        settings = _dumped(self.settings)
+        if settings:
+            body["settings"] = settings
+        return body
+
+
+def _dumped(model: BaseModel) -> dict[str, Any]:
+    return model.model_dump(by_alias=True, exclude_unset=True, mode="json")
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    body: dict[str, Any] = {"id": node.id, "type": node.type.name}
+    if node.parent:
+        body["parentId"] = node.parent
+    body["position"] = {"x": node.position[0], "y": node.position[1]}
+    body["data"] = _dumped(node.data)
+    return body
+
+
+def read(body: Any, registry: NodeRegistry) -> tuple[Definition, list[GraphProblem]]:
+    """The graph, as far as it can be read, and everything that is wrong with its shape."""
+    problems: list[GraphProblem] = []
+    try:
+        shape = GraphShape.model_validate(body)
+    except ValidationError as error:
+        problems.extend(_shape_problems(error, "INVALID_GRAPH"))
+        return Definition(), problems
+    definition = Definition(name=shape.name, triggers=list(shape.triggers), settings=shape.settings)
+    for i, raw in enumerate(shape.nodes):
+        node = _read_node(raw, i, registry, problems)
+        if node is not None:
+            definition.nodes.append(node)
+    kinds = {node.id: node.type.name for node in definition.nodes}
+    branches = {node.id: node.type.handles(node.data) for node in definition.nodes}
+    for i, raw in enumerate(shape.edges):
+        edge = _read_edge(raw, i, problems, kinds, branches)
+        if edge is not None:
+            definition.edges.append(edge)
+    return definition, problems
+
+
+def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[GraphProblem]) -> Node | None:
+    try:
+        shape = NodeShape.model_validate(raw)
+    except ValidationError as error:
+        named = str(raw.get("id", "")) if isinstance(raw, dict) else ""
+        problems.extend(_shape_problems(error, "INVALID_NODE", node=named or f"nodes.{index}"))
+        return None
+    found = registry.get(ALIASES.get(shape.type, shape.type))
+    if found is None:
+        problems.append(
+            GraphProblem(
+                code="UNKNOWN_TYPE",
+                message=f"no type of node is called {shape.type!r}",
+                node=shape.id,
+                field="type",
+                suggestion=did_you_mean(shape.type, registry.names),
+            )
+        )
+        return None
+    try:
+        data = found.data.model_validate(shape.data)
+    except ValidationError as error:
+        known = [field.alias or name for name, field in found.data.model_fields.items()]
+        problems.extend(_shape_problems(error, "INVALID_DATA", node=shape.id, known=known))
+        return None
+    return Node(shape.id, found, data, shape.parent_id or "", (shape.position.x, shape.position.y))
+
+
+def _read_edge(
+    raw: Any,
+    index: int,
+    problems: list[GraphProblem],
+    kinds: dict[str, str],
+    branches: dict[str, frozenset[str]],
+) -> Edge | None:
+    try:
+        shape = EdgeShape.model_validate(raw)
+    except ValidationError as error:
+        named = str(raw.get("id", "")) if isinstance(raw, dict) else ""
+        problems.extend(
+            GraphProblem(
+                code="INVALID_EDGE", message=p.message, edge=named or f"edges.{index}", field=p.field
+            )
+            for p in _shape_problems(error, "INVALID_EDGE")
+        )
+        return None
+    handle = shape.source_handle or "out"
+    kind = kinds.get(shape.source, "")
+    if handle not in branches.get(shape.source, frozenset()):
+        handle = _HANDLE_ALIASES.get(handle, handle)
+        if handle == "false" and kind == "condition":
+            handle = "else"
+        if handle == "done" and kind == "loop":
+            handle = "out"
+    return Edge(shape.id or f"e{index + 1}", shape.source, shape.target, handle, shape.label or "")
+
+
+def _shape_problems(
+    error: ValidationError, code: str, *, node: str = "", known: list[str] | None = None
+) -> list[GraphProblem]:
+    found = []
+    for detail in error.errors():
+        field = ".".join(str(part) for part in detail["loc"])
+        suggestion = ""
+        if detail["type"] == "extra_forbidden" and known:
+            suggestion = did_you_mean(str(detail["loc"][-1]), known)
+        found.append(
+            GraphProblem(code=code, message=detail["msg"], node=node, field=field, suggestion=suggestion)
+        )
+    return found

@@ -1,0 +1,46 @@
+"""What changed between two versions of a graph, node by node and edge by edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Added, removed and changed nodes and edges, and changed settings. Moving a node changes nothing."""
+    return {
+        "nodes": _changes(_by_id(old, "nodes", _meaning), _by_id(new, "nodes", _meaning)),
+        "edges": _changes(_by_id(old, "edges", dict), _by_id(new, "edges", dict)),
+        "triggers": _changes(_by_id(old, "triggers", dict), _by_id(new, "triggers", dict)),
+        "settings": _fields(old.get("settings") or {}, new.get("settings") or {}),
+    }
+
+
+def _meaning(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in node.items() if name != "position"}
+
+
+def _by_id(body: Mapping[str, Any], what: str, meaning: Any) -> dict[str, dict[str, Any]]:
+    return {str(part["id"]): meaning(part) for part in body.get(what) or []}
+
+
+def _changes(old: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "added": [id for id in new if id not in old],
+        "removed": [id for id in old if id not in new],
+        "changed": {id: _fields(old[id], new[id]) for id in new if id in old and old[id] != new[id]},
+    }
+
+
+def _fields(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Field → [before, after]; objects are looked into."""
+    found: dict[str, Any] = {}
+    for name in [*old, *(name for name in new if name not in old)]:
+        before, after = old.get(name), new.get(name)
+        if before == after:
+            continue
+        if isinstance(before, dict) and isinstance(after, dict):
+            found |= _fields(before, after, f"{path}{name}.")
+        else:
+            found[f"{path}{name}"] = [before, after]
+    return found

@@ -1,0 +1,222 @@
+"""Driver: a graph's frontier over the kernel. Asks become steps, timers, waits and children.
+
+Answers come in log order, one a turn, so the frontier decides on replay what it decided before and
+nothing needs to be stored but the answers; its notes are recorded for readers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.failure import NodeError
+from stepwell.authoring.graphs.frontier import Frontier
+from stepwell.authoring.graphs.nodes.waiting import Event, Question
+from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
+from stepwell.authoring.graphs.state import Ask, Failure, Note, NoteKind, Purpose
+from stepwell.domain import events as ev
+from stepwell.domain.codec import PLAIN
+from stepwell.domain.program import PlacedContext
+from stepwell.errors import AskedWrongly, StepError, StepwellError, WaitTimedOut
+
+EVENT_SIGNAL = "event:"  # events sent to one run come as signals of this name
+
+
+class Driver:
+    def __init__(self, plan: Plan, ctx: PlacedContext) -> None:
+        self._ctx = ctx
+        self._calls: dict[Ask, Any] = {}
+        self._finished = ctx.future()
+        accepted = ctx.accepted
+        run = {"id": ctx.run_id, "workflow": accepted.workflow, "version": accepted.version}
+        self._frontier = Frontier(plan, run=run, clock=ctx.time, known=ctx.recorded, test=accepted.test)
+
+    async def run(self, input: Any) -> dict[str, Any]:
+        try:
+            self._frontier.begin(input)
+            self._act()
+            if self._frontier.end is None:
+                await self._finished
+            end = self._frontier.end
+        finally:
+            self._frontier.close()
+            self._calls.clear()
+        assert end is not None
+        if end.failure is not None:
+            raise error_of(end.failure, self._ctx.path(end.failure.path))
+        return end.output or {}
+
+    def _act(self) -> None:
+        """Do what the frontier wants. An ask that cannot even be made fails at once."""
+        frontier = self._frontier
+        while frontier.actions:
+            for action in frontier.take_actions():
+                if action.note is not None:
+                    self._note(action.note)
+                elif action.ask is not None:
+                    if action.do == "withdraw":
+                        call = self._calls.pop(action.ask, None)
+                        if call is not None:
+                            self._ctx.withdraw(call)
+                    elif not action.ask.done:
+                        self._ask(action.ask)
+        if frontier.end is not None and not self._finished.done():
+            self._finished.set_result(None)
+
+    # Asking
+
+    def _ask(self, ask: Ask) -> None:
+        answered = partial(self._answered, ask)
+        try:
+            self._calls[ask] = self._call(ask, answered)
+        except StepwellError as error:
+            assert ask.step is not None
+            code = "CALL_DEPTH" if type(error) is AskedWrongly else error.code
+            failure = Failure(code, error.message, ask.step.node.id, ask.path, hint=error.hint, config=True)
+            self._note(Note(NoteKind.FAILED, ask.path, failure))
+            self._frontier.fail(ask, failure)
+
+    def _call(self, ask: Ask, answered: Any) -> Any:
+        ctx, data, path = self._ctx, ask.data, ask.path
+        match ask.purpose:
+            case Purpose.WORK:
+                assert ask.step is not None
+                args, kwargs = data if data is not None else ((), {})
+                return ctx.step(path, ask.step.node.behaviour.spec, args, kwargs, answered)
+            case Purpose.EVENT:
+                assert isinstance(data, Event)
+                return ctx.event(path, data.name, data.key, data.timeout, answered)
+            case Purpose.MAILBOX:
+                return ctx.signal(path, EVENT_SIGNAL + data, answered)
+            case Purpose.QUESTION:
+                assert isinstance(data, Question)
+                return ctx.question(
+                    path,
+                    data.form,
+                    answered,
+                    title=data.title,
+                    assignees=data.assignees,
+                    timeout=data.timeout,
+                )
+            case Purpose.CHILD:
+                return self._child(ask)
+            case Purpose.POLL:
+                return ctx.timer(path, data.seconds, answered)
+            case _:
+                return ctx.timer(path, data, answered)
+
+    def _child(self, ask: Ask) -> Any:
+        assert ask.step is not None
+        wanted = ask.step.node.behaviour
+        workflow = None
+        if not self._ctx.recorded(ask.path):
+            workflow = self._ctx.workflow(wanted.workflow, wanted.version)
+            if workflow is None:
+                version = f" version {wanted.version}" if wanted.version else ""
+                raise NodeError(
+                    "UNKNOWN_WORKFLOW",
+                    f"this worker knows no workflow {wanted.workflow!r}{version}",
+                    hint="give it to the engine: Engine(workflows=[...])",
+                    config=True,
+                )
+        return self._ctx.child(
+            ask.path, workflow, ask.data, partial(self._child_started, ask), detached=not wanted.waits
+        )
+
+    def _child_started(self, ask: Ask, future: asyncio.Future[Any]) -> None:
+        assert ask.step is not None
+        if future.cancelled() or future.exception() is not None or not ask.step.node.behaviour.waits:
+            self._answered(ask, future)
+        elif not ask.done:
+            self._calls[ask] = self._ctx.child_result(ask.path, partial(self._answered, ask))
+
+    # Answers
+
+    def _answered(self, ask: Ask, future: asyncio.Future[Any]) -> None:
+        call = self._calls.pop(ask, None)
+        if self._finished.done() or future.cancelled():
+            return
+        try:
+            error = future.exception()
+            if error is None:
+                self._frontier.answer(ask, self._value(ask, future.result()))
+            elif isinstance(error, StepError | WaitTimedOut):
+                self._frontier.fail(ask, self._failure(ask, error, call))
+            else:
+                self._finished.set_exception(error)  # the run is cancelled, or its code is left
+                return
+            self._act()
+        except BaseException as error:
+            if not self._finished.done():
+                self._finished.set_exception(error)
+
+    def _value(self, ask: Ask, result: Any) -> Any:
+        if ask.purpose is Purpose.WORK or result is None:
+            return result
+        if ask.purpose is Purpose.CHILD and isinstance(result, str):
+            return {"runId": result}
+        return PLAIN.decode(result)
+
+    def _failure(self, ask: Ask, error: StepError | WaitTimedOut, call: Any) -> Failure:
+        assert ask.step is not None
+        node = ask.step.node.id
+        if isinstance(error, WaitTimedOut):
+            return Failure(WAIT_TIMEOUT, error.message, node, ask.path)
+        code = error.cause_code or error.code
+        if code == "CHILD_CANCELLED":
+            code = "SUBWORKFLOW_CANCELLED"
+        attempt = self._ctx.attempt(call) if call is not None else 1
+        return Failure(code, error.cause_message or error.message, node, ask.path, attempt, hint=error.hint)
+
+    # Telling
+
+    def _note(self, note: Note) -> None:
+        place = note.path
+        if note.kind is NoteKind.JOIN_LATE:
+            place = f"{note.path}@{note.data}"
+        self._ctx.note(fact_of(note), place)
+
+
+def fact_of(note: Note) -> ev.NodeFact:
+    data = note.data
+    match note.kind:
+        case NoteKind.COMPLETED:
+            return ev.NodeCompleted(
+                output=Raw(msgspec.json.encode(data["output"])),
+                handles=data["handles"],
+                pinned=data.get("pinned", False),
+            )
+        case NoteKind.FAILED:
+            return ev.NodeFailed(error=problem_of_failure(data))
+        case NoteKind.SKIPPED:
+            return ev.NodeSkipped()
+        case NoteKind.CANCELLED:
+            return ev.NodeCancelled()
+        case NoteKind.JOIN_LATE:
+            return ev.JoinLate(source=data)
+        case NoteKind.MERGE_CONFLICT:
+            return ev.MergeConflict(variables=data)
+        case NoteKind.LOOP_STARTED:
+            return ev.LoopStarted(count=data)
+        case NoteKind.LOOP_ADVANCED:
+            return ev.LoopAdvanced(done=data[0], count=data[1])
+
+
+def problem_of_failure(failure: Failure) -> ev.Problem:
+    return ev.Problem(code=failure.code, message=failure.message, hint=failure.hint, path=failure.path)
+
+
+def error_of(failure: Failure, path: str) -> NodeError:
+    """What the run fails with; its path is where a retry goes on."""
+    return NodeError(
+        failure.code,
+        f"{failure.node}: {failure.message}",
+        hint=failure.hint,
+        config=failure.config,
+        path=path,
+    )

@@ -1,0 +1,139 @@
+"""Expression: compiled once, evaluated often, never with an effect."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from stepwell.authoring.graphs.expressions.closure import Closure
+from stepwell.authoring.graphs.expressions.compiler import Compiler
+from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.lexer import Token, tokens
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, Limits
+from stepwell.authoring.graphs.expressions.logic import not_boolean
+from stepwell.authoring.graphs.expressions.parser import Parser
+from stepwell.authoring.graphs.expressions.suggestion import suggestion
+from stepwell.authoring.graphs.expressions.values import TYPE_NAMES, check_size, type_name
+from stepwell.errors import BadExpression, ExpressionError
+
+# A graph keeps its own compiled expressions; this is for those that are compiled again and again.
+CACHE_SIZE = 1_024
+SHOWN_SOURCE = 200
+
+
+class Expression:
+    """Get one from compile_expression."""
+
+    __slots__ = ("_closure", "_constructs", "_limits", "_slots", "names", "source")
+
+    def __init__(
+        self,
+        source: str,
+        closure: Closure,
+        *,
+        names: frozenset[str],
+        slots: int,
+        constructs: bool,
+        limits: Limits,
+    ) -> None:
+        self.source = source
+        # The names it needs in its scope.
+        self.names = names
+        self._closure = closure
+        self._slots = slots
+        self._constructs = constructs
+        self._limits = limits
+
+    def evaluate(self, scope: Mapping[str, Any], now: float | None = None) -> Any:
+        """A JSON value. `now` is the time in seconds that now() shall tell.
+
+        What is in the scope is handed out as it is, not copied: do not change what you get.
+        ExpressionError names the column, and the path that is missing.
+        """
+        return self.evaluate_in(Frame(scope, now, self._limits))
+
+    def evaluate_in(self, frame: Frame) -> Any:
+        """The same with a frame that several expressions share, and so its budget."""
+        if self._slots:
+            frame.locals = [None] * self._slots
+        try:
+            value = self._closure(frame)
+            kind = type(value)
+            if kind not in TYPE_NAMES:
+                raise Fault(f"the value is {type_name(value)}", column=1)
+            if frame.odd or (self._constructs and (kind is list or kind is dict)):
+                check_size(value, self._limits.string_length, self._limits)
+        except Fault as fault:
+            raise expression_error(fault, self.source) from None
+        return value
+
+    def truth(self, scope: Mapping[str, Any], now: float | None = None) -> bool:
+        """The value of a condition; anything but true and false is an ExpressionError."""
+        value = self.evaluate(scope, now)
+        if value is True or value is False:
+            return bool(value)
+        raise expression_error(not_boolean("a condition", value, 1), self.source)
+
+    def __repr__(self) -> str:
+        return f"Expression({self.source!r})"
+
+
+def compile_expression(source: str, limits: Limits = DEFAULT_LIMITS) -> Expression:
+    """BadExpression says what is wrong in which column. Compiled expressions are kept for reuse."""
+    if not isinstance(source, str):
+        raise BadExpression(f"an expression is text, this is {type_name(source)}", column=1)
+    check_source(source, limits)
+    return _compiled(source, limits)
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _compiled(source: str, limits: Limits) -> Expression:
+    try:
+        return from_tokens(source, tokens(source), limits)
+    except BadExpression as error:
+        error.context.setdefault("expression", source[:SHOWN_SOURCE])
+        raise
+
+
+def from_tokens(source: str, found: list[Token], limits: Limits) -> Expression:
+    """For templates, where the source is the whole text and the tokens are those of one `{{ }}`."""
+    parser = Parser(found, limits)
+    syntax = parser.whole()
+    compiler = Compiler(source)
+    closure = compiler.compile(syntax)
+    return Expression(
+        source,
+        closure,
+        names=frozenset(parser.roots),
+        slots=compiler.slots,
+        constructs=compiler.constructs,
+        limits=limits,
+    )
+
+
+def check_source(source: str, limits: Limits) -> None:
+    # No character has less than one byte, so most texts need no encoding to be measured.
+    size = len(source)
+    if 4 * size > limits.source_bytes:
+        size = max(size, len(source.encode(errors="surrogatepass")))
+    if size > limits.source_bytes:
+        raise BadExpression(
+            f"an expression has at most {limits.source_bytes:,} bytes, this one has {size:,}",
+            column=1,
+            hint="pass long text in as data, or split it over several nodes",
+        )
+
+
+def names(expression: Expression) -> frozenset[str]:
+    """The names an expression needs in its scope: {"ctx"} for `ctx.items.map(x, x.id)`."""
+    return expression.names
+
+
+def expression_error(fault: Fault, source: str) -> ExpressionError:
+    hint = suggestion(fault.wanted, fault.known) if fault.wanted else ""
+    hint = "; ".join(part for part in (hint, fault.hint) if part)
+    return ExpressionError(
+        fault.message, hint=hint, column=fault.column, path=fault.path, expression=source[:SHOWN_SOURCE]
+    )

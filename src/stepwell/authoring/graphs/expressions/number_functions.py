@@ -1,0 +1,131 @@
+"""Functions on numbers, and conversions to them."""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_HALF_UP, Decimal
+from math import isfinite
+from typing import Any
+
+from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.literals import INTEGER_MIN
+from stepwell.authoring.graphs.expressions.operators import (
+    COMPARISONS_A_STEP,
+    NUMBERS,
+    double,
+    greater,
+    integer,
+    less,
+)
+from stepwell.authoring.graphs.expressions.values import type_name
+
+# Stricter than Python's own readers, which take blanks, underscores and "nan".
+INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+DOUBLE = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
+DIGITS_MAX = 15
+ROUNDING_STEPS = 10
+TEXT_MAX = 400
+
+
+def to_int(frame: Frame, value: Any) -> int:
+    """Doubles lose what is behind the point."""
+    if type(value) is int:
+        return integer(value)
+    if type(value) is float:
+        if not isfinite(value):
+            raise Fault(f"there is no integer for {value}")
+        if value == INTEGER_MIN:  # CEL leaves it out: the double may stand for a smaller number
+            raise Fault("the result does not fit in 64 bits")
+        return integer(int(value))
+    if type(value) is str and INTEGER.fullmatch(value):
+        return integer(int(value))
+    raise Fault(f"int cannot convert {_shown(value)}")
+
+
+def to_double(frame: Frame, value: Any) -> float:
+    if type(value) is float:
+        return value
+    if type(value) is int:
+        return float(integer(value))
+    if type(value) is str and len(value) <= TEXT_MAX and DOUBLE.fullmatch(value):
+        return double(frame, float(value))
+    raise Fault(f"double cannot convert {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    return repr(value[:40]) if type(value) is str else type_name(value)
+
+
+def least(frame: Frame, *given: Any) -> Any:
+    found, *others = _candidates(frame, "min", given)
+    for value in others:
+        if less(frame, value, found):
+            found = value
+    return found
+
+
+def greatest(frame: Frame, *given: Any) -> Any:
+    found, *others = _candidates(frame, "max", given)
+    for value in others:
+        if greater(frame, value, found):
+            found = value
+    return found
+
+
+def _candidates(frame: Frame, function: str, given: tuple[Any, ...]) -> list[Any]:
+    if len(given) > 1:
+        return list(given)
+    values = _list(frame, function, given[0])
+    if not values:
+        raise Fault(f"{function} of an empty list", hint="look at size(x) first")
+    if len(values) == 1 and type(values[0]) not in (int, float, str, bool):
+        raise Fault(f"{function} needs numbers or strings, this is {type_name(values[0])}")
+    return values
+
+
+def total(frame: Frame, value: Any) -> int | float:
+    """Integers give an integer; one double among them makes the sum a double."""
+    values = _list(frame, "sum", value)
+    found: int | float = 0
+    for index, item in enumerate(values):
+        if type(item) not in NUMBERS:
+            raise Fault(f"sum needs numbers, item {index} is {type_name(item)}")
+        found = found + item
+        found = integer(found) if type(found) is int else double(frame, found)
+    return found
+
+
+def _list(frame: Frame, function: str, value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise Fault(f"{function} needs a list, this is {type_name(value)}")
+    frame.spend(1 + len(value) // COMPARISONS_A_STEP)
+    return value
+
+
+def _number(function: str, value: Any) -> int | float:
+    if type(value) is int or type(value) is float:
+        return value
+    raise Fault(f"{function} needs a number, this is {type_name(value)}")
+
+
+def absolute(frame: Frame, value: Any) -> int | float:
+    number = _number("abs", value)
+    return integer(abs(number)) if isinstance(number, int) else abs(number)
+
+
+def rounded(frame: Frame, value: Any, digits: Any = None) -> int | float:
+    """Halves go away from zero, by the digits that are written: 2.675 to two digits is 2.68."""
+    number = _number("round", value)
+    if digits is not None and (type(digits) is not int or not 0 <= digits <= DIGITS_MAX):
+        raise Fault(f"round keeps 0 to {DIGITS_MAX} digits")
+    if isinstance(number, int):
+        return integer(number)
+    if not isfinite(number):
+        raise Fault(f"{number} cannot be rounded")
+    frame.spend(ROUNDING_STEPS)
+    step = Decimal(1).scaleb(-(digits or 0))
+    if abs(number) >= 1e16:  # a double this large has nothing behind the point
+        return integer(int(number)) if digits is None else number
+    near = Decimal(repr(number)).quantize(step, rounding=ROUND_HALF_UP)
+    return integer(int(near)) if digits is None else float(near)

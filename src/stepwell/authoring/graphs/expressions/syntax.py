@@ -1,0 +1,150 @@
+"""Syntax: the parts of a parsed expression.
+
+Flat chains (`1+1+1`, `a.b.c()`, `p ? x : q ? y : z`, `a && b && c`) are one part with a list, not
+a tower of parts: however long a chain is, compiling and evaluating it needs no deeper stack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    value: bool | int | float | str | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    items: tuple[Node, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    entries: tuple[tuple[Node, Node], ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """`!` or `-`, `count` times in a row."""
+
+    sign: str
+    count: int
+    operand: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Operators of one precedence, from left to right: first, then (sign, operand, position) each."""
+
+    first: Node
+    rest: tuple[tuple[str, Node, int], ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """`&&` or `||` over two or more operands."""
+
+    sign: str
+    operands: tuple[Node, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`condition ? value : ...` as often as they follow one another, then the last value."""
+
+    cases: tuple[tuple[Node, Node], ...]
+    otherwise: Node
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function by name: size(x)."""
+
+    function: str
+    arguments: tuple[Node, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """has(operand.name)"""
+
+    operand: Node
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """.name or ?.name; `end` is where its text ends, so that errors can show the path up to here."""
+
+    name: str
+    optional: bool
+    at: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """[key] or ?.[key]"""
+
+    key: Node
+    optional: bool
+    at: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """.function(arguments), with what stands before it as first argument."""
+
+    function: str
+    arguments: tuple[Node, ...]
+    at: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """.map(variable, body) and its like; `only` is the middle argument of map(variable, only, body).
+
+    `weight` is how many parts are evaluated for each item.
+    """
+
+    macro: str
+    variable: str
+    only: Node | None
+    body: Node
+    weight: int
+    at: int
+    end: int
+
+
+Link: TypeAlias = Field | Index | Method | Macro
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """A value and what is asked of it, link after link."""
+
+    base: Node
+    links: tuple[Link, ...]
+    at: int
+
+
+Node: TypeAlias = Constant | Name | ListOf | MapOf | Prefix | Chain | Logic | Choice | Call | Has | Links

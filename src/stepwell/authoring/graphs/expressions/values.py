@@ -1,0 +1,102 @@
+"""Values: those of JSON. Their names in messages, their text, and walks over them that cannot run away.
+
+A value may hold the same list a thousand times over and again inside that; each walk here counts
+what it visits and stops at its bound, so such values cost no more than others.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.limits import Limits
+
+TYPE_NAMES: dict[type, str] = {
+    type(None): "null",
+    bool: "bool",
+    int: "int",
+    float: "double",
+    str: "string",
+    list: "list",
+    dict: "map",
+}
+# What a number, true, false or null and the comma after it take in JSON, about.
+SCALAR_SIZE = 4
+
+_encode = msgspec.json.Encoder().encode
+
+
+def type_name(value: object) -> str:
+    return TYPE_NAMES.get(type(value)) or f"no JSON value ({type(value).__name__})"
+
+
+def json_text(value: Any, limits: Limits) -> str:
+    """Compact JSON. Numbers that JSON cannot hold, and text that would be too long, are faults."""
+    check_size(value, limits.string_length, limits)
+    try:
+        return _encode(value).decode()
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise Fault(f"this cannot be written as JSON: {error}") from None
+
+
+def text(value: Any, limits: Limits) -> str:
+    """How a value looks inside a text: strings as they are, null as nothing, the rest as JSON."""
+    kind = type(value)
+    if kind is str:
+        return str(value)
+    if kind is int:
+        return str(value) if abs(value) < 10**30 else json_text(value, limits)
+    if value is None:
+        return ""
+    return json_text(value, limits)
+
+
+def check_size(value: Any, size_max: int, limits: Limits) -> int:
+    """About how long the value is as JSON. Refuses what is larger, deeper, or no JSON at all."""
+    size = 0
+    waiting: list[tuple[Any, int]] = [(value, 0)]
+    while waiting:
+        item, depth = waiting.pop()
+        kind = type(item)
+        if kind is str:
+            size += len(item) + 2
+        elif kind is list or kind is dict:
+            size += SCALAR_SIZE + len(item)
+            if depth >= limits.data_depth:
+                raise Fault(f"this value is nested deeper than {limits.data_depth}")
+            if size > size_max:
+                break
+            if kind is list:
+                waiting.extend([(each, depth + 1) for each in item])
+            else:
+                for key, each in item.items():
+                    if type(key) is not str:
+                        raise Fault(f"keys are strings, this one is {type_name(key)}")
+                    size += len(key) + 3
+                    waiting.append((each, depth + 1))
+        elif kind is float and not isfinite(item):
+            raise Fault(f"JSON has no {item}", hint="look for a division by zero or an overflow")
+        elif kind not in TYPE_NAMES:
+            raise Fault(f"this is {type_name(item)}")
+        else:
+            size += SCALAR_SIZE
+        if size > size_max:
+            break
+    if size > size_max:
+        raise Fault(
+            f"this value is larger than {size_max:,} characters", hint="pass on less of it, or a reference"
+        )
+    return size
+
+
+def copy(value: Any) -> Any:
+    """The same value in lists and maps of its own; call check_size first, which bounds the depth."""
+    kind = type(value)
+    if kind is dict:
+        return {key: copy(item) for key, item in value.items()}
+    if kind is list:
+        return [copy(item) for item in value]
+    return value

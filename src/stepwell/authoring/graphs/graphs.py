@@ -1,0 +1,55 @@
+"""Graphs: one engine's graphs. Checks them, makes workflows of them, tells what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.difference import diff
+from stepwell.authoring.graphs.nodes.registry import NodeRegistry
+from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.authoring.graphs.program import GraphWorkflow, graph, read_graph
+from stepwell.authoring.graphs.schema import graph_schema
+from stepwell.authoring.graphs.trace import Trace, trace
+from stepwell.domain.events import Event
+from stepwell.domain.steps import StepSpec
+
+
+class Graphs:
+    def __init__(self, nodes: Iterable[Any], steps: Mapping[str, StepSpec]) -> None:
+        self.registry = NodeRegistry.installed(nodes)
+        self._builder = Builder(self.registry, steps)
+        # A run that was accepted with a step that this worker lacks fails at that node, not as a whole.
+        self._lenient = Builder(self.registry)
+        self._steps = steps
+        self._made: dict[str, GraphWorkflow] = {}
+
+    def check(self, source: Any) -> list[GraphProblem]:
+        """Everything that is wrong with a graph; nothing: it can be run."""
+        return self._builder.check(source.as_dict() if hasattr(source, "as_dict") else read_graph(source))
+
+    def workflow(self, source: Any, **options: Any) -> GraphWorkflow:
+        return graph(source, builder=self._builder, **options)
+
+    def from_run(self, body: bytes) -> GraphWorkflow:
+        """The program of a run that brought its graph along."""
+        plan = self._builder.build(msgspec.json.decode(body))
+        made = self._made.get(plan.hash)
+        if made is None:
+            if len(self._made) >= 256:
+                self._made.clear()
+            made = self._made[plan.hash] = GraphWorkflow(plan)
+        return made
+
+    def trace(self, log: list[Event], body: bytes) -> Trace:
+        return trace(self._lenient.build(msgspec.json.decode(body)), log)
+
+    def diff(self, old: Any, new: Any) -> dict[str, Any]:
+        return diff(old, new)
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of graphs with this engine's types of nodes."""
+        return graph_schema(self.registry)

@@ -1,0 +1,1 @@
+"""The types of nodes: their data, and what they do."""

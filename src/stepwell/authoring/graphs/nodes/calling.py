@@ -1,0 +1,41 @@
+"""workflow: another run, of any style, waited for or left alone."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import AliasChoices, Field
+
+from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.nodes.data import NodeData
+from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
+
+
+class WorkflowData(NodeData):
+    workflow: str = Field(validation_alias=AliasChoices("workflow", "workflowId"))
+    version: str | int | Literal["published"] = "published"
+    input: Any = None
+    wait: bool = True
+
+
+class ChildRun:
+    def __init__(self, data: WorkflowData, compiler: Compiler) -> None:
+        self.workflow = data.workflow
+        self.version = "" if data.version == "published" else str(data.version)
+        self.waits = data.wait
+        self._input = compiler.template(data.input, "input")
+
+    def input(self, scope: Scope, now: Now) -> Any:
+        return self._input.render(scope, now)
+
+    def outcome(self, output: Any) -> Outcome:
+        return Outcome(output=output)
+
+
+WORKFLOW = NodeType(
+    name="workflow",
+    data=WorkflowData,
+    role=Role.CHILD,
+    compile=ChildRun,
+    text="runs another workflow",
+)

@@ -1,0 +1,113 @@
+"""Nodes with a body: loop, try, retry. What they do with it is in `frontier` and `loops`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.nodes.data import Milliseconds, NodeData, Source
+from stepwell.authoring.graphs.nodes.types import NodeType, Role
+
+ITEMS_MAX = 100_000
+WHILE_MAX = 1_000  # a while loop without maxIterations: a mistake should end soon
+
+
+class LoopData(NodeData):
+    items: Source | None = None
+    while_: Source | None = Field(default=None, alias="while")
+    times: Annotated[int, Field(ge=0)] | None = None
+    mode: Literal["sequential", "parallel"] = "sequential"
+    concurrency: Annotated[int, Field(ge=1, le=100)] = 5
+    batch_size: Annotated[int, Field(ge=1)] | None = None
+    max_iterations: Annotated[int, Field(ge=1, le=ITEMS_MAX)] | None = None
+    on_item_error: Literal["fail", "continue", "remove"] = "fail"
+    break_when: Source | None = None
+    collect: Source | None = None
+    carry: Any = None
+    carry_next: Source | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> LoopData:
+        given = [self.items is not None, self.while_ is not None, self.times is not None]
+        if sum(given) != 1:
+            raise ValueError("give exactly one of items, while and times")
+        return self
+
+
+class TryData(NodeData):
+    pass
+
+
+class RetryNodeData(NodeData):
+    max_attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    delay_ms: Milliseconds = 1000
+
+
+class Loop:
+    def __init__(self, data: LoopData, compiler: Compiler) -> None:
+        self.items = compiler.optional(data.items, "items")
+        self.condition = compiler.optional(data.while_, "while")
+        self.times = data.times
+        self.width = data.concurrency if data.mode == "parallel" else 1
+        self.batch = data.batch_size
+        self.limit = data.max_iterations or (WHILE_MAX if data.while_ is not None else ITEMS_MAX)
+        self.on_error = data.on_item_error
+        self.break_when = compiler.optional(data.break_when, "breakWhen")
+        self.collect = compiler.optional(data.collect, "collect")
+        # Text is an expression, as everywhere in a loop; any other JSON is the value itself.
+        self.carry = compiler.expression(data.carry, "carry") if isinstance(data.carry, str) else None
+        self.carry_value = None if isinstance(data.carry, str) else data.carry
+        self.carry_next = compiler.optional(data.carry_next, "carryNext")
+        if data.mode == "parallel" and data.break_when is not None:
+            compiler.problem(
+                "BREAK_IN_PARALLEL_LOOP",
+                "a parallel loop has no order to break",
+                "breakWhen",
+                "use mode sequential, or take breakWhen out",
+            )
+        if data.mode == "parallel" and (data.carry_next is not None or data.while_ is not None):
+            compiler.problem(
+                "CARRY_IN_PARALLEL_LOOP",
+                "a parallel loop has no iteration before",
+                "carryNext" if data.carry_next is not None else "while",
+                "use mode sequential",
+            )
+
+
+class Try:
+    def __init__(self, data: TryData, compiler: Compiler) -> None:
+        pass
+
+
+class RetryBody:
+    def __init__(self, data: RetryNodeData, compiler: Compiler) -> None:
+        self.attempts = data.max_attempts
+        self.delay = data.delay_ms / 1000
+        self.delay_max = 30.0
+
+    def wait_after(self, attempt: int) -> float:
+        return min(self.delay * 2.0 ** (attempt - 1), max(self.delay_max, self.delay))
+
+
+CONTAINERS = (
+    NodeType(
+        name="loop", data=LoopData, role=Role.CONTAINER, compile=Loop, text="runs its body for each item"
+    ),
+    NodeType(
+        name="try",
+        data=TryData,
+        role=Role.CONTAINER,
+        compile=Try,
+        handles=lambda data: frozenset({"out", "catch"}),
+        text="catches what fails in its body",
+    ),
+    NodeType(
+        name="retry",
+        data=RetryNodeData,
+        role=Role.CONTAINER,
+        compile=RetryBody,
+        text="runs its body again when it fails",
+    ),
+)

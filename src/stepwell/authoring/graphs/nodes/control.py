@@ -1,0 +1,183 @@
+"""Nodes that are decided on the spot: start, end, fork, condition, switch, set, transform."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.failure import NodeError
+from stepwell.authoring.graphs.nodes.data import Identifier, NodeData, Source, Strict, Variable
+from stepwell.authoring.graphs.nodes.types import DONE, NodeType, Now, Outcome, Role, Scope
+
+
+class StartData(NodeData):
+    input_schema: dict[str, Any] | None = None
+
+
+class EndData(NodeData):
+    output: dict[Variable, Any] = Field(default_factory=dict)
+    terminate: bool = False
+
+
+class ForkData(NodeData):
+    pass
+
+
+class Branch(Strict):
+    id: Identifier
+    when: Source
+
+
+class ConditionData(NodeData):
+    branches: Annotated[list[Branch], Field(min_length=1, max_length=50)]
+    match: Literal["first", "all"] = "first"
+
+
+class Case(Strict):
+    """A value to compare with, or an expression of its own."""
+
+    id: Identifier
+    equals: Any = None
+    when: Source | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Case:
+        if ("equals" in self.model_fields_set) == (self.when is not None):
+            raise ValueError("give either equals or when")
+        return self
+
+
+class SwitchData(NodeData):
+    value: Source
+    cases: Annotated[list[Case], Field(min_length=1, max_length=50)]
+    strict: bool = False
+
+
+class SetData(NodeData):
+    values: dict[Variable, Any]
+
+
+class TransformData(NodeData):
+    expression: Source
+
+
+class Pass:
+    """A node that only lets the run through."""
+
+    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+        return DONE
+
+
+class Start:
+    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+        return Outcome(output=scope["ctx"].get("input"))
+
+
+class End:
+    def __init__(self, data: EndData, compiler: Compiler) -> None:
+        self._output = compiler.template(data.output, "output") if data.output else None
+        self._terminate = data.terminate
+
+    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+        output = {} if self._output is None else self._output.render(scope, now)
+        return Outcome((), output, terminate=self._terminate)
+
+
+class Condition:
+    def __init__(self, data: ConditionData, compiler: Compiler) -> None:
+        self._all = data.match == "all"
+        self._branches = [
+            ((branch.id,), compiler.expression(branch.when, f"branches.{i}.when"))
+            for i, branch in enumerate(data.branches)
+        ]
+
+    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+        found: tuple[str, ...] = ()
+        for handle, when in self._branches:
+            if when.truth(scope, now):
+                if not self._all:
+                    return Outcome(handle, handle[0])
+                found += handle
+        found = found or ("else",)
+        return Outcome(found, list(found) if self._all else found[0])
+
+
+class Switch:
+    def __init__(self, data: SwitchData, compiler: Compiler) -> None:
+        self._strict = data.strict
+        self._value = compiler.expression(data.value, "value")
+        self._cases = [
+            (case, compiler.optional(case.when, f"cases.{i}.when")) for i, case in enumerate(data.cases)
+        ]
+
+    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+        value = self._value.evaluate(scope, now)
+        for case, when in self._cases:
+            if when.truth(scope, now) if when is not None else equal(value, case.equals):
+                return Outcome((case.id,), case.id)
+        if self._strict and "default" not in connected:
+            raise NodeError(
+                "NO_CASE_MATCHED",
+                f"no case fits {value!r}",
+                hint="add a case, connect the default handle, or switch strict off",
+                config=True,
+            )
+        return Outcome(("default",), "default")
+
+
+class Set:
+    def __init__(self, data: SetData, compiler: Compiler) -> None:
+        self._values = compiler.template(data.values, "values")
+
+    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+        values = self._values.render(scope, now)
+        return Outcome(output=values, writes=values)
+
+
+class Transform:
+    def __init__(self, data: TransformData, compiler: Compiler) -> None:
+        self._expression = compiler.expression(data.expression, "expression")
+
+    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+        return Outcome(output=self._expression.evaluate(scope, now))
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Equal as JSON: true is not 1, and 1 is 1.0."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(equal(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return bool(one == other)
+
+
+def _pure(name: str, data: type[NodeData], behaviour: Any, text: str, handles: Any = None) -> NodeType:
+    options = {} if handles is None else {"handles": handles}
+    return NodeType(name=name, data=data, role=Role.PURE, compile=behaviour, text=text, **options)
+
+
+CONTROL = (
+    _pure("start", StartData, lambda data, compiler: Start(), "where a run begins"),
+    _pure("end", EndData, End, "collects the run's output", lambda data: frozenset()),
+    _pure("fork", ForkData, lambda data, compiler: Pass(), "begins branches that run at once"),
+    _pure(
+        "condition",
+        ConditionData,
+        Condition,
+        "takes the first branch that is true (or all of them)",
+        lambda data: frozenset({*(branch.id for branch in data.branches), "else", "error"}),
+    ),
+    _pure(
+        "switch",
+        SwitchData,
+        Switch,
+        "takes the case that equals a value",
+        lambda data: frozenset({*(case.id for case in data.cases), "default", "error"}),
+    ),
+    _pure("set", SetData, Set, "writes variables"),
+    _pure("transform", TransformData, Transform, "computes a value"),
+)

@@ -1,0 +1,60 @@
+"""What every node's `data` has: the fields shared by all types. JSON names are camelCase."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+YEAR_MS = 31_536_000_000
+
+Milliseconds = Annotated[int, Field(ge=0, le=YEAR_MS)]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+Source = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")]
+
+
+def _given(value: Any) -> Any:
+    """K12: no timeout is None; 0 would mean "never start" and is a mistake."""
+    if value == 0 and value is not False:
+        raise ValueError("0 is no timeout: leave it out to use the default")
+    return value
+
+
+Timeout = Annotated[Milliseconds, BeforeValidator(_given)]
+
+
+class Strict(BaseModel):
+    """Unknown fields are refused: a misspelt option must not be silently ignored."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class RetryData(Strict):
+    """How often a node is tried: 1 s, 2 s, 4 s ... after the first, second, third failure."""
+
+    max_attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    delay_ms: Milliseconds = 1000
+    backoff: Literal["fixed", "exponential"] = "exponential"
+    max_delay_ms: Milliseconds = 30_000
+    jitter: bool = False
+    non_retryable: list[str] = Field(default_factory=list)
+
+
+class NodeData(Strict):
+    """The fields that every node may have."""
+
+    title: str | None = None
+    output_variable: Variable | None = None
+    retry: RetryData | None = None
+    timeout_ms: Timeout | None = None
+    disabled: bool = False
+    pinned: Any = None
+    queue: str | None = None
+    error_handling: Literal["continue", "fail_workflow"] = "continue"
+
+    @property
+    def is_pinned(self) -> bool:
+        """`null` can be pinned too, so it counts whether the field was given."""
+        return "pinned" in self.model_fields_set

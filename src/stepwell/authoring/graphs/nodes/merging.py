@@ -1,0 +1,74 @@
+"""merge: a join of branches (alias `join`). When it fires is decided in `joins`, how it merges in `scope`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AliasChoices, Field, model_validator
+
+from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.nodes.data import NodeData, Source
+from stepwell.authoring.graphs.nodes.types import NodeType, Role
+
+Mode = Literal["all", "any", "count", "timeout"]
+Strategy = Literal["merge-all", "last-write", "first-write", "custom"]
+ErrorStrategy = Literal["fail-fast", "collect-all", "best-effort"]
+
+
+class MergeData(NodeData):
+    mode: Mode = "all"
+    count: Annotated[int, Field(ge=1)] | None = None
+    require_all: bool = False
+    min_arrivals: Annotated[int, Field(ge=0)] = 1
+    on_unsatisfied: Literal["fail", "proceed", "skip"] = "fail"
+    on_late: Literal["cancel", "ignore"] = "cancel"
+    strategy: Strategy = "merge-all"
+    on_conflict: Literal["edge-order", "error"] = "edge-order"
+    custom: Source | None = None
+    error_strategy: ErrorStrategy | None = None
+    min_successful: Annotated[
+        int,
+        Field(
+            ge=1, validation_alias=AliasChoices("minSuccessful", "minSuccessfulBranches", "min_successful")
+        ),
+    ] = 1
+
+    @model_validator(mode="after")
+    def _complete(self) -> MergeData:
+        if self.mode == "count" and self.count is None:
+            raise ValueError("mode count needs count")
+        if self.mode == "timeout" and self.timeout_ms is None:
+            raise ValueError("mode timeout needs timeoutMs")
+        if self.strategy == "custom" and self.custom is None:
+            raise ValueError("strategy custom needs custom, an expression")
+        return self
+
+
+class Merge:
+    """What the frontier asks of a join."""
+
+    def __init__(self, data: MergeData, compiler: Compiler) -> None:
+        self.mode = data.mode
+        self.count = data.count or 1
+        self.require_all = data.require_all
+        self.min_arrivals = data.min_arrivals
+        self.on_unsatisfied = data.on_unsatisfied
+        self.cancels = data.on_late == "cancel"
+        self.strategy = data.strategy
+        self.conflict_fails = data.on_conflict == "error"
+        self.custom = compiler.optional(data.custom, "custom")
+        self.errors: ErrorStrategy = data.error_strategy or (
+            "best-effort" if data.mode in ("any", "count") else "fail-fast"
+        )
+        self.min_successful = data.min_successful
+        self.timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+
+
+MERGE = NodeType(
+    name="merge",
+    data=MergeData,
+    role=Role.JOIN,
+    compile=Merge,
+    handles=lambda data: frozenset({"out", "timeout", "error"}),
+    text="waits for branches and merges what they wrote",
+)

@@ -1,0 +1,43 @@
+"""NodeRetry: a node's `retry`, in the words of the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepwell.authoring.graphs.failure import NodeError
+from stepwell.authoring.graphs.nodes.data import RetryData
+from stepwell.domain.retry import ONCE, Retry
+from stepwell.errors import StepwellError
+
+_JITTER = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRetry(Retry):
+    """Tells errors apart by their code; a mistake in the configuration is never tried again."""
+
+    never_codes: tuple[str, ...] = ()
+
+    def wait_after(self, failures: int, error: BaseException, chance: float) -> float | None:
+        if isinstance(error, NodeError) and error.config:
+            return None
+        code = error.code if isinstance(error, StepwellError) else type(error).__name__
+        if code in self.never_codes or getattr(error, "type_name", code) in self.never_codes:
+            return None
+        return Retry.wait_after(self, failures, error, chance)
+
+
+DEFAULT = NodeRetry(3, 1.0, "exponential", 30.0)
+
+
+def retry_of(data: RetryData | None, default: Retry = ONCE) -> Retry:
+    if data is None:
+        return default
+    return NodeRetry(
+        data.max_attempts,
+        data.delay_ms / 1000,
+        "constant" if data.backoff == "fixed" else "exponential",
+        data.max_delay_ms / 1000,
+        _JITTER if data.jitter else 0.0,
+        never_codes=tuple(data.non_retryable),
+    )

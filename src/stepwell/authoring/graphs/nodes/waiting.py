@@ -1,0 +1,234 @@
+"""Nodes that wait: delay, wait (time, until, event, polled condition), approval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.expressions import Expression
+from stepwell.authoring.graphs.failure import NodeConfigError
+from stepwell.authoring.graphs.nodes.data import Milliseconds, NodeData, Source
+from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.template import Template
+from stepwell.domain.duration import seconds
+from stepwell.errors import StepwellError
+
+ANSWERS = ("approved", "denied")
+
+
+class DelayData(NodeData):
+    ms: Milliseconds | None = None
+    duration: str | None = None  # "30s", "5m", "2h", "1d"
+    until: Source | None = None  # an ISO date, or milliseconds since 1970
+
+    @model_validator(mode="after")
+    def _one_of(self) -> DelayData:
+        if sum(x is not None for x in (self.ms, self.duration, self.until)) != 1:
+            raise ValueError("give exactly one of ms, duration and until")
+        return self
+
+
+class WaitData(NodeData):
+    mode: Literal["time", "until", "event", "condition"] = "event"
+    event: str | None = None
+    key: Source | None = None
+    condition: Source | None = None
+    poll_ms: Annotated[int, Field(ge=1000)] = 30_000
+    ms: Milliseconds | None = None
+    until: Source | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> WaitData:
+        needed = {"time": "ms", "until": "until", "event": "event", "condition": "condition"}[self.mode]
+        if getattr(self, needed) is None:
+            raise ValueError(f"mode {self.mode} needs {needed}")
+        return self
+
+
+class ApprovalData(NodeData):
+    assignees: list[str] = Field(default_factory=list)
+    message: str = ""
+    form: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    name: str
+    key: str
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    title: str
+    assignees: tuple[str, ...]
+    form: Mapping[str, Any]
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Ask `condition` now and every `seconds`, until it holds."""
+
+    condition: Expression
+    seconds: float
+    timeout: float | None
+
+
+Ask = Timer | Event | Question | Poll
+
+
+class Delay:
+    """A delay has one end."""
+
+    times_out = False
+
+    def __init__(self, data: DelayData | WaitData, compiler: Compiler) -> None:
+        duration = getattr(data, "duration", None)
+        self._seconds = None if data.ms is None else data.ms / 1000
+        self._duration = None if duration is None else compiler.template(duration, "duration")
+        self._until = None if data.until is None else compiler.template(data.until, "until")
+        compiler.uses_time = compiler.uses_time or self._until is not None
+
+    def ask(self, scope: Scope, now: Now) -> Ask:
+        if self._seconds is not None:
+            return Timer(self._seconds)
+        if self._duration is not None:
+            return Timer(_length(self._duration.render(scope, now)))
+        assert self._until is not None
+        assert now is not None
+        return Timer(max(0.0, _moment(self._until.render(scope, now)) - now))
+
+    def answered(self, answer: Any) -> Outcome:
+        return Outcome()
+
+
+class EventWait:
+    times_out = True
+
+    def __init__(self, data: WaitData, compiler: Compiler) -> None:
+        self._event = compiler.template(data.event, "event")
+        self._key = None if data.key is None else compiler.template(data.key, "key")
+        self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+
+    def ask(self, scope: Scope, now: Now) -> Ask:
+        return Event(
+            _text(self._event, scope, now), _text(self._key, scope, now) if self._key else "", self._timeout
+        )
+
+    def answered(self, answer: Any) -> Outcome:
+        return Outcome(output=answer)
+
+
+class ConditionWait:
+    times_out = True
+
+    def __init__(self, data: WaitData, compiler: Compiler) -> None:
+        assert data.condition is not None
+        self._condition = compiler.expression(data.condition, "condition")
+        self._poll = data.poll_ms / 1000
+        self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+
+    def ask(self, scope: Scope, now: Now) -> Ask:
+        return Poll(self._condition, self._poll, self._timeout)
+
+    def answered(self, answer: Any) -> Outcome:
+        return Outcome()
+
+
+class Approval:
+    times_out = True
+
+    def __init__(self, data: ApprovalData, compiler: Compiler) -> None:
+        self._message = compiler.template(data.message, "message")
+        self._assignees = compiler.template(data.assignees, "assignees")
+        self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+        self._form = answer_schema(data.form)
+
+    def ask(self, scope: Scope, now: Now) -> Ask:
+        assignees = self._assignees.render(scope, now)
+        return Question(
+            _text(self._message, scope, now), tuple(str(who) for who in assignees), self._form, self._timeout
+        )
+
+    def answered(self, answer: Any) -> Outcome:
+        output = answer if isinstance(answer, dict) else {"response": answer}
+        return Outcome((output["response"],), output)
+
+
+def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
+    """What a decision may look like: the bare word, or an object with the word and the form's fields."""
+    answer: dict[str, Any] = {
+        "type": "object",
+        "required": ["response"],
+        "properties": {"response": {"enum": list(ANSWERS)}, "comment": {"type": "string"}},
+    }
+    if form is None:
+        return {"anyOf": [{"enum": list(ANSWERS)}, answer]}
+    answer["properties"]["form"] = form
+    answer["if"] = {"properties": {"response": {"const": "approved"}}}
+    answer["then"] = {"required": ["form"]}
+    return {"anyOf": [{"const": "denied"}, answer]}
+
+
+def _text(template: Template, scope: Scope, now: Now) -> str:
+    value = template.render(scope, now)
+    return value if isinstance(value, str) else str(value)
+
+
+def _length(value: Any) -> float:
+    try:
+        return seconds(value, name="duration")
+    except StepwellError as error:
+        raise NodeConfigError(error.message, hint=error.hint) from None
+
+
+def _moment(value: Any) -> float:
+    """Seconds since 1970."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value / 1000
+    try:
+        when = datetime.fromisoformat(str(value))
+    except ValueError:
+        raise NodeConfigError(f"{value!r} is no moment", hint="give an ISO date and time") from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def _wait(data: WaitData, compiler: Compiler) -> Delay | EventWait | ConditionWait:
+    if data.mode == "event":
+        return EventWait(data, compiler)
+    if data.mode == "condition":
+        compiler.uses_time = True
+        return ConditionWait(data, compiler)
+    return Delay(data, compiler)
+
+
+WAITING = (
+    NodeType(name="delay", data=DelayData, role=Role.WAIT, compile=Delay, text="waits for a while"),
+    NodeType(
+        name="wait",
+        data=WaitData,
+        role=Role.WAIT,
+        compile=_wait,
+        handles=lambda data: frozenset({"out", "timeout", "error"}),
+        text="waits for a time, an event or a condition",
+    ),
+    NodeType(
+        name="approval",
+        data=ApprovalData,
+        role=Role.WAIT,
+        compile=Approval,
+        handles=lambda data: frozenset({*ANSWERS, "timeout", "error"}),
+        text="asks people",
+    ),
+)

@@ -1,0 +1,77 @@
+"""What is wrong with a graph: every problem at once, each with its node, field, code and suggestion."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.errors import InvalidDefinition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphProblem:
+    """One thing to mend. `node` and `edge` are ids, `field` a path inside the node's data."""
+
+    code: str
+    message: str
+    node: str = ""
+    edge: str = ""
+    field: str = ""
+    suggestion: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        found = {
+            "code": self.code,
+            "message": self.message,
+            "node": self.node,
+            "edge": self.edge,
+            "field": self.field,
+            "suggestion": self.suggestion,
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def __str__(self) -> str:
+        where = " ".join(
+            part
+            for part in (
+                f"node {self.node}" if self.node else "",
+                f"edge {self.edge}" if self.edge else "",
+                f"field {self.field}" if self.field else "",
+            )
+            if part
+        )
+        text = f"{self.code}: {self.message}"
+        if where:
+            text += f" ({where})"
+        return f"{text}; {self.suggestion}" if self.suggestion else text
+
+
+class InvalidGraph(InvalidDefinition):
+    """The graph cannot be run as it is drawn."""
+
+    code = "INVALID_GRAPH"
+    hint = "mend the listed problems; nothing was written"
+
+    def __init__(self, problems: Sequence[GraphProblem], *, name: str = "") -> None:
+        self.problems = tuple(problems)
+        first = self.problems[0] if self.problems else None
+        more = f" and {len(self.problems) - 1} more" if len(self.problems) > 1 else ""
+        what = f"graph {name!r}" if name else "the graph"
+        listed: dict[str, Any] = {f"problem {i}": p for i, p in enumerate(self.problems[:20], 1)}
+        super().__init__(f"{what} is invalid: {first}{more}", **listed)
+
+    @property
+    def codes(self) -> list[str]:
+        """Each code once, in the order in which it was found."""
+        return list(dict.fromkeys(problem.code for problem in self.problems))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A suggestion for a word that nobody knows."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"use one of: {', '.join(names)}" if names else ""

@@ -1,0 +1,95 @@
+"""GraphWorkflow: a graph as a workflow that can be started, run and called like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.driver import Driver
+from stepwell.domain.codec import PLAIN
+from stepwell.domain.commit import Definition
+from stepwell.domain.program import RunOptions
+from stepwell.domain.steps import checked_name
+from stepwell.errors import InvalidDefinition, InvalidInput
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class GraphWorkflow:
+    """A checked graph. Its version is its content: an edited graph is another version."""
+
+    sync = False
+
+    def __init__(self, plan: Plan, *, name: str = "", version: str = "", queue: str = "default") -> None:
+        self.plan = plan
+        name = checked_name(name or plan.name or "graph")
+        limit = plan.settings.max_execution_ms
+        self.options = RunOptions(timeout=None if limit is None else limit / 1000, queue=queue)
+        self.definition = Definition(
+            name=name,
+            version=checked_name(version or plan.hash[:12]),
+            kind="graph",
+            hash=plan.hash,
+            body=_encode(plan.definition.as_dict()),
+            input_schema=_encode(plan.input_schema),
+            options=_encode({"timeout": self.options.timeout, "queue": queue, "priority": 0}),
+        )
+        self._validator: Any = None
+
+    def encode_input(self, input: Any) -> bytes:
+        data = PLAIN.encode({} if input is None else input)
+        if self.plan.input_schema is not True:
+            self._check(msgspec.json.decode(data))
+        return data
+
+    def _check(self, input: Any) -> None:
+        if self._validator is None:
+            import jsonschema_rs
+
+            self._validator = jsonschema_rs.validator_for(self.plan.input_schema)
+        problem = next(iter(self._validator.iter_errors(input)), None)
+        if problem is not None:
+            field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
+            raise InvalidInput(f"{problem.message} at {field}", field=field, workflow=self.definition.name)
+
+    def decode_result(self, data: bytes) -> Any:
+        return PLAIN.decode(data)
+
+    def run(self, ctx: Any, input: bytes) -> Any:
+        return self._run(ctx, input)
+
+    async def _run(self, ctx: Any, input: bytes) -> bytes:
+        output = await Driver(self.plan, ctx.placed).run(PLAIN.decode(input))
+        return PLAIN.encode(output)
+
+    def __repr__(self) -> str:
+        return f"<graph {self.definition.name} version {self.definition.version}>"
+
+
+def read_graph(source: Any) -> Any:
+    """The JSON of a graph: itself, or from a .json, .yaml or .yml file."""
+    if not isinstance(source, str | Path):
+        return source
+    path = Path(source)
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise InvalidDefinition(f"{path} cannot be read: {error.strerror}") from None
+    if path.suffix in (".yaml", ".yml"):
+        from stepwell.authoring.graphs.yaml import read_yaml
+
+        return read_yaml(text)
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise InvalidDefinition(f"{path} is no JSON: {error}") from None
+
+
+def graph(source: Any, *, builder: Builder | None = None, **options: Any) -> GraphWorkflow:
+    """A workflow from a graph: its JSON, a file, or what the Python builder made."""
+    body = source.as_dict() if hasattr(source, "as_dict") else read_graph(source)
+    return GraphWorkflow((builder or Builder()).build(body), **options)

@@ -1,0 +1,70 @@
+"""The JSON Schema of graphs, generated from the models that read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from stepwell.authoring.graphs.definition import EdgeShape, GraphSettings, NodeShape, Trigger
+from stepwell.authoring.graphs.nodes.registry import NodeRegistry
+from stepwell.authoring.graphs.nodes.types import NodeType
+
+_REF = "#/$defs/{model}"
+
+
+def graph_schema(registry: NodeRegistry) -> dict[str, Any]:
+    """One entry for each type of node, discriminated by `type`."""
+    defs: dict[str, Any] = {}
+    for made in registry:
+        defs[_def_name(made)] = _node(made, defs)
+    names = {made.name: _REF.format(model=_def_name(made)) for made in registry}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "/schema/graph/1",
+        "title": "Graph",
+        "type": "object",
+        "required": ["nodes"],
+        "properties": {
+            "schemaVersion": {"const": "graph/1"},
+            "name": {"type": "string"},
+            "nodes": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 500,
+                "items": {
+                    "oneOf": [{"$ref": ref} for ref in names.values()],
+                    "discriminator": {"propertyName": "type", "mapping": names},
+                },
+            },
+            "edges": {"type": "array", "maxItems": 2000, "items": _part(EdgeShape, "Edge", defs)},
+            "triggers": {"type": "array", "items": _part(Trigger, "Trigger", defs)},
+            "settings": _part(GraphSettings, "Settings", defs),
+        },
+        "$defs": defs,
+    }
+
+
+def _def_name(made: NodeType) -> str:
+    return "".join(part.capitalize() for part in made.name.replace(":", "_").split("_")) + "Node"
+
+
+def _part(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[str, Any]:
+    schema = model.model_json_schema(by_alias=True, ref_template=_REF)
+    defs.update(schema.pop("$defs", {}))
+    defs[name] = schema
+    return {"$ref": _REF.format(model=name)}
+
+
+def _node(made: NodeType, defs: dict[str, Any]) -> dict[str, Any]:
+    shape = NodeShape.model_json_schema(by_alias=True, ref_template=_REF)
+    defs.update(shape.pop("$defs", {}))
+    data = made.data.model_json_schema(by_alias=True, ref_template=_REF)
+    defs.update(data.pop("$defs", {}))
+    shape["properties"]["type"] = {"const": made.name}
+    shape["properties"]["data"] = data
+    shape["required"] = ["id", "type"] + (["data"] if data.get("required") else [])
+    shape["title"] = made.name
+    if made.text:
+        shape["description"] = made.text
+    return shape

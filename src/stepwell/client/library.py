@@ -1,0 +1,152 @@
+"""GraphLibrary: saved graphs of a workspace. A draft is edited; publishing it makes a version.
+
+Runs keep the graph they began with, so nothing here touches them. Whoever edits says which draft he
+saw (`expected`, its hash): two people do not overwrite one another without a word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from stepwell.client.handle import RunHandle
+from stepwell.domain.commit import Definition
+from stepwell.domain.program import Startable
+from stepwell.errors import Conflict, UnknownWorkflow
+
+if TYPE_CHECKING:
+    from stepwell.client.client import Client
+
+_DRAFT = "draft:"  # drafts have names of their own: no run starts one by mistake
+
+
+class GraphTools(Protocol):
+    """What is known of graphs elsewhere: checking them, and telling them apart."""
+
+    def workflow(self, source: Any, **options: Any) -> Startable[Any, Any]: ...
+    def diff(self, old: Any, new: Any) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SavedGraph:
+    name: str
+    hash: str  # of the draft
+    versions: tuple[str, ...]  # published, oldest first
+    changed: bool  # the draft differs from the last published version
+
+
+class GraphLibrary:
+    def __init__(self, client: Client, tools: GraphTools) -> None:
+        self._client = client
+        self._tools = tools
+
+    async def list(self) -> list[SavedGraph]:
+        known = await self._known()
+        return [_saved(name, found) for name, found in known.items()]
+
+    async def get(self, name: str, version: str = "draft") -> dict[str, Any]:
+        """The graph's JSON: its draft, `published` (the latest) or a version."""
+        found = await self._found(name)
+        if version == "published":
+            version = _saved(name, found).versions[-1] if len(found) > 1 else version
+        if version not in found:
+            raise UnknownWorkflow(
+                f"graph {name!r} has no version {version!r}", hint=f"it has: {', '.join(found)}"
+            )
+        body: dict[str, Any] = msgspec.json.decode(found[version].body)
+        return body
+
+    async def about(self, name: str) -> SavedGraph:
+        return _saved(name, await self._found(name))
+
+    async def create(self, body: Any, *, name: str = "") -> SavedGraph:
+        """A new graph, as a draft. InvalidGraph says all that is wrong with it."""
+        made = self._made(body, name)
+        if made.name in await self._known():
+            raise Conflict(
+                f"there is a graph {made.name!r} already", hint="update it, or choose another name"
+            )
+        return await self._put_draft(made)
+
+    async def update(self, name: str, body: Any, *, expected: str = "") -> SavedGraph:
+        """Replace the draft, nodes and edges at once; Conflict when it is not the one that you saw."""
+        found = await self._found(name)
+        if expected and found["draft"].hash != expected:
+            raise Conflict(
+                f"the draft of {name!r} was changed by somebody else", hint="load it and try again"
+            )
+        return await self._put_draft(self._made(body, name))
+
+    async def delete(self, name: str) -> None:
+        """Forget the graph and its versions. Runs that have begun go on."""
+        await self._found(name)
+        await self._client.store.drop_definitions(self._client.workspace, _DRAFT + name)
+        await self._client.store.drop_definitions(self._client.workspace, name)
+
+    async def publish(self, name: str) -> str:
+        """Make a version of the draft; publishing what is published already changes nothing."""
+        found = await self._found(name)
+        saved, draft = _saved(name, found), found["draft"]
+        if saved.versions and found[saved.versions[-1]].hash == draft.hash:
+            return saved.versions[-1]
+        version = str(len(saved.versions) + 1)
+        made = self._tools.workflow(msgspec.json.decode(draft.body), name=name, version=version)
+        await self._client.store.put_definitions([self._mine(made.definition)])
+        return version
+
+    async def diff(self, name: str, old: str, new: str = "draft") -> dict[str, Any]:
+        """What changed between two versions; `draft` and `published` are versions too."""
+        return self._tools.diff(await self.get(name, old), await self.get(name, new))
+
+    async def start(self, name: str, input: Any = None, *, version: str = "published", **options: Any) -> Any:
+        """Start a published version; the run brings its graph along, so any worker can run it."""
+        found = await self._found(name)
+        versions = _saved(name, found).versions
+        chosen = versions[-1] if version == "published" and versions else version
+        if chosen not in versions:
+            raise UnknownWorkflow(f"graph {name!r} has no version {version!r}", hint="publish it first")
+        made = self._tools.workflow(msgspec.json.decode(found[chosen].body), name=name, version=chosen)
+        key = options.pop("key", "")
+        runs: list[RunHandle[Any]] = await self._client.start_many(
+            made, [input], keys=[key], graph=made.definition.body, **options
+        )
+        return runs[0]
+
+    # Parts
+
+    def _made(self, body: Any, name: str) -> Definition:
+        options = {"name": name} if name else {}
+        return self._tools.workflow(body, **options).definition
+
+    def _mine(self, definition: Definition, **changes: Any) -> Definition:
+        return msgspec.structs.replace(definition, workspace=self._client.workspace, **changes)
+
+    async def _put_draft(self, made: Definition) -> SavedGraph:
+        draft = self._mine(made, name=_DRAFT + made.name, version="draft", kind="graph_draft")
+        await self._client.store.put_definitions([draft])
+        return await self.about(made.name)
+
+    async def _known(self) -> dict[str, dict[str, Definition]]:
+        """Saved graphs by name: `draft` and the published versions."""
+        listed = await self._client.store.list_definitions(self._client.workspace)
+        known = {d.name.removeprefix(_DRAFT): {"draft": d} for d in listed if d.kind == "graph_draft"}
+        for definition in listed:
+            if definition.kind == "graph" and definition.name in known:
+                known[definition.name][definition.version] = definition
+        return known
+
+    async def _found(self, name: str) -> dict[str, Definition]:
+        known = await self._known()
+        if name not in known:
+            raise UnknownWorkflow(
+                f"no graph {name!r} is saved", hint=f"saved are: {', '.join(known) or 'none'}"
+            )
+        return known[name]
+
+
+def _saved(name: str, found: dict[str, Definition]) -> SavedGraph:
+    versions = tuple(sorted((v for v in found if v.isdigit()), key=int))
+    published = found[versions[-1]].hash if versions else ""
+    return SavedGraph(name, found["draft"].hash, versions, published != found["draft"].hash)

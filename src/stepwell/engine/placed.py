@@ -1,0 +1,180 @@
+"""Placed: calls at places that the program names itself, answered through callbacks.
+
+For programs that keep their own books (graphs): no task, no counting of names. The rest is as for
+workflow code: answers come in log order, one a turn, and a replay asks for the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import PLAIN
+from stepwell.domain.program import Startable
+from stepwell.domain.steps import StepSpec
+from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.journal import result_path
+
+if TYPE_CHECKING:
+    from stepwell.engine.activation import Activation
+
+Answered = Callable[["asyncio.Future[Any]"], object]
+
+
+class FormCodec:
+    """A decision in JSON, with the schema that it was checked against when it was given."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = dict(schema)
+
+    def encode(self, value: object) -> bytes:
+        return PLAIN.encode(value)
+
+    def decode(self, data: bytes | Raw) -> Any:
+        return PLAIN.decode(data)
+
+    def schema(self) -> dict[str, Any] | bool:
+        return self._schema
+
+
+class Placed:
+    def __init__(self, activation: Activation) -> None:
+        self._activation = activation
+        self._prefix = f"{activation.turns.root.path}/"
+
+    @property
+    def run_id(self) -> str:
+        return self._activation.run_id
+
+    @property
+    def accepted(self) -> ev.Accepted:
+        return self._activation.journal.accepted
+
+    def path(self, place: str) -> str:
+        return self._prefix + place
+
+    def future(self) -> asyncio.Future[Any]:
+        return self._activation.turns.create_future()
+
+    def recorded(self, place: str) -> bool:
+        """The log has an answer for this place that was not given out yet."""
+        return self._prefix + place in self._activation.recorded
+
+    # Asking
+
+    def step(
+        self, place: str, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], answered: Answered
+    ) -> Call:
+        call = StepCall(self._prefix + place, self.future(), spec, args, kwargs, queue=spec.queue, digest="")
+        return self._asked(call, answered)
+
+    def attempt(self, call: Call) -> int:
+        """How often a step was executed."""
+        record = self._activation.journal.steps.get(call.path)
+        known = record.attempt if record is not None else 0
+        return max(known, call.attempt if isinstance(call, StepCall) else 0, 1)
+
+    def timer(self, place: str, seconds: float, answered: Answered) -> Call:
+        return self._asked(TimerCall(self._prefix + place, self.future(), seconds), answered)
+
+    def event(self, place: str, name: str, key: str, timeout: float | None, answered: Answered) -> Call:
+        return self._wait(place, answered, what="event", name=name, key=key, timeout=timeout, codec=PLAIN)
+
+    def signal(self, place: str, name: str, answered: Answered) -> Call:
+        return self._wait(place, answered, what="signal", name=name, timeout=None, codec=PLAIN)
+
+    def question(
+        self,
+        place: str,
+        form: Mapping[str, Any],
+        answered: Answered,
+        *,
+        title: str,
+        assignees: tuple[str, ...],
+        timeout: float | None,
+    ) -> Call:
+        return self._wait(
+            place,
+            answered,
+            what="approval",
+            name=place,
+            timeout=timeout,
+            codec=FormCodec(form),
+            title=title,
+            assignees=assignees,
+        )
+
+    def _wait(self, place: str, answered: Answered, **details: Any) -> Call:
+        return self._asked(WaitCall(self._prefix + place, self.future(), **details), answered)
+
+    def child(
+        self,
+        place: str,
+        workflow: Startable[Any, Any] | None,
+        input: Any,
+        answered: Answered,
+        *,
+        detached: bool = False,
+    ) -> Call:
+        """Start a child; answered with its run id when that is on disk."""
+        activation, path = self._activation, self._prefix + place
+        started = path in activation.recorded and path not in activation.journal.lost
+        new = None
+        if not started:
+            assert workflow is not None
+            new = activation.ctx._new_child(path, workflow, input, detached)
+        return self._asked(ChildCall(path, self.future(), new, detached), answered)
+
+    def child_result(self, place: str, answered: Answered) -> Call:
+        return self._asked(ResultCall(result_path(self._prefix + place), self.future()), answered)
+
+    def _asked(self, call: Call, answered: Answered) -> Call:
+        self._activation.ask(call).add_done_callback(answered)
+        return call
+
+    def withdraw(self, call: Call) -> None:
+        if not call.future.done():
+            self._activation.withdraw(call)
+
+    # Telling
+
+    def note(self, fact: ev.NodeFact, place: str) -> None:
+        """Recorded once: a replay that passes here again has nothing to tell."""
+        path = self._prefix + place
+        told = f"{ev.KIND[type(fact)]} {path}"
+        journal = self._activation.journal
+        if told not in journal.told:
+            journal.told.add(told)
+            self._activation.record(fact, path)
+
+    def time(self, place: str) -> float:
+        """The time, recorded: a replay sees the same."""
+        activation, path = self._activation, f"{self._prefix}{place}@now"
+        known = activation.journal.values.get(path)
+        if known is None:
+            known = Raw(msgspec.json.encode(activation.timers.now()))
+            activation.journal.values[path] = known
+            activation.record(ev.ValueRecorded(what="now", value=known), path)
+        return msgspec.json.decode(known, type=float)
+
+    def workflow(self, name: str, version: str) -> Startable[Any, Any] | None:
+        """A workflow that this worker knows; of several versions the latest."""
+        found = [
+            program
+            for program in self._activation.services.programs.values()
+            if program.definition.name == name and version in ("", program.definition.version)
+        ]
+        if not found:
+            return None
+        latest: Any = max(found, key=lambda program: _order(program.definition.version))
+        startable: Startable[Any, Any] = latest
+        return startable
+
+
+def _order(version: str) -> tuple[int, str]:
+    return (int(version), "") if version.isdigit() else (-1, version)

@@ -1,0 +1,1 @@
+"""Cases of graphs: scripted work, virtual time, one line of JSON for each."""

@@ -1,0 +1,94 @@
+"""Cases: a graph, what its work nodes do, what happens from outside, and what is expected.
+
+`task` is the scripted work node: script[node] is a list, one entry an attempt, of
+{dur (ms), out | fail (code) | handle}; node[i] overrides it in loop iteration i; an `out` that
+begins with '=' is an expression.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stepwell.authoring.graphs.expressions import compile_expression
+
+_INDEX = re.compile(r"\[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    id: str
+    graph: dict[str, Any]
+    script: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    input: Any = None
+    expect: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any]) -> Case:
+        return cls(
+            id=str(body.get("id", "")),
+            graph=body["graph"],
+            script=body.get("script") or {},
+            events=sorted(body.get("events") or [], key=lambda event: event.get("t", 0)),
+            input=body.get("input", {}),
+            expect=body.get("expect") or {},
+            title=str(body.get("title", "")),
+        )
+
+
+def read_cases(path: str | Path) -> list[Case]:
+    body = json.loads(Path(path).read_text())
+    return [Case.read(case) for case in (body["cases"] if isinstance(body, dict) else body)]
+
+
+class Script:
+    """What the tasks of a case do; counts how often each was started."""
+
+    def __init__(self, case: Case) -> None:
+        self._script = case.script
+        self.starts: Counter[str] = Counter()
+
+    def line(self, node: str, path: str, attempt: int) -> dict[str, Any]:
+        """The entry for this attempt; the last one goes on for ever, no script takes no time."""
+        lines = self._script.get(_indexed(node, path), self._script.get(node, []))
+        return dict(lines[min(attempt, len(lines)) - 1]) if lines else {}
+
+    @staticmethod
+    def output(line: Mapping[str, Any], scope: Mapping[str, Any]) -> Any:
+        out = line.get("out")
+        if isinstance(out, str) and out.startswith("="):
+            return compile_expression(out[1:]).evaluate(scope)
+        return out
+
+
+def _indexed(node: str, path: str) -> str:
+    """A in lines[3]/A is A[3]; in nested loops the innermost counts."""
+    found = _INDEX.findall(path)
+    return f"{node}[{found[-1]}]" if found else node
+
+
+def verdict(case: Case, found: Mapping[str, Any]) -> list[str]:
+    """What differs from what the case expects; nothing: it passes."""
+    wrong = []
+    for name, wanted in case.expect.items():
+        got = found.get(name)
+        if name in ("steps", "starts") and isinstance(got, dict):
+            wrong += [
+                f"{name}.{k} is {got.get(k)!r}, not {v!r}" for k, v in wanted.items() if got.get(k) != v
+            ]
+        elif name == "log" and isinstance(got, list):
+            wrong += [f"log lacks {kind}" for kind in wanted if kind not in got]
+        elif name == "history" and isinstance(got, list):
+            told = [[t, status] for status, t in got]
+            if told != [list(part) for part in wanted]:
+                wrong.append(f"history is {told!r}, not {wanted!r}")
+        elif got != wanted:
+            wrong.append(f"{name} is {got!r}, not {wanted!r}")
+    return wrong

@@ -1,0 +1,150 @@
+"""Runner: one case through the real engine, on a real store, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from stepwell.app import Engine
+from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.program import GraphWorkflow
+from stepwell.authoring.graphs.trace import trace
+from stepwell.client import RunHandle
+from stepwell.domain import events as ev
+from stepwell.domain.events import Problem
+from stepwell.engine import worker
+from stepwell.errors import Conflict, RunError
+from stepwell.settings import Settings
+from stepwell.store.open import open_store
+from stepwell.system import SystemIds
+from stepwell.testing.graphs.cases import Case, Script
+from stepwell.testing.graphs.task import registry
+from stepwell.testing.graphs.virtual import Patient, VirtualClock, VirtualLoop, run_virtually
+
+_NEVER = 1e8
+# Only the case moves time: leases do not run out, and nobody looks round without a reason.
+_SETTINGS = Settings(
+    lease_seconds=1e9,
+    heartbeat_seconds=_NEVER,
+    sweep_seconds=_NEVER,
+    poll_seconds=_NEVER,
+    keep_lease_seconds=1e-6,
+)
+_TOLD = {"merge_conflict": "MERGE_CONFLICT", "join_late": "JOIN_LATE"}
+
+
+def run_case(case: Case, url: str = "", *, replay_always: bool = False) -> dict[str, Any]:
+    """The line that the case gives."""
+    script = Script(case)
+    plan, problems = Builder(registry(script)).examine(case.graph)
+    if plan is None:
+        return {"id": case.id, "invalid": list(dict.fromkeys(problem.code for problem in problems))}
+    looked, worker._LOOK_SECONDS = worker._LOOK_SECONDS, _NEVER
+    try:
+        found: dict[str, Any] = run_virtually(
+            lambda loop: _Play(case, plan, script, loop, url).run(replay_always)
+        )
+    finally:
+        worker._LOOK_SECONDS = looked
+    return found
+
+
+async def _ended(run: RunHandle[Any]) -> None:
+    try:
+        await run.result()
+    except RunError:
+        pass
+
+
+def _alone(url: str) -> str:
+    """One process needs no LISTEN; its connection would wait in real time."""
+    if url.startswith(("postgresql://", "postgres://")) and "poll_only=" not in url:
+        return f"{url}{'&' if '?' in url else '?'}poll_only=1"
+    return url or ":memory:"
+
+
+class _Play:
+    def __init__(self, case: Case, plan: Plan, script: Script, loop: VirtualLoop, url: str) -> None:
+        self._case = case
+        self._plan = plan
+        self._script = script
+        self._loop = loop
+        self._url = url
+        self._log: list[str] = []
+
+    async def run(self, replay_always: bool) -> dict[str, Any]:
+        clock = VirtualClock(self._loop)
+        store: Any = Patient(open_store(_alone(self._url), clock=clock), self._loop.bench)
+        # Its own name: a database that was used before has other runs, whose work is not ours.
+        program = GraphWorkflow(self._plan, name=f"case-{self._case.id}-{SystemIds().token()}")
+        engine = Engine(
+            store, workflows=[program], settings=_SETTINGS, clock=clock, replay_always=replay_always
+        )
+        async with engine:
+            run: RunHandle[Any] = await engine.start(program, self._case.input)
+            begin = self._loop.time()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._happen(run, begin))
+                group.create_task(_ended(run))
+            return await self._tell(run)
+
+    async def _happen(self, run: RunHandle[Any], begin: float) -> None:
+        """The outside world: approvals, events and a cancel, each at its time."""
+        for event in self._case.events:
+            await asyncio.sleep(max(0.0, begin + event.get("t", 0) / 1000 - self._loop.time()))
+            try:
+                if event.get("cancel"):
+                    await run.cancel()
+                elif "approve" in event:
+                    await run.decide(await self._answer(event), path=await self._place(run, event["approve"]))
+                elif "event" in event:
+                    sent = await run.event(
+                        event["event"],
+                        event.get("payload", event.get("data")),
+                        key=str(event.get("key") or ""),
+                        id=str(event.get("id") or ""),
+                    )
+                    if not sent:
+                        self._log.append("DUPLICATE_EVENT")
+            except Conflict:
+                self._log.append("RESPONSE_REJECTED")
+
+    async def _answer(self, event: dict[str, Any]) -> Any:
+        rest = {name: value for name, value in event.items() if name in ("form", "comment")}
+        return {"response": event["response"], **rest} if rest else event["response"]
+
+    async def _place(self, run: RunHandle[Any], named: str) -> str:
+        """The question's path; a bare node id also finds it in a loop."""
+        waits = [w.path for w in (await run.state()).waits.values() if w.what == "approval"]
+        inside = [path for path in waits if path.endswith(f"/{named}")]
+        return f"0/{named}" if f"0/{named}" in waits or not inside else inside[0]
+
+    async def _tell(self, run: RunHandle[Any]) -> dict[str, Any]:
+        info = await run.info()
+        log = [ev.read(row) async for row in run.log()]
+        told = trace(self._plan, log)
+        problem = msgspec.json.decode(info.error, type=Problem) if info.error else None
+        starts = {node.id: 0 for node in self._plan.nodes()}
+        for entry in told.entries:
+            if entry.queued_at is not None and entry.type not in ("task", "merge"):
+                starts[entry.node] += 1
+        starts.update(self._script.starts)
+        begin = info.created_at
+
+        def at(moment: float) -> int:
+            return round((moment - begin) * 1000)
+
+        return {
+            "id": self._case.id,
+            "status": str(info.status),
+            "error": problem.code if problem is not None and str(info.status) == "failed" else None,
+            "output": msgspec.json.decode(info.output) if info.output is not None else None,
+            "t": at(info.ended_at) if info.ended_at is not None else None,
+            "steps": {entry.path: str(entry.status) for entry in told.entries},
+            "starts": starts,
+            "log": [_TOLD[event.kind] for event in log if event.kind in _TOLD] + self._log,
+            "history": [[status, at(moment)] for status, moment in told.history],
+        }

@@ -1,0 +1,131 @@
+"""Simulated: a graph driven without engine or store: facts in virtual time, straight to the frontier.
+
+For property tests that want thousands of graphs, and to see the order of facts. The same frontier
+runs on the kernel; only who answers it differs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.failure import NodeError
+from stepwell.authoring.graphs.frontier import Frontier
+from stepwell.authoring.graphs.nodes.waiting import Event, Poll, Question
+from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
+from stepwell.authoring.graphs.state import Ask, Failure, Purpose, Step
+from stepwell.errors import ExpressionError
+from stepwell.testing.graphs.cases import Case, Script
+
+Fact = tuple[str, str, Any]  # path, answer | fail, value
+
+
+class Simulated:
+    """One run of one case."""
+
+    def __init__(self, plan: Plan, case: Case, observe: Callable[[Step], None] | None = None) -> None:
+        self.case = case
+        self.script = Script(case)
+        self.now = 0.0
+        self.facts: list[Fact] = []
+        self.notes: list[Any] = []
+        self.steps: dict[str, str] = {}
+        self.settled: list[str] = []
+        self._observe = observe
+        self._queue: list[tuple[float, int, Ask, str, Any]] = []
+        self._count = 0
+        self._asks: dict[str, Ask] = {}
+        self.frontier = Frontier(
+            plan, run={"id": "run", "workflow": plan.name}, clock=lambda path: self.now, observe=self._seen
+        )
+
+    def run(self) -> Frontier:
+        self.frontier.begin(self.case.input)
+        self._act()
+        while self.frontier.end is None and self._queue:
+            at, _, ask, how, value = heapq.heappop(self._queue)
+            if ask.done:
+                continue
+            self.now = at
+            self.feed(ask, how, value)
+        return self.frontier
+
+    def replay(self, facts: list[Fact]) -> None:
+        """Feed recorded facts instead of living through them."""
+        self.frontier.begin(self.case.input)
+        self._act(live=False)
+        for path, how, value in facts:
+            self.feed(self._asks[path], how, value, live=False)
+
+    def feed(self, ask: Ask, how: str, value: Any, *, live: bool = True) -> None:
+        self.facts.append((ask.path, how, value))
+        if how == "answer":
+            self.frontier.answer(ask, value)
+        else:
+            self.frontier.fail(ask, value)
+        self._act(live=live)
+
+    def _act(self, *, live: bool = True) -> None:
+        for action in self.frontier.take_actions():
+            if action.note is not None:
+                self.notes.append(action.note)
+            elif action.do == "ask" and action.ask is not None and not action.ask.done:
+                self._asks[action.ask.path] = action.ask
+                if live:
+                    self._answer(action.ask)
+
+    def _answer(self, ask: Ask) -> None:
+        if ask.purpose is Purpose.WORK:
+            self._work(ask)
+        elif isinstance(ask.data, Event | Question):
+            if ask.data.timeout is not None:
+                assert ask.step is not None
+                late = Failure(WAIT_TIMEOUT, "late", ask.step.node.id, ask.path)
+                self._later(ask.data.timeout, ask, "fail", late)
+        elif isinstance(ask.data, Poll):
+            self._later(ask.data.seconds, ask, "answer", None)
+        elif ask.purpose not in (Purpose.CHILD, Purpose.MAILBOX):
+            self._later(ask.data, ask, "answer", None)
+
+    def _work(self, ask: Ask) -> None:
+        assert ask.step is not None
+        node = ask.step.node
+        policy = node.behaviour.spec.retry
+        elapsed, attempt = 0.0, 0
+        while True:
+            attempt += 1
+            self.script.starts[node.id] += 1
+            line = self.script.line(node.id, ask.path, attempt)
+            elapsed += line.get("dur", 0) / 1000
+            code = line.get("fail")
+            if not code:
+                self._later(elapsed, ask, *self._came_out(line, ask))
+                return
+            wait = policy.wait_after(attempt, NodeError(code), 0.0)
+            if wait is None:
+                self._later(elapsed, ask, "fail", Failure(code, code, node.id, ask.path, attempt))
+                return
+            elapsed += wait
+
+    def _came_out(self, line: dict[str, Any], ask: Ask) -> tuple[str, Any]:
+        assert ask.step is not None
+        try:
+            output = self.script.output(line, ask.data[0][0])
+        except ExpressionError as error:
+            return "fail", Failure(error.code, error.message, ask.step.node.id, ask.path)
+        return "answer", msgspec.json.encode({"output": output, "handle": line.get("handle", "out")})
+
+    def _later(self, seconds: float, ask: Ask, how: str, value: Any) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (round(self.now + seconds, 6), self._count, ask, how, value))
+
+    def _seen(self, step: Step) -> None:
+        self.steps[step.path] = step.status
+        if step.status not in ("running", "waiting"):
+            self.settled.append(step.path)
+        if self._observe is not None:
+            self._observe(step)

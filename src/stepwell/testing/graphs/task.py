@@ -1,0 +1,66 @@
+"""task: the scripted work node of the cases."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.failure import NodeError
+from stepwell.authoring.graphs.nodes.data import NodeData
+from stepwell.authoring.graphs.nodes.registry import NodeRegistry
+from stepwell.authoring.graphs.nodes.retrying import retry_of
+from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.nodes.working import RESULTS, NodeResult, outcome_of
+from stepwell.domain.program import StepContext
+from stepwell.domain.steps import StepSpec
+from stepwell.errors import ExpressionError
+from stepwell.testing.graphs.cases import Script
+
+
+class TaskWork:
+    def __init__(self, data: NodeData, compiler: Compiler, script: Script | None) -> None:
+        self._node = compiler.node
+        self._script = script
+        self.spec = StepSpec(
+            name="task",
+            function=self._execute,
+            retry=retry_of(data.retry),
+            timeout=None if data.timeout_ms is None else data.timeout_ms / 1000,
+            is_async=True,
+            wants_context=True,
+            returns=RESULTS,
+        )
+
+    async def _execute(self, step: StepContext, scope: dict[str, Any]) -> NodeResult:
+        assert self._script is not None
+        self._script.starts[self._node] += 1
+        line = self._script.line(self._node, step.path, step.attempt)
+        if line.get("dur"):
+            await asyncio.sleep(line["dur"] / 1000)
+        if line.get("fail"):
+            raise NodeError(line["fail"])
+        try:
+            return NodeResult(self._script.output(line, scope), line.get("handle", "out"))
+        except ExpressionError as error:
+            raise NodeError(error.code, error.message, hint=error.hint, config=True) from None
+
+    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (scope,), {}
+
+    def outcome(self, result: bytes | msgspec.Raw) -> Outcome:
+        return outcome_of(result)
+
+
+def registry(script: Script | None = None) -> NodeRegistry:
+    """The built-in nodes and `task`."""
+    made = NodeType(
+        name="task",
+        data=NodeData,
+        role=Role.WORK,
+        compile=lambda data, compiler: TaskWork(data, compiler, script),
+        handles=lambda data: frozenset({"out", "error"}),
+    )
+    return NodeRegistry([made])

@@ -1,0 +1,70 @@
+"""Every case of the graph semantics, through the real engine, on every store, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stepwell.testing.graphs.cases import Case, read_cases, verdict
+from stepwell.testing.graphs.runner import run_case
+from tests.store.trio import empty
+
+CASES = read_cases(Path(__file__).parent / "data" / "cases.json")
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "memory":
+        return ""
+    if request.param == "sqlite":
+        return str(tmp_path / "cases.db")
+    url: str = request.getfixturevalue("postgres_stage_url")
+    asyncio.run(empty(url))
+    return url
+
+
+@pytest.mark.req("G1", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11")
+@pytest.mark.req("N1", "N5", "N8", "N9", "N11", "N12", "N13", "N14", "N15", "N16")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_case(case: Case, database: str) -> None:
+    found = run_case(case, database)
+
+    assert verdict(case, found) == [], json.dumps(found)
+
+
+@pytest.mark.req("G3")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_case_replayed_after_every_commit(case: Case) -> None:
+    """Forgetting everything and deciding again from the log changes nothing."""
+    found = run_case(case, replay_always=True)
+
+    assert verdict(case, found) == [], json.dumps(found)
+
+
+@pytest.mark.req("G3")
+def test_the_command_prints_a_line_for_each_case(tmp_path: Path) -> None:
+    path = tmp_path / "some.json"
+    some = [case for case in CASES if case.id in ("A01", "F01", "V01")]
+    path.write_text(
+        json.dumps(
+            {"cases": [{"id": c.id, "graph": c.graph, "script": c.script, "events": c.events} for c in some]}
+        )
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-m", "stepwell.testing.graphs", str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["id"] for line in lines] == ["A01", "F01", "V01"]
+    assert lines[0]["output"] == {"a": 1, "b": 2}
+    assert lines[1]["history"] == [["running", 0], ["suspended", 20], ["completed", 500]]
+    assert lines[2] == {"id": "V01", "invalid": ["CYCLE"]}

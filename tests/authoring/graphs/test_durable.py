@@ -1,0 +1,212 @@
+"""Graphs under the durable layer: crashes, queues, broadcasts, removal, no store at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Engine, RunHandle, graph, node, run_stateless, workflow
+from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.nodes.registry import NodeRegistry
+from stepwell.errors import AlreadyDecided, RunEnded, RunFailed, RunNotFound
+from stepwell.testing import VirtualEngine, crash_everywhere
+from tests.authoring.graphs.graphs import START, a, chart
+from tests.stage import Stage, all_events, crash, suspended
+
+
+@node("echo")
+async def echo(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> Any:
+    return config.get("value", helpers.node)
+
+
+@node("bad")
+async def bad(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> Any:
+    return {1, 2}
+
+
+@node("big")
+async def big(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> Any:
+    return "x" * 5_000_000
+
+
+BUILDER = Builder(NodeRegistry([echo, bad, big]))
+
+
+def e(id: str, parent: str = "", **data: Any) -> dict[str, Any]:
+    return a(id, "echo", parent, outputVariable=id.lower(), **data)
+
+
+@workflow
+async def idle(ctx: Context, x: Any) -> None:
+    pass
+
+
+@pytest.mark.slow
+@pytest.mark.req("K4", "G9")
+async def test_a_crash_at_every_commit_changes_nothing() -> None:
+    """K01, K04, K05: forks, joins, loops, tries, delays and an approval, with a crash everywhere."""
+    nodes = [
+        START,
+        a("F", "fork"),
+        e("A"),
+        a("L", "loop", items="[1, 2, 3]", mode="parallel", collect="ctx.b", outputVariable="l"),
+        e("B", "L", value="{{loop.item * 2}}"),
+        a("D", "delay", ms=50),
+        a("H", "approval"),
+        a("J", "merge", outputVariable="j"),
+        e("C"),
+        a("Z", "end", output={"l": "{{ctx.l.results}}", "j": "{{ctx.j.arrived}}", "c": "{{ctx.c}}"}),
+    ]
+    made = graph(chart(nodes, "S>F F>A A>J F>L L>J F>D D>J F>H H-approved>J J>C C>Z"), builder=BUILDER)
+
+    async def approve(engine: VirtualEngine, run: RunHandle[Any]) -> None:
+        await engine.settle()
+        try:
+            await run.decide("approved")
+        except (AlreadyDecided, RunEnded):
+            pass  # answered before the crash
+
+    survived = await crash_everywhere(made, {}, story=approve)
+
+    assert survived > 8
+
+
+@pytest.mark.req("K16", "G6")
+async def test_a_join_timer_that_ran_out_while_nobody_worked_fires_on_return(disk: Stage) -> None:
+    """K06"""
+    nodes = [
+        START,
+        a("F", "fork"),
+        e("A"),
+        a("H", "approval"),
+        a("J", "merge", mode="timeout", timeoutMs=300),
+    ]
+    end = a("Z", "end", output={"t": "{{ctx.j.timedOut}}"})
+    nodes[-1]["data"]["outputVariable"] = "j"
+    body = chart([*nodes, end], "S>F F>A F>H A>J H-approved>J J>Z")
+    first = disk.engine(body, nodes=[echo])
+    await first.open()
+    run = await first.start("chart", {})
+    await suspended(run)
+    await crash(first)
+
+    async with disk.engine(body, nodes=[echo]) as engine:
+        again = engine.handle(run.id)
+        assert await again.result(timeout=20) == {"t": True}
+        fired = [e for e in await all_events(again) if e.kind == "timer_fired"]
+        assert len(fired) == 1
+
+
+@pytest.mark.req("G17", "F6")
+async def test_a_node_on_a_queue_is_executed_by_another_worker(disk: Stage) -> None:
+    body = chart(
+        [START, e("A", queue="gpu", value="{{ctx.input.n}}"), a("Z", "end", output={"a": "{{ctx.a}}"})],
+        "S>A A>Z",
+    )
+    owner = disk.engine(body, nodes=[echo])
+    async with owner, disk.engine(nodes=[echo], queues=["gpu"]):
+        run = await owner.start("chart", {"n": 7})
+
+        assert await run.result(timeout=20) == {"a": 7}
+        kinds = [event.kind for event in await all_events(run)]
+        assert "step_scheduled" in kinds
+
+
+@pytest.mark.req("K17", "N11")
+async def test_a_broadcast_event_reaches_a_waiting_node(stage: Stage) -> None:
+    wait = a("W", "wait", event="paid", key="{{ctx.input.id}}", outputVariable="w")
+    body = chart([START, wait, a("Z", "end", output={"w": "{{ctx.w}}"})], "S>W W>Z")
+    async with stage.engine(body) as engine:
+        mine, other = await engine.start("chart", {"id": "a"}), await engine.start("chart", {"id": "b"})
+        await suspended(mine)
+        await suspended(other)
+
+        await engine.emit("paid", {"sum": 3}, key="a")
+
+        assert await mine.result(timeout=20) == {"w": {"sum": 3}}
+        await suspended(other)
+
+
+@pytest.mark.req("G12")
+@pytest.mark.parametrize(("type", "code"), [("bad", "OUTPUT_NOT_JSON"), ("big", "OUTPUT_TOO_LARGE")])
+async def test_an_output_that_cannot_be_kept_fails_the_node(memory: Stage, type: str, code: str) -> None:
+    """K20, K21"""
+    handler = {"bad": bad, "big": big}[type]
+    body = chart(
+        [
+            START,
+            a("A", type),
+            a("H", "set", values={"c": "{{ctx.error.code}}"}),
+            a("Z", "end", output={"c": "{{ctx.c}}"}),
+        ],
+        "S>A A>Z A-error>H H>Z",
+    )
+    async with memory.engine(body, nodes=[handler]) as engine:
+        assert await (await engine.start("chart", {})).result() == {"c": code}
+
+
+@pytest.mark.req("K18", "N22")
+async def test_a_workflow_that_calls_itself_ends_at_the_depth_limit(memory: Stage) -> None:
+    """K13"""
+    body = chart([START, a("W", "workflow", workflow="deep"), a("Z", "end")], "S>W W>Z", name="deep")
+    async with memory.engine(body) as engine:
+        run = await engine.start("deep", {})
+        with pytest.raises(RunFailed):
+            await run.result()
+
+        runs = await engine.runs(limit=50)
+        assert len(runs) == 11
+
+
+@pytest.mark.req("N22")
+async def test_a_detached_child_lives_on(stage: Stage) -> None:
+    """K15"""
+    w = a("W", "workflow", workflow="idle", wait=False, outputVariable="w")
+    body = chart([START, w, a("Z", "end", output={"w": "{{ctx.w}}"})], "S>W W>Z")
+    async with stage.engine(idle, body) as engine:
+        found = await (await engine.start("chart", {})).result()
+
+        assert await engine.handle(found["w"]["runId"]).result(timeout=20) is None
+
+
+@pytest.mark.req("G15")
+async def test_a_test_run_is_deleted_with_all_its_rows(stage: Stage) -> None:
+    async with stage.engine(idle, nodes=[echo]) as engine:
+        run = await engine.start_graph(chart([START, e("A"), a("Z", "end")], "S>A A>Z"), {}, test=True)
+        await run.result()
+
+        await run.delete()
+
+        with pytest.raises(RunNotFound):
+            await run.info()
+        assert await all_events(run) == []
+
+
+@pytest.mark.req("K23")
+async def test_a_graph_runs_without_a_store() -> None:
+    made = graph(
+        chart(
+            [START, e("A", value="{{ctx.input.n + 1}}"), a("Z", "end", output={"a": "{{ctx.a}}"})], "S>A A>Z"
+        ),
+        builder=BUILDER,
+    )
+
+    assert await run_stateless(made, {"n": 1}) == {"a": 2}
+
+
+@pytest.mark.req("K26")
+async def test_a_graph_is_rerun_with_the_same_or_another_input(stage: Stage) -> None:
+    body = chart(
+        [START, e("A", value="{{ctx.input.n}}"), a("Z", "end", output={"a": "{{ctx.a}}"})], "S>A A>Z"
+    )
+    async with stage.engine(body, nodes=[echo]) as engine:
+        run = await engine.start("chart", {"n": 1})
+        assert await run.result() == {"a": 1}
+
+        assert await (await engine.rerun(run)).result() == {"a": 1}
+        assert await (await engine.rerun(run, input={"n": 2})).result() == {"a": 2}
+
+
+def test_engines_take_graphs_by_type() -> None:
+    assert isinstance(Engine(":memory:", workflows=[chart([START, a("Z", "end")], "S>Z")]), Engine)

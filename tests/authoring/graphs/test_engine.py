@@ -1,0 +1,296 @@
+"""Graphs in an engine: from JSON, files and Python; custom nodes, steps, children, test runs, traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from stepwell import (
+    Context,
+    GraphBuilder,
+    InvalidGraph,
+    NodeError,
+    NodeResult,
+    RunFailed,
+    Status,
+    graph,
+    node,
+    step,
+    workflow,
+)
+from tests.authoring.graphs.graphs import START, a, chart
+from tests.stage import Stage, crash, kinds, suspended
+
+
+class Order(BaseModel):
+    sku: str
+    quantity: int = 1
+
+
+@node("shop:order", config=Order)
+async def place_order(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> Any:
+    """Orders something."""
+    return {"sku": config["sku"], "quantity": config["quantity"], "key": helpers.key.split("/", 1)[1]}
+
+
+@node("shop:grade", handles=("out", "high"))
+def grade(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> NodeResult:
+    return NodeResult(ctx["input"]["total"], "high" if ctx["input"]["total"] > 100 else "out")
+
+
+@step
+async def double(number: int) -> int:
+    return number * 2
+
+
+@workflow
+async def shout(ctx: Context, text: str) -> str:
+    return text.upper()
+
+
+@workflow
+async def breaks(ctx: Context, text: str) -> str:
+    raise ValueError(text)
+
+
+def order_graph() -> dict[str, Any]:
+    return chart(
+        [
+            START,
+            a("O", "shop:order", sku="{{ctx.input.sku}}", quantity=2, outputVariable="order"),
+            a("D", "call", step="double", args={"number": "{{ctx.order.quantity}}"}, outputVariable="twice"),
+            a("W", "workflow", workflow="shout", input="{{ctx.input.sku}}", outputVariable="loud"),
+            a(
+                "Z",
+                "end",
+                output={"order": "{{ctx.order}}", "twice": "{{ctx.twice}}", "loud": "{{ctx.loud}}"},
+            ),
+        ],
+        "S>O O>D D>W W>Z",
+        name="order",
+    )
+
+
+@pytest.mark.req("G20", "N23", "N22", "G13")
+async def test_a_graph_calls_custom_nodes_steps_and_workflows(stage: Stage) -> None:
+    async with stage.engine(shout, order_graph(), nodes=[place_order], steps=[double]) as engine:
+        run = await engine.start("order", {"sku": "tea"})
+
+        assert await run.result() == {
+            "order": {"sku": "tea", "quantity": 2, "key": "0/O"},
+            "twice": 4,
+            "loud": "TEA",
+        }
+
+
+@pytest.mark.req("G20")
+async def test_a_handler_chooses_its_handle(memory: Stage) -> None:
+    ways = [a("A", "set", values={"way": "high"}), a("B", "set", values={"way": "low"})]
+    done = a("Z", "end", output={"way": "{{ctx.way}}"})
+    body = chart([START, a("G", "shop:grade"), *ways, done], "S>G G-high>A G>B A>Z B>Z")
+    async with memory.engine(body, nodes=[grade]) as engine:
+        assert await (await engine.start("chart", {"total": 500})).result() == {"way": "high"}
+        assert await (await engine.start("chart", {"total": 5})).result() == {"way": "low"}
+
+
+@pytest.mark.req("G20")
+async def test_an_unknown_type_is_refused_with_a_suggestion(memory: Stage) -> None:
+    body = chart([START, a("A", "shop:ordr"), a("Z", "end")], "S>A A>Z")
+
+    with pytest.raises(InvalidGraph) as error:
+        memory.engine(body, nodes=[place_order])
+
+    assert error.value.codes == ["UNKNOWN_TYPE"]
+    assert "shop:order" in error.value.problems[0].suggestion
+
+
+@pytest.mark.req("G12")
+async def test_configuration_errors_are_told_apart_and_not_tried_again(memory: Stage) -> None:
+    body = chart(
+        [
+            START,
+            a("O", "shop:order", sku="{{ctx.input.sku}}", quantity="{{ctx.input.many}}"),
+            a("Z", "end"),
+        ],
+        "S>O O>Z",
+    )
+    async with memory.engine(body, nodes=[place_order]) as engine:
+        run = await engine.start("chart", {"sku": "tea", "many": "lots"})
+        with pytest.raises(RunFailed, match="integer"):
+            await run.result()
+
+        assert "step_failed" not in await kinds(run)
+        entry = (await engine.trace(run)).by_path()["O"]
+        assert entry.error is not None
+        assert entry.error["code"] == "NODE_CONFIG"
+
+
+@pytest.mark.req("N22")
+async def test_the_failure_of_a_child_fails_the_node(stage: Stage) -> None:
+    body = chart(
+        [
+            START,
+            a("W", "workflow", workflow="breaks", input="no"),
+            a("H", "set", values={"why": "{{ctx.error.message}}"}),
+            a("Z", "end", output={"why": "{{ctx.why}}"}),
+        ],
+        "S>W W>Z W-error>H H>Z",
+    )
+    async with stage.engine(breaks, body) as engine:
+        assert await (await engine.start("chart", {})).result() == {"why": "no"}
+
+
+@pytest.mark.req("N22")
+async def test_a_function_runs_a_graph_as_its_child(stage: Stage) -> None:
+    doubled = graph(
+        chart(
+            [START, a("T", "transform", expression="ctx.input.n * 2", outputVariable="r"),
+             a("Z", "end", output={"r": "{{ctx.r}}"})],
+            "S>T T>Z",
+        )
+    )  # fmt: skip
+
+    @workflow
+    async def parent(ctx: Context, n: int) -> int:
+        result = await ctx.run(doubled, {"n": n})
+        return int(result["r"])
+
+    async with stage.engine(parent, doubled) as engine:
+        assert await (await engine.start(parent, 21)).result() == 42
+
+
+@pytest.mark.req("G15")
+async def test_a_test_run_of_an_unsaved_graph_leaves_no_definition(stage: Stage) -> None:
+    id = "3f0c9a52-8a5d-4e0f-9b4e-0d6c1f2a7b11"
+    body = chart(
+        [START, a(id, "shop:order", sku="x", outputVariable="o", pinned={"sku": "pinned"}),
+         a("Z", "end", output={"o": "{{ctx.o}}"})],
+        "",
+        name="unsaved",
+    )  # fmt: skip
+    body["edges"] = [{"source": "S", "target": id}, {"source": id, "target": "Z"}]
+    async with stage.engine(shout, nodes=[place_order]) as engine:
+        run = await engine.start_graph(body, {}, test=True)
+
+        assert await run.result() == {"o": {"sku": "pinned"}}
+        assert (await run.info()).test
+        assert await engine.store.read_definition("default", "unsaved") is None
+        entry = (await engine.trace(run)).by_path()[id]
+        assert entry.pinned
+
+
+@pytest.mark.req("G15", "K22")
+async def test_a_run_that_brought_its_graph_goes_on_with_another_worker(stage: Stage) -> None:
+    body = chart([START, a("H", "approval"), a("Z", "end", output={"ok": True})], "S>H H-approved>Z")
+    first = stage.engine(shout)
+    await first.open()
+    run = await first.start_graph(body, {})
+    await suspended(run)
+    await crash(first)
+
+    async with stage.engine(shout) as engine:
+        again = engine.handle(run.id)
+        await again.decide("approved")
+        assert await again.result() == {"ok": True}
+
+
+@pytest.mark.req("G21")
+async def test_graphs_come_from_files_and_python(memory: Stage, tmp_path: Path) -> None:
+    from stepwell.authoring.graphs.yaml import write_yaml
+
+    g = GraphBuilder("built")
+    check = g.condition("check", big="ctx.input.n > 10")
+    g.start() >> check
+    done = g.end("done", output={"size": "{{ctx.size}}"})
+    check.on("big") >> g.node("set", "b", values={"size": "big"}) >> done
+    check.on("else") >> g.node("set", "s", values={"size": "small"}) >> done
+    as_json, as_yaml = tmp_path / "one.graph.json", tmp_path / "two.graph.yaml"
+    as_json.write_text(json.dumps({**g.as_dict(), "name": "from-json"}))
+    as_yaml.write_text(write_yaml({**g.as_dict(), "name": "from-yaml"}))
+
+    async with memory.engine(g, str(as_json), as_yaml) as engine:
+        for name in ("built", "from-json", "from-yaml"):
+            assert await (await engine.start(name, {"n": 11})).result() == {"size": "big"}
+            assert await (await engine.start(name, {"n": 1})).result() == {"size": "small"}
+
+
+@pytest.mark.req("N1", "K8")
+async def test_the_input_is_checked_against_the_start_nodes_schema(memory: Stage) -> None:
+    schema = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
+    made = graph(chart([a("S", "start", inputSchema=schema), a("Z", "end")], "S>Z"))
+    async with memory.engine(made) as engine:
+        with pytest.raises(Exception, match="id"):
+            await engine.start(made, {})
+        with pytest.raises(Exception, match="id"):
+            await engine.start("chart", {})
+        assert await (await engine.start(made, {"id": "x"})).result() == {}
+
+
+@pytest.mark.req("G16")
+async def test_the_trace_tells_each_node(memory: Stage) -> None:
+    async with memory.engine(shout, order_graph(), nodes=[place_order], steps=[double]) as engine:
+        run = await engine.start("order", {"sku": "tea"})
+        await run.result()
+        told = await engine.trace(run)
+
+    assert [entry.node for entry in told.entries] == ["S", "O", "D", "W", "Z"]
+    assert [entry.order for entry in told.entries] == sorted(entry.order for entry in told.entries)
+    order = told.by_path()["O"]
+    assert order.predecessors == ["S"]
+    assert order.inputs == {"input": {"sku": "tea"}}
+    assert order.output["quantity"] == 2
+    assert order.attempts == 1
+    assert order.worker
+    assert order.queued_at is not None
+    assert order.ended_at is not None
+    assert order.ended_at >= order.queued_at
+
+
+@pytest.mark.req("K11")
+async def test_a_failed_graph_is_retried_where_it_failed(stage: Stage) -> None:
+    tries: list[str] = []
+
+    @node("flaky")
+    async def flaky(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> str:
+        tries.append(helpers.node)
+        if helpers.node == "B" and tries.count("B") == 1:
+            raise NodeError("E_NET", "no network", config=True)
+        return str(helpers.node)
+
+    done = a("Z", "end", output={"b": "{{ctx.b}}"})
+    body = chart([START, a("A", "flaky"), a("B", "flaky", outputVariable="b"), done], "S>A A>B B>Z")
+    async with stage.engine(body, nodes=[flaky]) as engine:
+        run = await engine.start("chart", {})
+        with pytest.raises(RunFailed, match="no network"):
+            await run.result()
+
+        await run.retry()
+
+        assert await run.result() == {"b": "B"}
+        assert tries == ["A", "B", "B"]
+        assert (await engine.trace(run)).by_path()["B"].status == "completed"
+
+
+@pytest.mark.req("K13")
+async def test_cancelling_a_graph_cancels_its_child(stage: Stage) -> None:
+    @workflow
+    async def waits(ctx: Context, x: Any) -> None:
+        await ctx.signal("never")
+
+    body = chart([START, a("W", "workflow", workflow="waits"), a("Z", "end")], "S>W W>Z")
+    async with stage.engine(waits, body) as engine:
+        run = await engine.start("chart", {})
+        await suspended(run)
+        (wait,) = (await run.state()).waits.values()
+        child = engine.handle(wait.key)
+        await suspended(child)
+
+        await run.cancel()
+
+        with pytest.raises(Exception, match="cancelled"):
+            await child.result()
+        assert await run.status() is Status.CANCELLED

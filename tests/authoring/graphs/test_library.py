@@ -1,0 +1,96 @@
+"""Saved graphs: drafts, published versions, differences; running runs keep theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell import Context, InvalidGraph, workflow
+from stepwell.errors import Conflict, UnknownWorkflow
+from tests.authoring.graphs.graphs import START, a, chart
+from tests.stage import Stage, suspended
+
+
+@workflow
+async def other(ctx: Context, x: Any) -> None:
+    pass
+
+
+def waiting(answer: int, name: str = "saved") -> dict[str, Any]:
+    end = a("Z", "end", output={"answer": answer})
+    return chart([START, a("H", "approval"), end], "S>H H-approved>Z", name=name)
+
+
+@pytest.mark.req("G18", "K22")
+async def test_a_run_keeps_the_version_it_began_with(stage: Stage) -> None:
+    async with stage.engine(other) as engine:
+        library = engine.library
+        await library.create(waiting(1))
+        assert await library.publish("saved") == "1"
+        old = await library.start("saved", {})
+        await suspended(old)
+
+        await library.update("saved", waiting(2))
+        assert (await library.about("saved")).changed
+        assert await library.publish("saved") == "2"
+        assert await library.publish("saved") == "2"
+        new = await library.start("saved", {})
+        await suspended(new)
+        for run in (old, new):
+            await run.decide("approved")
+
+        assert await old.result() == {"answer": 1}
+        assert await new.result() == {"answer": 2}
+        assert (await old.info()).version == "1"
+
+
+@pytest.mark.req("G19")
+async def test_create_read_update_delete(stage: Stage) -> None:
+    async with stage.engine(other) as engine:
+        library = engine.library
+        created = await library.create(waiting(1))
+        with pytest.raises(Conflict):
+            await library.create(waiting(1))
+        assert [saved.name for saved in await library.list()] == ["saved"]
+
+        await library.update("saved", waiting(2), expected=created.hash)
+        with pytest.raises(Conflict, match="somebody else"):
+            await library.update("saved", waiting(3), expected=created.hash)
+        assert (await library.get("saved"))["nodes"][2]["data"]["output"] == {"answer": 2}
+
+        await library.delete("saved")
+        assert await library.list() == []
+        with pytest.raises(UnknownWorkflow):
+            await library.get("saved")
+
+
+@pytest.mark.req("G18")
+async def test_a_draft_cannot_be_started_and_a_broken_one_not_saved(memory: Stage) -> None:
+    async with memory.engine(other) as engine:
+        await engine.library.create(waiting(1))
+
+        with pytest.raises(UnknownWorkflow, match="version"):
+            await engine.library.start("saved", {})
+        with pytest.raises(InvalidGraph):
+            await engine.library.update("saved", chart([START, a("A", "nope")], "S>A"))
+        assert (await engine.library.get("saved"))["name"] == "saved"
+
+
+@pytest.mark.req("G18")
+async def test_a_difference_names_what_changed(memory: Stage) -> None:
+    async with memory.engine(other) as engine:
+        library = engine.library
+        await library.create(waiting(1))
+        await library.publish("saved")
+        changed = waiting(2)
+        changed["nodes"].append(a("N", "set", values={"x": 1}))
+        changed["nodes"][1]["position"] = {"x": 500, "y": 5}
+        changed["edges"].append({"id": "new", "source": "H", "sourceHandle": "denied", "target": "N"})
+        await library.update("saved", changed)
+
+        found = await library.diff("saved", "published")
+
+    assert found["nodes"]["added"] == ["N"]
+    assert found["nodes"]["changed"] == {"Z": {"data.output.answer": [1, 2]}}
+    assert found["edges"]["added"] == ["new"]
