@@ -96,11 +96,15 @@ class Runners:
             self._idle.append(idle)
             await idle
 
-    async def close(self) -> None:
+    def forget(self) -> None:
+        """What has not begun never will."""
         for job in self._jobs:
             if job.coroutine is not None:
                 job.coroutine.close()
         self._jobs.clear()
+
+    async def close(self) -> None:
+        self.forget()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
