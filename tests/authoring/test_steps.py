@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, StepContext, SyncContext, step, workflow
+from stepwell import Context, RunFailed, StepContext, SyncContext, step, workflow
 from stepwell.errors import InvalidDefinition
 from tests.stage import Stage, all_events, log, suspended
 
@@ -259,3 +259,26 @@ async def test_news_are_recorded_once_and_in_order(rehearsal: Stage) -> None:
     assert [e.data["text"] for e in events if e.kind == "progress"] == ["step 0", "step 1", "step 2"]
     assert state.progress is not None
     assert (state.progress.done, state.progress.total) == (2, 3)
+
+
+@pytest.mark.parametrize("retry", [3, None, "twice"])
+def test_a_retry_that_is_none_is_refused_where_it_is_written(retry: Any) -> None:
+    with pytest.raises(InvalidDefinition) as refused:
+        step(retry=retry)
+    with pytest.raises(InvalidDefinition):
+        step(later).options(retry=retry)
+
+    assert "Retry(3)" in str(refused.value)
+
+
+@workflow
+async def counts(ctx: Context) -> str:
+    return 1  # type: ignore[return-value]  # the mistake
+
+
+async def test_a_result_of_the_wrong_type_is_called_the_result(memory: Stage) -> None:
+    async with memory.engine(counts) as engine:
+        with pytest.raises(RunFailed, match=r"the workflow's result: .*str") as failed:
+            await (await engine.start(counts)).result()
+
+    assert "annotat" in str(failed.value)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
 from stepwell import Context, Engine, RunFailed, step, workflow
+from stepwell.engine.runners import Runners
 
 request: contextvars.ContextVar[str] = contextvars.ContextVar("request", default="none")
 
@@ -142,3 +145,73 @@ async def many(ctx: Context) -> int:
 async def test_a_thousand_steps_at_once() -> None:
     async with Engine(":memory:", workflows=[many]) as engine:
         assert await (await engine.start(many)).result(timeout=30) == 499500
+
+
+@step
+async def leaves_oddly(waits: bool) -> None:
+    if waits:
+        await asyncio.sleep(0)
+    raise GeneratorExit("odd")
+
+
+@workflow
+async def odd(ctx: Context, waits: bool) -> None:
+    await ctx.step(leaves_oddly, waits)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.req("F4")
+async def test_a_step_that_raises_generator_exit_fails_like_any_other(waits: bool) -> None:
+    async with Engine(":memory:", workflows=[odd, looks]) as engine:
+        with pytest.raises(RunFailed, match="odd"):
+            await (await engine.start(odd, waits)).result(timeout=10)
+        assert await (await engine.start(looks)).result(timeout=10) == ["none", "none", "none"]
+
+
+class Noted:
+    """A job whose end is written down."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.coroutine: Coroutine[Any, Any, Any] | None = work
+        self.ends: list[BaseException | None] = []
+
+    def waits(self, task: asyncio.Task[None]) -> None:
+        pass
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        self.ends.append(error)
+
+
+@pytest.mark.req("F4")
+@pytest.mark.parametrize("at_the_end", ["returns", "raises"])
+def test_a_step_whose_loop_is_gone_unwinds_and_tells_nobody(at_the_end: str) -> None:
+    unwound: list[str] = []
+
+    async def waits_for_ever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            unwound.append("yes")
+            if at_the_end == "raises":
+                raise OSError("too late")
+
+    loop = asyncio.new_event_loop()
+    job = Noted(waits_for_ever())
+
+    async def serve() -> Coroutine[Any, Any, None]:
+        runners = Runners()
+        runners.put(job)
+        await asyncio.sleep(0)
+        [task] = runners._tasks
+        found: Coroutine[Any, Any, None] = task.get_coro()  # type: ignore[assignment]  # a coroutine, in fact
+        return found
+
+    serving = loop.run_until_complete(serve())
+    serving.close()
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+    assert unwound == ["yes"]
+    assert job.ends == []

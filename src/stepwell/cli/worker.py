@@ -12,7 +12,8 @@ from stepwell.cli.source import collect
 async def work(source: str, database: str, queues: Sequence[str]) -> int:
     found = collect(source)
     engine = Engine(database, workflows=found.workflows, steps=found.steps, queues=queues)
-    names = ", ".join(repr(w) for w in found.workflows)
+    known = [workflow.definition for workflow in found.workflows]
+    names = ", ".join(f"{definition.name} version {definition.version}" for definition in known)
     print(f"working on {database} for {', '.join(queues)}: {names}", file=sys.stderr)
     await engine.serve()
     print("stopped; nothing was left half done", file=sys.stderr)

@@ -96,11 +96,15 @@ class Runners:
             self._idle.append(idle)
             await idle
 
-    async def close(self) -> None:
+    def forget(self) -> None:
+        """What has not begun never will."""
         for job in self._jobs:
             if job.coroutine is not None:
                 job.coroutine.close()
         self._jobs.clear()
+
+    async def close(self) -> None:
+        self.forget()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -127,6 +131,7 @@ class _Run:
     def __await__(self) -> Generator[Any, Any, None]:
         coroutine = self._coroutine
         slice_of = contextvars.Context().run
+        gone = False
         try:
             awaited = slice_of(coroutine.send, None)
             self._job.waits(self._task)
@@ -134,16 +139,20 @@ class _Run:
             while True:
                 try:
                     value = yield awaited
-                except GeneratorExit:  # the loop is gone
+                except GeneratorExit:  # nobody drives us any more: the loop is gone
+                    gone = True
                     coroutine.close()
-                    raise
+                    return
                 except BaseException as error:
                     awaited = slice_of(coroutine.throw, error)
                 else:
                     awaited = slice_of(coroutine.send, value)
         except StopIteration as ended:
             self._job.done(ended.value, None)
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:
-            self._job.done(None, error)
+        except BaseException as error:  # a GeneratorExit of the step's own, too
+            if gone:  # passed on, it would look like a failure of ours, and the runner would live on
+                _log.warning("a step that was left behind failed while it unwound", exc_info=error)
+            else:
+                self._job.done(None, error)

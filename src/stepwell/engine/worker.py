@@ -198,6 +198,10 @@ class Worker:
             note_due=self._claimer.note_due,
         )
 
+    def forget(self) -> None:
+        """For simulations: this process was killed, and what it had not begun is gone with it."""
+        self._runner.loop.forget()
+
     async def stop(self) -> None:
         """Return what has not begun, let what runs come to a pause within the grace time, sign off."""
         try:

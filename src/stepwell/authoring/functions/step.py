@@ -56,6 +56,7 @@ class Step(Generic[P, R, C]):
         if name:
             changes["name"] = checked_name(name)
         if retry is not _UNSET:
+            _check_retry(retry)
             changes["retry"] = retry
         if timeout is not _UNSET:
             changes["timeout"] = timeout_seconds(timeout)
@@ -93,6 +94,11 @@ class _UndoableDecorator(Protocol[R]):
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> Step[P, R, Awaitable[R]]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Step[P, R, R]: ...
+
+
+def _check_retry(retry: object) -> None:
+    if not isinstance(retry, Retry):
+        raise InvalidDefinition(f"a step with retry={retry!r}", hint="give a Retry: retry=Retry(3)")
 
 
 def _undoing(function: Callable[..., Any]) -> StepSpec:
@@ -175,6 +181,7 @@ def step(
     """
     if isolation not in ("none", "process"):
         raise InvalidDefinition(f"@step(isolation={isolation!r})", hint='use "none" or "process"')
+    _check_retry(retry)
     limit = timeout_seconds(timeout, name="@step timeout")
 
     def decorate(target: Callable[..., Any]) -> Step[..., Any, Any]:

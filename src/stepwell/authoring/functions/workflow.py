@@ -80,10 +80,19 @@ class Workflow(Generic[In, R]):
         return self._run_sync(ctx, input) if self.sync else self._run_async(ctx, input)
 
     async def _run_async(self, ctx: Any, input: bytes) -> bytes:
-        return self._types()[1].encode(await self._function(ctx, *self._arguments(input)))
+        return self._encode_result(await self._function(ctx, *self._arguments(input)))
 
     def _run_sync(self, ctx: Any, input: bytes) -> bytes:
-        return self._types()[1].encode(self._function(ctx, *self._arguments(input)))
+        return self._encode_result(self._function(ctx, *self._arguments(input)))
+
+    def _encode_result(self, result: Any) -> bytes:
+        try:
+            return self._types()[1].encode(result)
+        except InvalidInput as error:
+            error.message = f"the workflow's result: {error.message}"
+            if type(error) is InvalidInput:
+                error.hint = "return what the function is annotated with, or change the annotation"
+            raise
 
     def _arguments(self, input: bytes) -> tuple[Any, ...]:
         return (self._types()[0].decode(input),) if self._takes_input else ()

@@ -291,6 +291,6 @@ MUTANTS: tuple[Mutant, ...] = (
         patches=((Waits, "open_children", _every_child),),
     ),
     Mutant("endless_steps", "no step times out", patches=((Execution, "_time_out", _nothing),)),
-    Mutant("endless_runs", "no run times out", patches=((Activation, "_timed_out", _nothing),)),
+    Mutant("endless_runs", "no run times out", patches=((Activation, "timed_out", _nothing),)),
     Mutant("strays", "tickets of lost answers stay", patches=((Strays, "overdue", _none),)),
 )

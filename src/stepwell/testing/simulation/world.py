@@ -150,6 +150,7 @@ class World:
         """Take the world apart without letting its code run."""
         for engine in self.fleet.engines:
             if engine.worker is not None:
+                engine.worker.forget()
                 for work in engine.worker.active.values():
                     turns = getattr(work, "turns", None)
                     for task in list(turns._scopes) if turns is not None else ():
