@@ -30,6 +30,13 @@ class _Taken(NamedTuple):
     wakes: int
     losses: int
     lost_lease: str
+    accepted_at: float | None
+    accepted: bytes | None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Its whole log came with the ticket, and there is no message."""
+        return self.accepted is not None and self.wakes == 0
 
 
 class PostgresClaims(Session):
@@ -59,14 +66,18 @@ class PostgresClaims(Session):
 
     async def _with_logs(self, taken: Sequence[_Taken]) -> list[Claim]:
         """Read log and inbox, in later statements than the one that took the leases."""
+        fresh = {ticket.lease: _fresh_claim(ticket) for ticket in taken if ticket.is_fresh}
         claims: list[Claim] = []
-        for chunk in _chunks(taken):
+        for chunk in _chunks([ticket for ticket in taken if not ticket.is_fresh]):
             try:
                 claims += await self._claim_lanes.run(lambda c, part=chunk: self._read_claims(c, part))  # type: ignore[misc]  # mypy infers no type for a default argument
             except StoreUnavailable as error:
                 # Nothing was sent this time, but the leases are taken: they are not to be forgotten.
                 raise OutcomeUnknown(f"tickets were claimed, their logs not read: {error.message}") from error
-        return claims
+        if not fresh:
+            return claims
+        found = fresh | {claim.lease: claim for claim in claims}
+        return [found[ticket.lease] for ticket in taken]
 
     async def _read_claims(self, connection: Connection, taken: Sequence[_Taken]) -> list[Claim]:
         logs: dict[int, list[LogRow]] = defaultdict(list)
@@ -138,6 +149,12 @@ def _chunks(taken: Sequence[_Taken]) -> Iterator[list[_Taken]]:
         events += ticket.head - ticket.base + 1
     if chunk:
         yield chunk
+
+
+def _fresh_claim(ticket: _Taken) -> Claim:
+    assert ticket.accepted is not None
+    assert ticket.accepted_at is not None
+    return _claim(ticket, [LogRow(1, "accepted", "", 0, ticket.accepted_at, ticket.accepted)], [])
 
 
 def _claim(ticket: _Taken, log: list[LogRow], inbox: list[InboxRow]) -> Claim:

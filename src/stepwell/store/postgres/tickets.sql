@@ -54,6 +54,8 @@ LEFT JOIN LATERAL (
 -- again. Only then are rows locked, in the order of the whole queue, passing over those that are locked.
 -- More candidates than wanted ($7), so that two claimers do not both go for the same few. `before` are
 -- tickets that these leases own already: then this claim was sent before and takes nothing more.
+-- The log of a run that was never claimed comes along: its one event was written together with the ticket,
+-- so whoever sees the one sees the other. Every other log must be read in a later statement.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -180,7 +182,8 @@ SELECT
     later.due_at AS later_at,
     (SELECT count(*) FROM candidates) AS candidates,
     EXISTS (SELECT FROM before) AS asked_again,
-    t.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease
+    t.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
+    accepted.at AS accepted_at, accepted.payload AS accepted
 FROM clock
 CROSS JOIN later
 LEFT JOIN (
@@ -190,6 +193,14 @@ LEFT JOIN (
     SELECT array_position($5::text[], before.lease), before.*
     FROM before
 ) AS t ON true
+LEFT JOIN LATERAL (
+    SELECT x.at, x.payload
+    FROM stepwell.events AS x
+    WHERE x.run_id = t.run_id
+        AND x.seq = 1
+        AND t.head = 1
+        AND t.path = ''
+) AS accepted ON true
 ORDER BY t.place;
 
 -- name: read_claimed_logs
