@@ -53,7 +53,8 @@ LEFT JOIN LATERAL (
 -- next; of each the first due tickets are candidates, and the first that is not due says when to look
 -- again. Only then are rows locked, in the order of the whole queue, passing over those that are locked.
 -- More candidates than wanted ($7), so that two claimers do not both go for the same few. `before` are
--- tickets that these leases own already: then this claim was sent before and takes nothing more.
+-- tickets that these leases own already: then this claim was sent before and takes nothing more. Tickets of
+-- lanes are left to `lane_tickets`; `lanes` says whether there are any.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -64,7 +65,8 @@ me AS MATERIALIZED (
     FOR KEY SHARE
 ),
 before AS MATERIALIZED (
-    SELECT t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease
+    SELECT t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
+        t.lane <> '' AS limited
     FROM me
     CROSS JOIN LATERAL (
         SELECT x.*
@@ -84,6 +86,7 @@ groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = q.queue
             AND t.needs = n.needs
@@ -97,6 +100,7 @@ groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = f.queue
             AND t.needs = f.needs
@@ -113,6 +117,7 @@ candidates AS MATERIALIZED (
         SELECT t.due_at, t.run_id, t.path
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = g.queue
             AND t.needs = g.needs
@@ -131,6 +136,7 @@ later AS MATERIALIZED (
         SELECT t.due_at
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = g.queue
             AND t.needs = g.needs
@@ -155,6 +161,7 @@ locked AS MATERIALIZED (
         WHERE t.run_id = o.run_id
             AND t.path = o.path
             AND t.lease IS NULL
+            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.due_at <= clock.now
         FOR UPDATE SKIP LOCKED
@@ -173,14 +180,17 @@ taken AS (
     FROM numbered AS n
     WHERE t.run_id = ANY (ARRAY[n.run_id])
         AND t.path = ANY (ARRAY[n.path])
-    RETURNING n.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease
+    RETURNING n.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
+        false AS limited
 )
 SELECT
     clock.now,
     later.due_at AS later_at,
     (SELECT count(*) FROM candidates) AS candidates,
     EXISTS (SELECT FROM before) AS asked_again,
-    t.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease
+    EXISTS (SELECT FROM me CROSS JOIN stepwell.tickets AS t WHERE t.lease IS NULL AND t.lane <> '') AS lanes,
+    t.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
+    t.limited
 FROM clock
 CROSS JOIN later
 LEFT JOIN (
@@ -282,6 +292,15 @@ SELECT
         SELECT
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.lane = ''
+            AND t.solo
+            AND t.due_at <= clock.now
+    )
+    OR EXISTS (
+        SELECT
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
             AND t.solo
             AND t.due_at <= clock.now
     ) AS solo_due
