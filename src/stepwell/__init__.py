@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stepwell.authoring.machines.transition import transition
     from stepwell.client import Client, RunEvent, RunHandle
     from stepwell.domain.documents import Document
+    from stepwell.domain.limits import Concurrency, Limit
     from stepwell.domain.program import Context, StepContext, SyncContext
     from stepwell.domain.retry import Retry
     from stepwell.domain.state import Checkpoint
@@ -34,12 +35,14 @@ __version__ = "0.1.0"
 _WHERE = {
     "Checkpoint": "domain.state",
     "Client": "client",
+    "Concurrency": "domain.limits",
     "Context": "domain.program",
     "Document": "domain.documents",
     "Engine": "app",
     "GraphBuilder": "authoring.graphs.builder",
     "InvalidGraph": "authoring.graphs.problems",
     "NodeError": "authoring.graphs.failure",
+    "Limit": "domain.limits",
     "Machine": "authoring.machines.machine",
     "Permanent": "errors",
     "Retry": "domain.retry",
@@ -69,11 +72,13 @@ _WHERE = {
 __all__ = [
     "Checkpoint",
     "Client",
+    "Concurrency",
     "Context",
     "Document",
     "Engine",
     "GraphBuilder",
     "InvalidGraph",
+    "Limit",
     "Machine",
     "NodeError",
     "NodeResult",

@@ -25,6 +25,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import Ids, RunId
+from stepwell.domain.limits import Hold, Kind, Limit, Scope, checked_limit
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.starting import new_run_of
 from stepwell.domain.status import Status
@@ -218,6 +219,31 @@ class Client(History):
             workspace=self.workspace, workflow=workflow, statuses=statuses, before=before, limit=limit
         )
         return await self.store.list_runs(wanted)
+
+    # Limits
+
+    async def set_limit(
+        self, kind: Kind, name: str = "", most: int | None = None, *, hold: Hold = "active"
+    ) -> None:
+        """At most so many runs of this workspace, workflow, queue or key at once; None: any number.
+
+        It replaces what the runs bring along, from the next claim on; none that runs is stopped. It
+        counts runs that can be limited: graphs, and those with a concurrency of their own or a key.
+        """
+        workspace = "" if kind == "queue" else self.workspace
+        limit = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold))
+        await self.patiently(lambda: self.store.put_limit(limit))
+        self.bulletin.work()
+
+    async def drop_limit(self, kind: Kind, name: str = "") -> bool:
+        """Forget what was set; what the runs bring along counts again. False: nothing was set."""
+        dropped = await self.store.drop_limit(Scope(kind, "" if kind == "queue" else self.workspace, name))
+        self.bulletin.work()
+        return dropped
+
+    async def limits(self) -> list[Limit]:
+        """The limits that were set for this workspace and for queues."""
+        return [x for x in await self.store.read_limits() if x.workspace in ("", self.workspace)]
 
     # Talking
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from stepwell.client import decisions
+from stepwell.client.limits import full_limit
 from stepwell.client.past import Past
 from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
@@ -127,7 +128,10 @@ class RunHandle(Past, Generic[R]):
         run = await self.info()
         tickets = [t for t in await store.read_tickets(self.id) if t.path == ""]
         ticket = tickets[0] if tickets else None
-        return explain(run, ticket, await self.state(), await store.list_workers(), await store.now())
+        full = await full_limit(store, run, ticket) if ticket is not None else None
+        return explain(
+            run, ticket, await self.state(), await store.list_workers(), await store.now(), full=full
+        )
 
     async def log(self) -> AsyncIterator[LogRow]:
         """The log as it is kept."""

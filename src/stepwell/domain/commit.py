@@ -216,12 +216,14 @@ class Claim(NamedTuple):
     lost_lease: str
     log: Sequence[LogRow]
     inbox: Sequence[InboxRow]
+    limited: bool = False  # it holds slots of limits: when it is given back, others may go on
 
 
 class Claims(NamedTuple):
     claims: Sequence[Claim]
     now: float
     next_in: float | None  # seconds until the next ticket that this worker could take; None: none known
+    blocked: bool = False  # some are due, but a limit keeps them back
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,6 +330,7 @@ class TicketRow(msgspec.Struct, frozen=True, kw_only=True):
     head: int
     wakes: int
     losses: int
+    lane: str = ""
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,6 +82,7 @@ class RunOptions:
     queue: str = "default"
     priority: int = 0
     on_failure: OnFailure = "compensate"
+    concurrency: int | None = None  # runs at once; changed at run time by a limit of the workflow
 
 
 def needs_of(definition: Definition) -> str:

@@ -11,6 +11,7 @@ from stepwell.domain.codec import digest
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import Accepted
 from stepwell.domain.ids import NEEDS_GRAPH, RunId
+from stepwell.domain.limits import Concurrency, lane_of
 from stepwell.domain.program import RunOptions, Startable, needs_of
 
 
@@ -50,6 +51,7 @@ def new_run_of(
     workspace: str = DEFAULT_WORKSPACE,
     test: bool = False,
     graph: bytes = b"",
+    concurrency: Concurrency | None = None,
 ) -> NewRun:
     accepted = Accepted(
         workflow=definition.name,
@@ -88,4 +90,6 @@ def new_run_of(
         tags=msgspec.json.encode(tags or {}),
         trigger=trigger,
         test=test,
+        # A child works for a run that has a slot: were it to wait for one, both might wait for ever.
+        lane="" if parent else lane_of(definition, options, queue or options.queue, workspace, concurrency),
     )

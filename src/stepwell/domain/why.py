@@ -16,8 +16,23 @@ class Reason(NamedTuple):
     until: float | None = None
 
 
+class FullLimit(NamedTuple):
+    """A limit that keeps a run back; `holders` are some of the runs that have its slots."""
+
+    scope: str
+    most: int
+    used: int
+    holders: Sequence[str]
+
+
 def explain(
-    run: RunRow, ticket: TicketRow | None, state: RunState, workers: Sequence[WorkerRow], now: float
+    run: RunRow,
+    ticket: TicketRow | None,
+    state: RunState,
+    workers: Sequence[WorkerRow],
+    now: float,
+    *,
+    full: FullLimit | None = None,
 ) -> Reason:
     """What the run waits for. Pure: everything it looks at is passed in."""
     if run.status.terminal:
@@ -45,7 +60,8 @@ def explain(
         )
     if ticket.due_at > now:
         return _waiting(ticket, state)
-    return _queued(run, ticket, workers)
+    reason = _queued(run, ticket, workers)
+    return _limited(full) if full is not None and reason.code == "queued" else reason
 
 
 def _owned(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow]) -> Reason:
@@ -102,6 +118,13 @@ def _queued(run: RunRow, ticket: TicketRow, workers: Sequence[WorkerRow]) -> Rea
             "solo", f"it lost {ticket.losses} workers and waits for an idle one that takes it alone"
         )
     return Reason("queued", f"it waits in queue {ticket.queue!r} for a free slot")
+
+
+def _limited(full: FullLimit) -> Reason:
+    named = ", ".join(full.holders)
+    more = full.used - len(full.holders)
+    held = f"; held by {named}" + (f" and {more} more" if more > 0 else "") if named else ""
+    return Reason("limit", f"the limit of {full.scope} is reached: {full.used} of {full.most} runs{held}")
 
 
 def _clock(at: float) -> str:

@@ -283,6 +283,8 @@ class Worker:
         self._claimer.solo_active = False
         if not self.active:
             self._idle.set()
+        if work.claim.limited:
+            self.bulletin.work()  # its slot is free: whoever waits for it may be anywhere
         self._claimer.freed()
 
     def _give_back(self, claim: Claim) -> None:

@@ -2,7 +2,7 @@
 
 Each verb that writes is one transaction: it happens wholly or changes nothing, and it may be
 repeated with the same key. Rules of a run are decided in `domain`; a store only keeps promises
-of atomicity, order and time. The order of locks is: workers, tickets sorted by (run_id, path),
+of atomicity, order and time. The order of locks is: workers, limits sorted, tickets sorted by (run_id, path),
 start keys sorted, the rest.
 """
 
@@ -38,6 +38,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.limits import LaneUse, Limit, Scope
 
 BATCH_MEMBERS_MAX = 500
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -129,6 +130,7 @@ class Tickets(Protocol):
         Log and inbox are read after the lease was taken, so `max(seq) = head` and no message
         counted in `wakes` is missing. A worker that has no row any more gets nothing. After an
         unknown outcome ask again with the same leases: what they took is returned, nothing more.
+        Of a lane no more than its limits leave, whoever claims at the same time; in that order too.
         """
         ...
 
@@ -208,6 +210,24 @@ class Definitions(Protocol):
         ...
 
 
+class Limits(Protocol):
+    async def put_limit(self, limit: Limit) -> None:
+        """Set or replace the limit of that scope; the next claim counts by it."""
+        ...
+
+    async def drop_limit(self, scope: Scope) -> bool:
+        """Forget it, so that what the runs bring along counts again; False: there was none."""
+        ...
+
+    async def read_limits(self) -> Sequence[Limit]:
+        """Those that were put, by scope."""
+        ...
+
+    async def read_lanes(self) -> Sequence[LaneUse]:
+        """What is used now, by lane."""
+        ...
+
+
 class Wakeups(Protocol):
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when another process hinted; returns how to stop. A hint may repeat or be missed."""
@@ -218,7 +238,7 @@ class Wakeups(Protocol):
         ...
 
 
-class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Wakeups, Protocol):
+class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Limits, Wakeups, Protocol):
     """What a backend provides. Callers ask for the narrowest part they need."""
 
     turn_first: bool  # transact() calls plain functions on a writer thread

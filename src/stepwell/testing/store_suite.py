@@ -16,6 +16,7 @@ from stepwell.testing.stores.claiming import ClaimRules
 from stepwell.testing.stores.committing import CommitRules
 from stepwell.testing.stores.delivering import DecideRules, DeliverRules
 from stepwell.testing.stores.ending import CancelRules, RetryRules
+from stepwell.testing.stores.limiting import LimitRules
 from stepwell.testing.stores.owning import ClockRules, ReapRules, WorkerRules
 from stepwell.testing.stores.pausing import FinishRules, ParkRules
 from stepwell.testing.stores.reading import DefinitionRules, ListRules
@@ -39,6 +40,7 @@ class StoreSuite(
     CancelRules,
     RetryRules,
     ClaimRules,
+    LimitRules,
     WorkerRules,
     ReapRules,
     ClockRules,

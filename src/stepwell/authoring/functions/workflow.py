@@ -144,6 +144,7 @@ def workflow(
     queue: str = "default",
     priority: int = 0,
     on_failure: OnFailure = "compensate",
+    concurrency: int | None = None,
 ) -> _Decorator: ...
 def workflow(
     function: Callable[..., Any] | None = None,
@@ -155,20 +156,25 @@ def workflow(
     queue: str = "default",
     priority: int = 0,
     on_failure: OnFailure = "compensate",
+    concurrency: int | None = None,
 ) -> Any:
     """Declare a workflow: `@workflow`, or `@workflow(version="2", timeout="1h")`.
 
     `timeout` counts the time that a run is not suspended. Runs keep the version they began with.
     A run that fails undoes the steps that say how (`@step(compensate=...)`); with `on_failure="hold"`
-    it undoes nothing, so that a person can retry it.
+    it undoes nothing, so that a person can retry it. At most `concurrency` runs are active at once;
+    the others stay pending, and suspended ones do not count.
     """
     if on_failure not in ("compensate", "hold"):
         raise InvalidDefinition(f"@workflow(on_failure={on_failure!r})", hint='use "compensate" or "hold"')
+    if concurrency is not None and concurrency < 1:
+        raise InvalidDefinition(f"@workflow(concurrency={concurrency})", hint="at least one run at once")
     options = RunOptions(
         timeout=timeout_seconds(timeout, name="@workflow timeout"),
         queue=checked_name(queue),
         priority=priority,
         on_failure=on_failure,
+        concurrency=concurrency,
     )
 
     def decorate(target: Callable[..., Any]) -> Workflow[Any, Any]:

@@ -28,7 +28,11 @@ class GraphWorkflow:
         self.plan = plan
         name = checked_name(name or plan.name or "graph")
         limit = plan.settings.max_execution_ms
-        self.options = RunOptions(timeout=None if limit is None else limit / 1000, queue=queue)
+        self.options = RunOptions(
+            timeout=None if limit is None else limit / 1000,
+            queue=queue,
+            concurrency=plan.settings.concurrency,
+        )
         self.definition = Definition(
             name=name,
             version=checked_name(version or plan.hash[:12]),
@@ -36,7 +40,14 @@ class GraphWorkflow:
             hash=plan.hash,
             body=_encode(plan.definition.as_dict()),
             input_schema=_encode(plan.input_schema),
-            options=_encode({"timeout": self.options.timeout, "queue": queue, "priority": 0}),
+            options=_encode(
+                {
+                    "timeout": self.options.timeout,
+                    "queue": queue,
+                    "priority": 0,
+                    "concurrency": self.options.concurrency,
+                }
+            ),
         )
         self._validator: Any = None
 

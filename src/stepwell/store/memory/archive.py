@@ -71,7 +71,7 @@ class MemoryArchive(Tables):
         self._runs[copy.id] = run
         self._keys[copy.workspace, copy.key] = copy.id
         for t in copy.tickets:
-            self._tickets[copy.id, t.path] = Ticket(copy.id, **t._asdict())
+            self._tickets[copy.id, t.path] = Ticket(copy.id, **t._asdict(), lane="" if t.path else copy.lane)
         self._inbox[copy.id] = {row.key: row for row in copy.inbox}
         for wait in copy.waits:
             self._waits[copy.id, wait.path] = wait

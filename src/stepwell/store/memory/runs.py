@@ -157,6 +157,7 @@ class MemoryRuns(Tables):
             at=run.log[-1].at,
             base=max((e.seq for e in run.log if e.kind in BASES), default=1),
             started=True,
+            lane=run.lane,
         )
         self._tickets[run_id, ""] = ticket
         self._append(ticket, [written(Retried())])

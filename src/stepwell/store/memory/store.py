@@ -55,7 +55,12 @@ class MemoryReading(Tables):
 
     def next_due(self, needs: Sequence[str]) -> float:
         """When the next ticket that needs one of these is due; for tests, which move the clock."""
-        open_tickets = (t for t in self._tickets.values() if t.lease is None and t.needs in needs)
+        open_tickets = [t for t in self._tickets.values() if t.lease is None and t.needs in needs]
+        if any(ticket.lane for ticket in open_tickets):  # those at a full limit wait for others, not for time
+            slots = self._slots()
+            open_tickets = [
+                t for t in open_tickets if t.ending or slots.blocking(t.lane, started=t.started) is None
+            ]
         return min((ticket.due_at for ticket in open_tickets), default=NEVER)
 
     async def list_workers(self) -> Sequence[WorkerRow]:
@@ -142,4 +147,5 @@ def _ticket_row(ticket: Ticket) -> TicketRow:
         head=ticket.head,
         wakes=ticket.wakes,
         losses=ticket.losses,
+        lane=ticket.lane,
     )

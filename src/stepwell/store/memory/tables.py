@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from stepwell.domain.commit import (
     WorkerInfo,
 )
 from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.limits import Limit, Scope, Slots
 from stepwell.domain.status import Status
 from stepwell.store.base import INBOX_MAX
 
@@ -46,6 +48,7 @@ class Ticket:
     wakes: int = 0
     losses: int = 0
     lost_lease: str = ""
+    lane: str = ""
 
     def free(self, now: float) -> None:
         self.lost_lease = self.lost_lease or self.lease or ""
@@ -78,6 +81,7 @@ class Tables:
         self._published: dict[str, PublishedEvent] = {}
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
         self._contact = (0.0, 0.0)  # since, last
+        self._limits: dict[Scope, Limit] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
 
     def _start(self, new: NewRun) -> Started:
@@ -112,9 +116,15 @@ class Tables:
         self._keys[new.workspace, new.key] = new.id
         due_at = now + new.delay
         self._tickets[new.id, ""] = Ticket(
-            new.id, "", new.queue, new.needs, new.priority, due_at, due_at, head=1, at=now
+            new.id, "", new.queue, new.needs, new.priority, due_at, due_at, head=1, at=now, lane=new.lane
         )
         return Started(new.id, created=True)
+
+    def _slots(self) -> Slots:
+        lanes = [ticket for ticket in self._tickets.values() if ticket.lane]
+        leased = Counter(t.lane for t in lanes if t.lease is not None)
+        resting = Counter(t.lane for t in lanes if t.lease is None and t.started)
+        return Slots(self._limits.values(), leased, resting)
 
     def _append(self, ticket: Ticket, events: Iterable[NewEvent]) -> float:
         """Only the events' time is kept from going back; timers and tickets use the wall clock."""

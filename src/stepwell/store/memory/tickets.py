@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from stepwell.domain.commit import (
@@ -16,7 +17,8 @@ from stepwell.domain.commit import (
     Reaped,
     WorkerInfo,
 )
-from stepwell.domain.ids import LeaseId, WorkerId
+from stepwell.domain.ids import LeaseId, RunId, WorkerId
+from stepwell.domain.limits import LaneUse, Limit, Scope, Waiting, choose
 from stepwell.store.base import INBOX_READ_MAX, SOLO_LOSSES
 from stepwell.store.memory.tables import Tables, Ticket
 from stepwell.store.memory.transaction import transaction
@@ -56,12 +58,44 @@ class MemoryTickets(Tables):
             and ticket.needs in request.needs
             and (ticket.losses >= SOLO_LOSSES) == request.solo
         ]
+        if any(ticket.lane for ticket in open_tickets):
+            return self._claim_within_limits(open_tickets, request, now)
         due = [ticket for ticket in open_tickets if ticket.due_at <= now]
         due.sort(key=lambda t: (not t.started, -t.priority, t.due_at, t.run_id, t.path))
         taken = due[: request.limit]
         claims = [self._take(t, request, lease) for t, lease in zip(taken, request.leases, strict=False)]
         rest = [t.due_at for t in open_tickets if t.lease is None and t.due_at != NEVER]
         return Claims(claims, now, max(0.0, min(rest) - now) if rest else None)
+
+    def _claim_within_limits(self, tickets: Sequence[Ticket], request: ClaimRequest, now: float) -> Claims:
+        waiting = [
+            Waiting(t.lane, t.started, t.priority, t.due_at, t.run_id, t.path, t.ending) for t in tickets
+        ]
+        wanted = min(request.limit, len(request.leases))
+        chosen = choose(waiting, self._slots(), now=now, wanted=wanted)
+        claims = [
+            self._take(self._tickets[RunId(ticket.run_id), ticket.path], request, lease)
+            for ticket, lease in zip(chosen.tickets, request.leases, strict=False)
+        ]
+        return Claims(claims, now, chosen.next_in(now), chosen.blocked)
+
+    @transaction("put_limit")
+    async def put_limit(self, limit: Limit) -> None:
+        self._limits[limit.scope] = limit
+
+    @transaction("drop_limit")
+    async def drop_limit(self, scope: Scope) -> bool:
+        return self._limits.pop(scope, None) is not None
+
+    async def read_limits(self) -> Sequence[Limit]:
+        return [self._limits[scope] for scope in sorted(self._limits)]
+
+    async def read_lanes(self) -> Sequence[LaneUse]:
+        use: dict[str, Counter[str]] = defaultdict(Counter)
+        for ticket in self._tickets.values():
+            if ticket.lane and (ticket.lease is not None or ticket.started):
+                use[ticket.lane]["leased" if ticket.lease is not None else "resting"] += 1
+        return [LaneUse(lane, counts["leased"], counts["resting"]) for lane, counts in sorted(use.items())]
 
     def _take(self, ticket: Ticket, request: ClaimRequest, lease: LeaseId) -> Claim:
         ticket.owner, ticket.lease, ticket.started = request.worker, lease, True
@@ -84,6 +118,7 @@ class MemoryTickets(Tables):
             ticket.lost_lease,
             log,
             [] if ticket.path else inbox[:INBOX_READ_MAX],
+            limited=bool(ticket.lane),
         )
 
     @transaction("finish_remote")

@@ -82,10 +82,10 @@ class PostgresArchive(Session):
     async def _write_copy(self, connection: Connection, copy: RunCopy) -> None:
         values = {name: getattr(copy, name) for name in RUN_COLUMNS} | {"status": copy.status.value}
         await connection.execute(self._sql["restore_run"], *values.values())
-        ticket = (copy.id, copy.workspace, copy.lane)
+        ticket = (copy.id, copy.workspace)
         for name, rows in (
             ("restore_event", [(copy.id, *row) for row in copy.log]),
-            ("restore_ticket", [(*ticket, *row) for row in copy.tickets]),
+            ("restore_ticket", [(*ticket, "" if row.path else copy.lane, *row) for row in copy.tickets]),
             ("restore_message", [(copy.id, *row) for row in copy.inbox]),
             ("restore_wait", [(copy.id, w.path, w.kind, w.name, w.key, w.since) for w in copy.waits]),
         ):

@@ -12,10 +12,9 @@ from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import INBOX_READ_MAX
 from stepwell.store.postgres.connection import Connection
 from stepwell.store.postgres.faults import Refused
-from stepwell.store.postgres.session import Session
+from stepwell.store.postgres.limits import PASSED_OVER_SECONDS, PostgresLimits
 
 SPARE_CANDIDATES = 50  # of each group, beyond what is wanted: another claimer may hold the first ones
-PASSED_OVER_SECONDS = 0.005  # due but row-locked at that instant: somebody is taking or waking it
 EVENTS_AT_ONCE = 20_000  # in one answer
 LAST_SEQ = 2**31 - 1
 
@@ -30,8 +29,9 @@ class _Taken(NamedTuple):
     wakes: int
     losses: int
     lost_lease: str
-    accepted_at: float | None
-    accepted: bytes | None
+    limited: bool
+    accepted_at: float | None = None
+    accepted: bytes | None = None
 
     @property
     def is_fresh(self) -> bool:
@@ -39,9 +39,16 @@ class _Taken(NamedTuple):
         return self.accepted is not None and self.wakes == 0
 
 
-class PostgresClaims(Session):
+_TICKET = [field for field in _Taken._fields if field not in _Taken._field_defaults]
+
+
+class PostgresClaims(PostgresLimits):
+    _split = False  # tickets of lanes may want some of the next claim
+    _turn = 0
+
     async def claim(self, request: ClaimRequest) -> Claims:
         limit = min(request.limit, len(request.leases))
+        share = self._share(limit)
 
         async def take(connection: Connection) -> list[Any]:
             rows: list[Any] = await connection.fetch(
@@ -51,8 +58,8 @@ class PostgresClaims(Session):
                 list(dict.fromkeys(request.queues)),
                 list(dict.fromkeys(request.needs)),
                 list(request.leases),
-                limit,
-                limit + SPARE_CANDIDATES,
+                share,
+                share + SPARE_CANDIDATES,
                 request.solo,
             )
             return rows
@@ -62,7 +69,26 @@ class PostgresClaims(Session):
         taken = [
             _Taken(*(row[field] for field in _Taken._fields)) for row in rows if row["place"] is not None
         ]
-        return Claims(await self._with_logs(taken), rows[0]["now"], _next_in(rows[0], len(taken), limit))
+        next_in, blocked = _next_in(rows[0], len(taken), share), False
+        leases = request.leases[len(taken) : limit]
+        self._split = rows[0]["lanes"]
+        if self._split and leases and not rows[0]["asked_again"]:
+            limited = await self._claim_lane_tickets(request, leases, len(leases))
+            taken += [_Taken(*(row[field] for field in _TICKET)) for row in limited.rows]
+            next_in = min((x for x in (next_in, limited.next_in) if x is not None), default=None)
+            blocked = limited.blocked
+            self._split = bool(limited.rows)  # else they wait at limits, and take nothing from the others
+        return Claims(await self._with_logs(taken), rows[0]["now"], next_in, blocked)
+
+    def _share(self, limit: int) -> int:
+        """Where both wait, tickets without a lane get half of what is wanted: neither starves the other.
+
+        What the others leave of their half is asked for with the next claim, which follows at once.
+        """
+        if not self._split:
+            return limit
+        self._turn ^= 1
+        return (limit + self._turn) // 2
 
     async def _with_logs(self, taken: Sequence[_Taken]) -> list[Claim]:
         """Read log and inbox, in later statements than the one that took the leases."""
@@ -172,4 +198,5 @@ def _claim(ticket: _Taken, log: list[LogRow], inbox: list[InboxRow]) -> Claim:
         ticket.lost_lease,
         log,
         inbox,
+        ticket.limited,
     )

@@ -61,7 +61,8 @@ ORDER BY id DESC
 LIMIT $2;
 
 -- name: read_tickets
-SELECT run_id, path, queue, needs, priority, started, ending, due_at, owner, lease, head, wakes, losses
+SELECT run_id, path, queue, needs, priority, started, ending, due_at, owner, lease, head, wakes, losses,
+    lane
 FROM stepwell.tickets
 WHERE run_id = $1
 ORDER BY path;

@@ -14,6 +14,8 @@
 --   published_events  broadcast events, kept for a while.
 --   workers           live processes; the heartbeat is one row update a process.
 --   contact           since when the workers have been in touch with the database without a gap.
+--   limits            how many runs of a workspace, workflow, queue or key may be active at once, where it is
+--                     not what the runs bring along in their lane; counted from tickets, kept nowhere.
 --   definitions       versions of workflows, for those who start runs without having the code.
 --   migrations        which of migrations/*.sql were applied.
 --
@@ -135,7 +137,15 @@ WITH (
 -- entries of each. It holds unowned tickets only, so commits that keep their lease never touch it.
 CREATE INDEX tickets_open
     ON stepwell.tickets (solo, queue, needs, started DESC, priority DESC, due_at, run_id, path)
-    WHERE lease IS NULL;
+    WHERE lease IS NULL AND lane = '';
+
+-- The same for runs that limits apply to: those that wait at a full limit hold up nobody else.
+CREATE INDEX tickets_lane
+    ON stepwell.tickets (solo, lane, needs, started DESC, priority DESC, due_at, run_id, path)
+    WHERE lease IS NULL AND lane <> '';
+
+-- What is used of the limits.
+CREATE INDEX tickets_held ON stepwell.tickets (lane) WHERE lease IS NOT NULL AND lane <> '';
 
 -- What a worker owns: heartbeat, a claim that is asked again, and freeing what a dead worker left.
 CREATE INDEX tickets_owned ON stepwell.tickets (owner, lease) WHERE owner IS NOT NULL;
@@ -200,6 +210,15 @@ CREATE TABLE stepwell.contact (
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 INSERT INTO stepwell.contact (since, last) VALUES (0, 0);
+
+CREATE TABLE stepwell.limits (
+    kind text COLLATE "C" NOT NULL,
+    workspace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    most integer,
+    hold text COLLATE "C" NOT NULL,
+    PRIMARY KEY (kind, workspace, name)
+);
 
 -- For people. What is not JSON (compressed, encrypted) is shown as it is, escaped.
 CREATE FUNCTION stepwell.readable(payload bytea) RETURNS jsonb

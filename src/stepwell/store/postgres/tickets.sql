@@ -53,7 +53,8 @@ LEFT JOIN LATERAL (
 -- next; of each the first due tickets are candidates, and the first that is not due says when to look
 -- again. Only then are rows locked, in the order of the whole queue, passing over those that are locked.
 -- More candidates than wanted ($7), so that two claimers do not both go for the same few. `before` are
--- tickets that these leases own already: then this claim was sent before and takes nothing more.
+-- tickets that these leases own already: then this claim was sent before and takes nothing more. Tickets of
+-- lanes are left to `lane_tickets`; `lanes` says whether there are any.
 -- The log of a run that was never claimed comes along: its one event was written together with the ticket,
 -- so whoever sees the one sees the other. Every other log must be read in a later statement.
 WITH RECURSIVE clock AS MATERIALIZED (
@@ -66,7 +67,8 @@ me AS MATERIALIZED (
     FOR KEY SHARE
 ),
 before AS MATERIALIZED (
-    SELECT t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease
+    SELECT t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
+        t.lane <> '' AS limited
     FROM me
     CROSS JOIN LATERAL (
         SELECT x.*
@@ -86,6 +88,7 @@ groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = q.queue
             AND t.needs = n.needs
@@ -99,6 +102,7 @@ groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = f.queue
             AND t.needs = f.needs
@@ -115,6 +119,7 @@ candidates AS MATERIALIZED (
         SELECT t.due_at, t.run_id, t.path
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = g.queue
             AND t.needs = g.needs
@@ -133,6 +138,7 @@ later AS MATERIALIZED (
         SELECT t.due_at
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = g.queue
             AND t.needs = g.needs
@@ -157,6 +163,7 @@ locked AS MATERIALIZED (
         WHERE t.run_id = o.run_id
             AND t.path = o.path
             AND t.lease IS NULL
+            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.due_at <= clock.now
         FOR UPDATE SKIP LOCKED
@@ -175,14 +182,17 @@ taken AS (
     FROM numbered AS n
     WHERE t.run_id = ANY (ARRAY[n.run_id])
         AND t.path = ANY (ARRAY[n.path])
-    RETURNING n.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease
+    RETURNING n.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
+        false AS limited
 )
 SELECT
     clock.now,
     later.due_at AS later_at,
     (SELECT count(*) FROM candidates) AS candidates,
     EXISTS (SELECT FROM before) AS asked_again,
+    EXISTS (SELECT FROM me CROSS JOIN stepwell.tickets AS t WHERE t.lease IS NULL AND t.lane <> '') AS lanes,
     t.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
+    t.limited,
     accepted.at AS accepted_at, accepted.payload AS accepted
 FROM clock
 CROSS JOIN later
@@ -293,6 +303,15 @@ SELECT
         SELECT
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.lane = ''
+            AND t.solo
+            AND t.due_at <= clock.now
+    )
+    OR EXISTS (
+        SELECT
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
             AND t.solo
             AND t.due_at <= clock.now
     ) AS solo_due

@@ -71,7 +71,15 @@ def _write(session: Session, copy: RunCopy) -> None:
     session.many(
         "restore_ticket",
         (
-            (copy.id, copy.workspace, copy.lane, *t[:4], int(t.started), int(t.ending), *t[6:])
+            (
+                copy.id,
+                copy.workspace,
+                "" if t.path else copy.lane,
+                *t[:4],
+                int(t.started),
+                int(t.ending),
+                *t[6:],
+            )
             for t in copy.tickets
         ),
     )

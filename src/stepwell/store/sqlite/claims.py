@@ -6,13 +6,26 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from stepwell.domain.commit import NEVER, Claim, ClaimRequest, Claims, InboxRow, LogRow, Message, Outcome
+from stepwell.domain.commit import (
+    ENDING_PRIORITY,
+    NEVER,
+    Claim,
+    ClaimRequest,
+    Claims,
+    InboxRow,
+    LogRow,
+    Message,
+    Outcome,
+)
 from stepwell.domain.ids import LeaseId, RunId
+from stepwell.domain.limits import Waiting, choose, lanes_for
 from stepwell.store.base import INBOX_READ_MAX
 from stepwell.store.sqlite.deliveries import deliver
+from stepwell.store.sqlite.limits import slots_now
 from stepwell.store.sqlite.session import Row, Session, as_list
 
 LAST_SEQ = 2**62
+FRESH_RANK = 1_099_511_627_776  # of a ticket that never began, with priority 0; see schema.sql
 
 
 class _Group(NamedTuple):
@@ -34,6 +47,8 @@ class _Found(NamedTuple):
     losses: int
     lost_lease: str
     base: int
+    limited: int
+    rank: int
 
 
 class _Open(NamedTuple):
@@ -41,23 +56,24 @@ class _Open(NamedTuple):
 
     known: bool
     before: bool
+    lanes: bool  # tickets of lanes are there
     groups: list[_Group]
 
 
 def nothing_due(session: Session, request: ClaimRequest) -> Claims | None:
     """What `claim` answers when there is nothing to take; None: there is."""
-    known, before, groups = _open(session, request)
+    known, before, lanes, groups = _open(session, request)
     next_due = min([group.due_at for group in groups], default=NEVER)
     if not known:
         return Claims([], session.now, None)
-    if before or next_due <= session.now:
+    if before or lanes or next_due <= session.now:
         return None
     return Claims([], session.now, None if next_due == NEVER else next_due - session.now)
 
 
 def claim(session: Session, request: ClaimRequest) -> Claims:
     now = session.now
-    known, before, groups = _open(session, request)
+    known, before, lanes, groups = _open(session, request)
     if not known:
         return Claims((), now, None)
     if before:  # asked again, because the answer was lost
@@ -65,13 +81,16 @@ def claim(session: Session, request: ClaimRequest) -> Claims:
         again = [_Found(*row[:-1]) for row in rows]
         return Claims(_with_logs(session, again, [LeaseId(row[-1]) for row in rows]), now, 0.0)
     found, next_due = _look(session, request, groups)
+    blocked = False
+    if lanes:
+        found, next_due, blocked = _within_limits(session, request, found, next_due)
     leases = request.leases[: len(found)]
     session.many(
         "take_ticket",
         [(t.run_id, t.path, request.worker, lease) for t, lease in zip(found, leases, strict=True)],
     )
     claims = _with_logs(session, found, leases)
-    return Claims(claims, now, None if next_due == NEVER else max(0.0, next_due - now))
+    return Claims(claims, now, None if next_due == NEVER else max(0.0, next_due - now), blocked)
 
 
 def _open(session: Session, request: ClaimRequest) -> _Open:
@@ -81,8 +100,8 @@ def _open(session: Session, request: ClaimRequest) -> _Open:
         *(request.worker, as_list(list(request.leases))),
     )
     if not rows or rows[0][0] is not None:
-        return _Open(False, False, [])
-    return _Open(True, bool(rows[0][3]), [_Group(*row) for row in rows[1:]])
+        return _Open(False, False, False, [])
+    return _Open(True, bool(rows[0][3]), bool(rows[0][4]), [_Group(*row[:4]) for row in rows[1:]])
 
 
 def _look(session: Session, request: ClaimRequest, groups: Sequence[_Group]) -> tuple[list[_Found], float]:
@@ -109,6 +128,40 @@ def _look(session: Session, request: ClaimRequest, groups: Sequence[_Group]) -> 
     return taken, next_due
 
 
+def _within_limits(
+    session: Session, request: ClaimRequest, found: Sequence[_Found], next_due: float
+) -> tuple[list[_Found], float, bool]:
+    """These and the tickets of lanes in one order, as far as the limits let them; the lock is ours."""
+    kind = "solo" if request.solo else "open"
+    limit = min(request.limit, len(request.leases))
+    groups = session.rows(f"{kind}_lanes", as_list(list(dict.fromkeys(request.needs))))
+    mine = set(lanes_for(request, {lane for lane, _, _ in groups}))
+    slots = slots_now(session, mine)
+    tickets = {(t.run_id, t.path): t for t in found}
+    waiting = [Waiting("", *_started_and_priority(t.rank), t.due_at, t.run_id, t.path, False) for t in found]
+    for lane, needs, rank in groups:
+        if lane in mine:
+            cleans_up = rank <= -ENDING_PRIORITY
+            wanted = 1 if slots.closed(lane) and not cleans_up else limit + 1
+            for row in session.rows(f"{kind}_lane_tickets", lane, needs, rank, wanted):
+                ticket = _Found(*row[4:])
+                tickets[ticket.run_id, ticket.path] = ticket
+                order = (bool(row[1]), row[2], ticket.due_at, ticket.run_id, ticket.path)
+                waiting.append(Waiting(lane, *order, bool(row[3])))
+    chosen = choose(waiting, slots, now=session.now, wanted=limit)
+    soonest = session.now if chosen.more else chosen.next_due
+    return (
+        [tickets[t.run_id, t.path] for t in chosen.tickets],
+        min(next_due, soonest),
+        chosen.blocked,
+    )
+
+
+def _started_and_priority(rank: int) -> tuple[bool, int]:
+    started = rank < FRESH_RANK // 2
+    return started, -rank if started else FRESH_RANK - rank
+
+
 def _with_logs(session: Session, found: Sequence[_Found], leases: Sequence[LeaseId]) -> list[Claim]:
     """Read after the leases were taken: what `head` and `wakes` count is there."""
     if not found:
@@ -131,6 +184,7 @@ def _with_logs(session: Session, found: Sequence[_Found], leases: Sequence[Lease
             Claim(
                 *(RunId(ticket.run_id), ticket.path, ticket.needs, lease, ticket.head, ticket.wakes),
                 *(ticket.losses, ticket.lost_lease, log, [InboxRow(*row) for row in inbox]),
+                limited=bool(ticket.limited),
             )
         )
     return claims

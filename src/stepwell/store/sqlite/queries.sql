@@ -235,20 +235,20 @@ WHERE run_id = ?1 AND path = ?2;
 -- group along the index: the cost is groups, not tickets (0.06 ms with 110,000 of them). As one leap over
 -- (needs, rank) it read the backlog: SQLite bounds such a pair by its first column only (90 to 250 ms).
 -- The first row has no rank: it is there when the worker is, and its last column says whether these leases
--- took something when they were asked for before.
+-- took something when they were asked for before; the one after it, whether tickets of lanes are there.
 WITH RECURSIVE
 kinds (queue, needs) AS (
     SELECT wanted.value, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND queue = wanted.value
+        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = wanted.value
     )
     FROM json_each(?1) AS wanted
     UNION ALL
     SELECT kinds.queue, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND queue = kinds.queue AND needs > kinds.needs
+        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = kinds.queue AND needs > kinds.needs
     )
     FROM kinds
     WHERE kinds.needs IS NOT NULL
@@ -257,7 +257,7 @@ ranks (queue, needs, rank) AS (
     SELECT kinds.queue, kinds.needs, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND queue = kinds.queue AND needs = kinds.needs
+        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = kinds.queue AND needs = kinds.needs
     )
     FROM kinds
     WHERE kinds.needs IN (SELECT value FROM json_each(?2))
@@ -265,7 +265,7 @@ ranks (queue, needs, rank) AS (
     SELECT ranks.queue, ranks.needs, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND queue = ranks.queue AND needs = ranks.needs
+        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
             AND rank > ranks.rank
     )
     FROM ranks
@@ -275,16 +275,20 @@ SELECT NULL AS queue, NULL AS needs, NULL AS rank, EXISTS (
     SELECT 1
     FROM json_each(?4) AS wanted
     CROSS JOIN tickets ON tickets.owner = ?3 AND tickets.lease = wanted.value
-) AS due_at
+) AS due_at, EXISTS (
+    SELECT 1
+    FROM tickets
+    WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane > ''
+) AS lanes
 FROM workers
 WHERE id = ?3
 UNION ALL
 SELECT ranks.queue, ranks.needs, ranks.rank, (
     SELECT min(due_at)
     FROM tickets
-    WHERE lease IS NULL AND losses < 2 AND queue = ranks.queue AND needs = ranks.needs
+    WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
         AND rank = ranks.rank
-)
+), NULL AS lanes
 FROM ranks
 WHERE ranks.rank IS NOT NULL
 ORDER BY rank;
@@ -296,14 +300,14 @@ kinds (queue, needs) AS (
     SELECT wanted.value, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND queue = wanted.value
+        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = wanted.value
     )
     FROM json_each(?1) AS wanted
     UNION ALL
     SELECT kinds.queue, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND queue = kinds.queue AND needs > kinds.needs
+        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = kinds.queue AND needs > kinds.needs
     )
     FROM kinds
     WHERE kinds.needs IS NOT NULL
@@ -312,7 +316,7 @@ ranks (queue, needs, rank) AS (
     SELECT kinds.queue, kinds.needs, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND queue = kinds.queue AND needs = kinds.needs
+        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = kinds.queue AND needs = kinds.needs
     )
     FROM kinds
     WHERE kinds.needs IN (SELECT value FROM json_each(?2))
@@ -320,7 +324,7 @@ ranks (queue, needs, rank) AS (
     SELECT ranks.queue, ranks.needs, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND queue = ranks.queue AND needs = ranks.needs
+        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
             AND rank > ranks.rank
     )
     FROM ranks
@@ -330,44 +334,166 @@ SELECT NULL AS queue, NULL AS needs, NULL AS rank, EXISTS (
     SELECT 1
     FROM json_each(?4) AS wanted
     CROSS JOIN tickets ON tickets.owner = ?3 AND tickets.lease = wanted.value
-) AS due_at
+) AS due_at, EXISTS (
+    SELECT 1
+    FROM tickets
+    WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane > ''
+) AS lanes
 FROM workers
 WHERE id = ?3
 UNION ALL
 SELECT ranks.queue, ranks.needs, ranks.rank, (
     SELECT min(due_at)
     FROM tickets
-    WHERE lease IS NULL AND losses >= 2 AND queue = ranks.queue AND needs = ranks.needs
+    WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
         AND rank = ranks.rank
-)
+), NULL AS lanes
 FROM ranks
 WHERE ranks.rank IS NOT NULL
 ORDER BY rank;
 
 -- name: open_tickets
 -- The first of one group, one more than wanted: it tells when the group is due next.
-SELECT due_at, run_id, path, needs, head, wakes, losses, lost_lease, base
+SELECT due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 0, rank
 FROM tickets
-WHERE lease IS NULL AND losses < 2 AND queue = ?1 AND needs = ?2 AND rank = ?3
+WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ?1 AND needs = ?2 AND rank = ?3
 ORDER BY due_at, run_id, path
 LIMIT ?4;
 
 -- name: solo_tickets
-SELECT due_at, run_id, path, needs, head, wakes, losses, lost_lease, base
+SELECT due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 0, rank
 FROM tickets
-WHERE lease IS NULL AND losses >= 2 AND queue = ?1 AND needs = ?2 AND rank = ?3
+WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = ?1 AND needs = ?2 AND rank = ?3
 ORDER BY due_at, run_id, path
 LIMIT ?4;
 
 -- name: solo_due
 SELECT 1
 FROM tickets
-WHERE lease IS NULL AND losses >= 2 AND due_at <= ?1
+WHERE lease IS NULL AND losses >= 2 AND lane = '' AND due_at <= ?1
+UNION ALL
+SELECT 1
+FROM tickets
+WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND due_at <= ?1
 LIMIT 1;
+
+-- name: open_lanes
+-- Lanes with tickets that nobody has, the kinds of work in them, and their ranks: leaps along the index.
+WITH RECURSIVE
+lanes (lane) AS (
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '')
+    UNION ALL
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane > lanes.lane)
+    FROM lanes
+    WHERE lanes.lane IS NOT NULL
+),
+ranks (lane, needs, rank) AS (
+    SELECT lanes.lane, wanted.value, (
+        SELECT min(rank)
+        FROM tickets
+        WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = lanes.lane AND needs = wanted.value
+    )
+    FROM lanes
+    CROSS JOIN json_each(?1) AS wanted
+    WHERE lanes.lane IS NOT NULL
+    UNION ALL
+    SELECT ranks.lane, ranks.needs, (
+        SELECT min(rank)
+        FROM tickets
+        WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = ranks.lane AND needs = ranks.needs
+            AND rank > ranks.rank
+    )
+    FROM ranks
+    WHERE ranks.rank IS NOT NULL
+)
+SELECT ranks.lane, ranks.needs, ranks.rank
+FROM ranks
+WHERE ranks.rank IS NOT NULL;
+
+-- name: open_lane_tickets
+-- The first of one group, due or not.
+SELECT
+    lane, started, priority, ending,
+    due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 1, rank
+FROM tickets
+WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = ?1 AND needs = ?2 AND rank = ?3
+ORDER BY due_at, run_id
+LIMIT ?4;
+
+-- name: solo_lanes
+-- Lanes with tickets that nobody has, the kinds of work in them, and their ranks: leaps along the index.
+WITH RECURSIVE
+lanes (lane) AS (
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '')
+    UNION ALL
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane > lanes.lane)
+    FROM lanes
+    WHERE lanes.lane IS NOT NULL
+),
+ranks (lane, needs, rank) AS (
+    SELECT lanes.lane, wanted.value, (
+        SELECT min(rank)
+        FROM tickets
+        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = lanes.lane AND needs = wanted.value
+    )
+    FROM lanes
+    CROSS JOIN json_each(?1) AS wanted
+    WHERE lanes.lane IS NOT NULL
+    UNION ALL
+    SELECT ranks.lane, ranks.needs, (
+        SELECT min(rank)
+        FROM tickets
+        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = ranks.lane AND needs = ranks.needs
+            AND rank > ranks.rank
+    )
+    FROM ranks
+    WHERE ranks.rank IS NOT NULL
+)
+SELECT ranks.lane, ranks.needs, ranks.rank
+FROM ranks
+WHERE ranks.rank IS NOT NULL;
+
+-- name: solo_lane_tickets
+-- The first of one group, due or not.
+SELECT
+    lane, started, priority, ending,
+    due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 1, rank
+FROM tickets
+WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = ?1 AND needs = ?2 AND rank = ?3
+ORDER BY due_at, run_id
+LIMIT ?4;
+
+-- name: leased_lanes
+-- No more rows than the limits allow.
+SELECT lane, count(*)
+FROM tickets
+WHERE lease IS NOT NULL AND lane <> ''
+GROUP BY lane;
+
+-- name: resting_lanes
+-- Reads every suspended run of a lane: only asked for where a limit holds for the whole run.
+SELECT lane, count(*)
+FROM tickets
+WHERE lease IS NULL AND lane <> '' AND started = 1
+GROUP BY lane;
+
+-- name: read_limits
+SELECT kind, workspace, name, most, hold
+FROM limits
+ORDER BY kind, workspace, name;
+
+-- name: put_limit
+INSERT OR REPLACE INTO limits (kind, workspace, name, most, hold)
+VALUES (?1, ?2, ?3, ?4, ?5);
+
+-- name: drop_limit
+DELETE FROM limits
+WHERE kind = ?1 AND workspace = ?2 AND name = ?3
+RETURNING kind;
 
 -- name: taken_before
 -- What these leases took when they were asked for the first time and the answer got lost.
-SELECT due_at, run_id, tickets.path, needs, head, wakes, losses, lost_lease, base, lease
+SELECT due_at, run_id, tickets.path, needs, head, wakes, losses, lost_lease, base, lane <> '', rank, lease
 FROM json_each(?2) AS wanted
 CROSS JOIN tickets ON tickets.owner = ?1 AND tickets.lease = wanted.value;
 
@@ -439,7 +565,12 @@ SELECT
     EXISTS (
         SELECT 1
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND due_at <= ?1
+        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND due_at <= ?1
+    )
+    OR EXISTS (
+        SELECT 1
+        FROM tickets
+        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND due_at <= ?1
     ),
     coalesce(contact.since, 0.0), coalesce(contact.last, 0.0), coalesce(contact.boot, ''),
     workers.id, workers.name, workers.queues, workers.needs,
@@ -541,7 +672,7 @@ LIMIT :limit;
 -- name: read_tickets
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at,
-    coalesce(owner, '') AS owner, coalesce(lease, '') AS lease, head, wakes, losses
+    coalesce(owner, '') AS owner, coalesce(lease, '') AS lease, head, wakes, losses, lane
 FROM tickets
 WHERE run_id = ?1
 ORDER BY path;

@@ -95,6 +95,7 @@ def tickets(session: Session, run_id: RunId) -> Sequence[TicketRow]:
             head=row[10],
             wakes=row[11],
             losses=row[12],
+            lane=row[13],
         )
         for row in session.rows("read_tickets", run_id)
     ]

@@ -15,6 +15,8 @@
 --   published_events  broadcast events, kept for a while for runs that are about to wait
 --   workers           live processes; a lease runs on the host's boot clock (`boot` says which boot)
 --   contact           one row: since when the fleet has been in touch with this file without a gap
+--   limits            how many runs of a workspace, workflow, queue or key may be active at once, where it is
+--                     not what the runs bring along in their lane; counted from tickets, kept nowhere
 --   definitions       versions of workflows, for those who start runs without their code
 --
 -- Times are seconds since the epoch. Payloads are JSON in bytes; `run_view` and `event_view` show them
@@ -93,11 +95,21 @@ CREATE TABLE tickets (
 
 -- What a claim walks: only tickets that nobody has, so owned ones cost nothing here.
 CREATE INDEX tickets_open ON tickets (queue, needs, rank, due_at, run_id, path)
-    WHERE lease IS NULL AND losses < 2;
+    WHERE lease IS NULL AND losses < 2 AND lane = '';
 
 -- Those that lost two owners are taken alone.
 CREATE INDEX tickets_solo ON tickets (queue, needs, rank, due_at, run_id, path)
-    WHERE lease IS NULL AND losses >= 2;
+    WHERE lease IS NULL AND losses >= 2 AND lane = '';
+
+-- The same for runs that limits apply to: those that wait at a full limit hold up nobody else.
+CREATE INDEX tickets_lane ON tickets (lane, needs, rank, due_at, run_id)
+    WHERE lease IS NULL AND losses < 2 AND lane <> '';
+
+CREATE INDEX tickets_lane_solo ON tickets (lane, needs, rank, due_at, run_id)
+    WHERE lease IS NULL AND losses >= 2 AND lane <> '';
+
+-- What is used of the limits.
+CREATE INDEX tickets_held ON tickets (lane) WHERE lease IS NOT NULL AND lane <> '';
 
 CREATE INDEX tickets_owned ON tickets (owner, lease) WHERE owner IS NOT NULL;
 
@@ -152,6 +164,15 @@ CREATE TABLE contact (
     last REAL NOT NULL,
     boot TEXT NOT NULL
 ) STRICT;
+
+CREATE TABLE limits (
+    kind TEXT NOT NULL,
+    workspace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    most INTEGER,
+    hold TEXT NOT NULL,
+    PRIMARY KEY (kind, workspace, name)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE definitions (
     n INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,

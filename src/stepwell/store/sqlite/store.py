@@ -35,8 +35,20 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.store.base import REAP_CHUNK
-from stepwell.store.sqlite import archive, claims, commits, deliveries, endings, file, guard, reading, starts
+from stepwell.store.sqlite import (
+    archive,
+    claims,
+    commits,
+    deliveries,
+    endings,
+    file,
+    guard,
+    limits,
+    reading,
+    starts,
+)
 from stepwell.store.sqlite.connection import Writer, closed
 from stepwell.store.sqlite.fleet import Fleet, LeaseClock
 from stepwell.store.sqlite.operation import Verb, each
@@ -58,6 +70,8 @@ EMIT = each("emit", deliveries.emit)
 FAN_OUT = each("fan_out", deliveries.fan_out_chunk)
 CLAIM = each("claim", claims.claim, light=claims.nothing_due)
 FINISH_REMOTE = each("finish_remote", claims.finish_remote)
+PUT_LIMIT = each("put_limit", limits.put_limit)
+DROP_LIMIT = each("drop_limit", limits.drop_limit)
 DEFINE = each("define", reading.put_definitions)
 UNDEFINE = each("define", reading.drop_definitions)
 RESTORE = each("restore", archive.restore)
@@ -73,6 +87,8 @@ RUNS = each("runs", reading.runs)
 TICKETS = each("tickets", reading.tickets)
 DEFINITION = each("definition", reading.definition)
 DEFINITIONS = each("definitions", reading.definitions)
+LIMITS = each("limits", limits.limits)
+LANES = each("lanes", limits.lanes)
 TREE = each("tree", archive.read_tree)
 
 
@@ -257,6 +273,20 @@ class SqliteStore:
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return await self._read(DEFINITIONS, workspace)
+
+    # Limits
+
+    async def put_limit(self, limit: Limit) -> None:
+        await self._write(PUT_LIMIT, limit)
+
+    async def drop_limit(self, scope: Scope) -> bool:
+        return await self._write(DROP_LIMIT, scope)
+
+    async def read_limits(self) -> Sequence[Limit]:
+        return await self._read(LIMITS, None)
+
+    async def read_lanes(self) -> Sequence[LaneUse]:
+        return await self._read(LANES, None)
 
     # Wakeups
 

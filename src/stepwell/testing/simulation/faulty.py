@@ -41,6 +41,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import BEGIN
@@ -56,6 +57,8 @@ _READS = frozenset(
         "list_runs",
         "list_workers",
         "now",
+        "read_lanes",
+        "read_limits",
         "published",
         "read_definition",
         "read_inbox",
@@ -65,7 +68,7 @@ _READS = frozenset(
         "read_tree",
     }
 )
-_NOT_REPEATED = _READS | {"retry", "transact", "put_definitions", "drop_definitions", "remove"}
+_NOT_REPEATED = _READS | {"retry", "transact", "put_definitions", "drop_definitions", "drop_limit", "remove"}
 _NOT_TWICE = _NOT_REPEATED | {"claim"}  # a later copy would be a new claim with old leases
 # Losing one of these may cost a worker its lease, or a run its owner, and with it a repeated effect.
 _COSTLY = frozenset({"heartbeat", "register", "transact"})
@@ -307,6 +310,18 @@ class FaultyStore:
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return await self._ask("list_definitions", workspace)  # type: ignore[no-any-return]
+
+    async def put_limit(self, limit: Limit) -> None:
+        await self._ask("put_limit", limit)
+
+    async def drop_limit(self, scope: Scope) -> bool:
+        return await self._ask("drop_limit", scope)  # type: ignore[no-any-return]
+
+    async def read_limits(self) -> Sequence[Limit]:
+        return await self._ask("read_limits")  # type: ignore[no-any-return]
+
+    async def read_lanes(self) -> Sequence[LaneUse]:
+        return await self._ask("read_lanes")  # type: ignore[no-any-return]
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         return self._network.listen(self._process, callback)

@@ -13,16 +13,18 @@ from stepwell.domain.commit import NewTicket, NewWait, RetryOutcome, RunFilter
 from stepwell.domain.copies import Removal
 from stepwell.domain.events import CompensationStarted, Continued, StepScheduled, written
 from stepwell.domain.ids import RunId
+from stepwell.domain.limits import Lane
 from stepwell.domain.status import Status
 from stepwell.store.base import PURGE_PAGE
 from stepwell.testing.stores.scene import Scene, checked
 
 DAY = 86_400.0
+LANE = Lane("default", "order", "default", workflow_most=10).text
 
 
 async def a_busy_run(scene: Scene) -> RunId:
     """Suspended, with a message, a wait, a remote step, and a log that replays from its middle."""
-    claim = await scene.begun(priority=3, tags=b'{"a":"b"}', hash="h", lane="l", parent_path="")
+    claim = await scene.begun(priority=3, tags=b'{"a":"b"}', hash="h", lane=LANE, parent_path="")
     scheduled = written(StepScheduled(step="x", queue="gpu", args=Raw(b"[1]")), "1/x#1", 1)
     await scene.ok(scene.member(claim, scene.done("a"), written(Continued(generation=1)), base=4))
     await scene.ok(
@@ -75,7 +77,7 @@ class CopyRules:
         [again] = await scene.store.read_tree(RunId("r9000"))
         assert started.created
         assert replace(again, id=run_id, key=copy.key) == copy
-        assert (copy.priority, copy.hash, copy.lane, copy.where_at) == (3, "h", "l", "waiting")
+        assert (copy.priority, copy.hash, copy.lane, copy.where_at) == (3, "h", LANE, "waiting")
         assert [t.path for t in copy.tickets] == ["", "1/x#1"]
         assert [row.key for row in copy.inbox] == ["s1"]
         assert [wait.path for wait in copy.waits] == ["1/ask#1"]

@@ -179,6 +179,12 @@ class Scene:
         )
         return await self.store.claim(request)
 
+    def request(self, worker: str, leases: Sequence[LeaseId]) -> ClaimRequest:
+        """The same leases again, as after an answer that was lost."""
+        return ClaimRequest(
+            worker=WorkerId(worker), queues=(QUEUE,), needs=(NEEDS,), limit=len(leases), leases=leases
+        )
+
     async def claim_as(self, worker: str, **request: Any) -> Sequence[Claim]:
         return (await self.claims(worker, **request)).claims
 
