@@ -30,6 +30,13 @@ class _Taken(NamedTuple):
     losses: int
     lost_lease: str
     limited: bool
+    accepted_at: float | None
+    accepted: bytes | None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Its whole log came with the ticket, and there is no message."""
+        return self.accepted is not None and self.wakes == 0
 
 
 class PostgresClaims(PostgresLimits):
@@ -63,7 +70,12 @@ class PostgresClaims(PostgresLimits):
         leases = request.leases[len(taken) : limit]
         self._split = rows[0]["lanes"]
         if self._split and leases and not rows[0]["asked_again"]:
-            limited = await self._claim_lane_tickets(request, leases, len(leases))
+            try:
+                limited = await self._claim_lane_tickets(request, leases, len(leases))
+            except StoreUnavailable as error:
+                if not taken:
+                    raise
+                raise OutcomeUnknown(f"tickets were claimed, those of lanes not: {error.message}") from error
             taken += [_Taken(*(row[field] for field in _Taken._fields)) for row in limited.rows]
             next_in = min((x for x in (next_in, limited.next_in) if x is not None), default=None)
             blocked = limited.blocked
@@ -82,14 +94,18 @@ class PostgresClaims(PostgresLimits):
 
     async def _with_logs(self, taken: Sequence[_Taken]) -> list[Claim]:
         """Read log and inbox, in later statements than the one that took the leases."""
+        fresh = {ticket.lease: _fresh_claim(ticket) for ticket in taken if ticket.is_fresh}
         claims: list[Claim] = []
-        for chunk in _chunks(taken):
+        for chunk in _chunks([ticket for ticket in taken if not ticket.is_fresh]):
             try:
                 claims += await self._claim_lanes.run(lambda c, part=chunk: self._read_claims(c, part))  # type: ignore[misc]  # mypy infers no type for a default argument
             except StoreUnavailable as error:
                 # Nothing was sent this time, but the leases are taken: they are not to be forgotten.
                 raise OutcomeUnknown(f"tickets were claimed, their logs not read: {error.message}") from error
-        return claims
+        if not fresh:
+            return claims
+        found = fresh | {claim.lease: claim for claim in claims}
+        return [found[ticket.lease] for ticket in taken]
 
     async def _read_claims(self, connection: Connection, taken: Sequence[_Taken]) -> list[Claim]:
         logs: dict[int, list[LogRow]] = defaultdict(list)
@@ -161,6 +177,12 @@ def _chunks(taken: Sequence[_Taken]) -> Iterator[list[_Taken]]:
         events += ticket.head - ticket.base + 1
     if chunk:
         yield chunk
+
+
+def _fresh_claim(ticket: _Taken) -> Claim:
+    assert ticket.accepted is not None
+    assert ticket.accepted_at is not None
+    return _claim(ticket, [LogRow(1, "accepted", "", 0, ticket.accepted_at, ticket.accepted)], [])
 
 
 def _claim(ticket: _Taken, log: list[LogRow], inbox: list[InboxRow]) -> Claim:

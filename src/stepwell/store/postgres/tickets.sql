@@ -55,6 +55,8 @@ LEFT JOIN LATERAL (
 -- More candidates than wanted ($7), so that two claimers do not both go for the same few. `before` are
 -- tickets that these leases own already: then this claim was sent before and takes nothing more. Tickets of
 -- lanes are left to `lane_tickets`; `lanes` says whether there are any.
+-- The log of a run that was never claimed comes along: its one event was written together with the ticket,
+-- so whoever sees the one sees the other. Every other log must be read in a later statement.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -190,7 +192,7 @@ SELECT
     EXISTS (SELECT FROM before) AS asked_again,
     EXISTS (SELECT FROM me CROSS JOIN stepwell.tickets AS t WHERE t.lease IS NULL AND t.lane <> '') AS lanes,
     t.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
-    t.limited
+    t.limited, accepted.at AS accepted_at, accepted.payload AS accepted
 FROM clock
 CROSS JOIN later
 LEFT JOIN (
@@ -200,6 +202,14 @@ LEFT JOIN (
     SELECT array_position($5::text[], before.lease), before.*
     FROM before
 ) AS t ON true
+LEFT JOIN LATERAL (
+    SELECT x.at, x.payload
+    FROM stepwell.events AS x
+    WHERE x.run_id = t.run_id
+        AND x.seq = 1
+        AND t.head = 1
+        AND t.path = ''
+) AS accepted ON true
 ORDER BY t.place;
 
 -- name: read_claimed_logs
