@@ -24,6 +24,7 @@ from pathlib import Path
 from tests.faults.figures import REPORT_VARIABLE, Figures, histogram, read
 
 ROOT = Path(__file__).parents[1]
+LIMIT_RUNS = "2004"  # of six workflows that share a limit
 SIMULATOR = "stepwell.testing.simulation"
 NOT_TESTED = (
     "power loss and torn writes (R5); failover, restart loops, cut and slow networks (R6)",
@@ -59,7 +60,12 @@ def run_tests(report: Path, storm_seconds: str) -> tuple[int, str]:
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, REPORT_VARIABLE: str(report), "STEPWELL_STORM_SECONDS": storm_seconds},
+        env={
+            **os.environ,
+            REPORT_VARIABLE: str(report),
+            "STEPWELL_STORM_SECONDS": storm_seconds,
+            "STEPWELL_LIMIT_RUNS": LIMIT_RUNS,
+        },
         stdout=subprocess.PIPE,
         text=True,
         check=False,

@@ -25,7 +25,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import Ids, RunId
-from stepwell.domain.limits import Hold, Kind, Limit, Scope, checked_limit
+from stepwell.domain.limits import Concurrency, Hold, Kind, Limit, Scope, checked_limit
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.starting import new_run_of
 from stepwell.domain.status import Status
@@ -74,6 +74,7 @@ class Client(History):
         queue: str = "",
         timeout: Duration | None = None,
         tags: dict[str, str] | None = None,
+        concurrency: Concurrency | None = None,
     ) -> RunHandle[R]: ...
     @overload
     async def start(
@@ -87,6 +88,7 @@ class Client(History):
         queue: str = "",
         timeout: Duration | None = None,
         tags: dict[str, str] | None = None,
+        concurrency: Concurrency | None = None,
         version: str = "",
     ) -> RunHandle[Any]: ...
     async def start(self, workflow: Any, input: Any = None, **options: Any) -> RunHandle[Any]:

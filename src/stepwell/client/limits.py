@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from stepwell.domain.commit import RunFilter, RunRow, TicketRow
-from stepwell.domain.limits import Slots
+from stepwell.domain.limits import Limit, Slots, read_lane
 from stepwell.domain.status import Status
 from stepwell.domain.why import FullLimit
 from stepwell.store.base import Store
 
 _NAMED = 3
+_LOOKED_AT = 50
 
 
 async def full_limit(store: Store, run: RunRow, ticket: TicketRow) -> FullLimit | None:
@@ -23,7 +24,19 @@ async def full_limit(store: Store, run: RunRow, ticket: TicketRow) -> FullLimit 
     limit = slots.blocking(ticket.lane, started=ticket.started)
     if limit is None:
         return None
+    return FullLimit(str(limit.scope), limit.most or 0, slots.used(limit), await _holders(store, run, limit))
+
+
+async def _holders(store: Store, run: RunRow, limit: Limit) -> list[str]:
+    """Some of them: for a person who looks, not for counting."""
+    statuses = (Status.RUNNING, Status.SUSPENDED) if limit.hold == "run" else (Status.RUNNING,)
     workflow = limit.name if limit.kind == "workflow" else ""
-    wanted = RunFilter(workspace=run.workspace, workflow=workflow, statuses=(Status.RUNNING,), limit=_NAMED)
-    holders = [holder.id for holder in await store.list_runs(wanted)]
-    return FullLimit(str(limit.scope), limit.most or 0, slots.used(limit), holders)
+    wanted = RunFilter(workspace=run.workspace, workflow=workflow, statuses=statuses, limit=_LOOKED_AT)
+    found: list[str] = []
+    for other in await store.list_runs(wanted):
+        tickets = [t for t in await store.read_tickets(other.id) if t.lane]
+        if any(read_lane(t.lane).is_in(limit.scope) for t in tickets):
+            found.append(other.id)
+        if len(found) == _NAMED:
+            break
+    return found

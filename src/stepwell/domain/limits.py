@@ -74,6 +74,9 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
     key_most: int | None = None
     key_hold: Hold = "active"
 
+    def is_in(self, scope: Scope) -> bool:
+        return any(own == scope for own, _, _ in self.scopes())
+
     @property
     def text(self) -> str:
         return msgspec.json.encode(self).decode()

@@ -30,16 +30,13 @@ class _Taken(NamedTuple):
     losses: int
     lost_lease: str
     limited: bool
-    accepted_at: float | None = None
-    accepted: bytes | None = None
+    accepted_at: float | None
+    accepted: bytes | None
 
     @property
     def is_fresh(self) -> bool:
         """Its whole log came with the ticket, and there is no message."""
         return self.accepted is not None and self.wakes == 0
-
-
-_TICKET = [field for field in _Taken._fields if field not in _Taken._field_defaults]
 
 
 class PostgresClaims(PostgresLimits):
@@ -73,8 +70,13 @@ class PostgresClaims(PostgresLimits):
         leases = request.leases[len(taken) : limit]
         self._split = rows[0]["lanes"]
         if self._split and leases and not rows[0]["asked_again"]:
-            limited = await self._claim_lane_tickets(request, leases, len(leases))
-            taken += [_Taken(*(row[field] for field in _TICKET)) for row in limited.rows]
+            try:
+                limited = await self._claim_lane_tickets(request, leases, len(leases))
+            except StoreUnavailable as error:
+                if not taken:
+                    raise
+                raise OutcomeUnknown(f"tickets were claimed, those of lanes not: {error.message}") from error
+            taken += [_Taken(*(row[field] for field in _Taken._fields)) for row in limited.rows]
             next_in = min((x for x in (next_in, limited.next_in) if x is not None), default=None)
             blocked = limited.blocked
             self._split = bool(limited.rows)  # else they wait at limits, and take nothing from the others

@@ -150,4 +150,4 @@ WHERE t.run_id = ANY (ARRAY[l.run_id])
     AND t.path = ''
 RETURNING
     l.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
-    true AS limited;
+    true AS limited, NULL::float8 AS accepted_at, NULL::bytea AS accepted;

@@ -192,8 +192,7 @@ SELECT
     EXISTS (SELECT FROM before) AS asked_again,
     EXISTS (SELECT FROM me CROSS JOIN stepwell.tickets AS t WHERE t.lease IS NULL AND t.lane <> '') AS lanes,
     t.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
-    t.limited,
-    accepted.at AS accepted_at, accepted.payload AS accepted
+    t.limited, accepted.at AS accepted_at, accepted.payload AS accepted
 FROM clock
 CROSS JOIN later
 LEFT JOIN (
