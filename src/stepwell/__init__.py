@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stepwell.authoring.machines.machine import Machine
     from stepwell.authoring.machines.transition import transition
     from stepwell.client import Client, RunEvent, RunHandle
+    from stepwell.client.rates import StartRate
     from stepwell.domain.documents import Document
     from stepwell.domain.limits import Concurrency, Limit
     from stepwell.domain.program import Context, StepContext, SyncContext
@@ -52,6 +53,7 @@ _WHERE = {
     "RunFailed": "errors",
     "RunHandle": "client",
     "Settings": "settings",
+    "StartRate": "client.rates",
     "Status": "domain.status",
     "Step": "authoring.functions.step",
     "StepContext": "domain.program",
@@ -89,6 +91,7 @@ __all__ = [
     "RunFailed",
     "RunHandle",
     "Settings",
+    "StartRate",
     "Status",
     "Step",
     "StepContext",

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checka
 
 from stepwell.client import Client, RunHandle
 from stepwell.client.library import GraphLibrary
+from stepwell.client.rates import OwnWindows, StartGate, StartRate
 from stepwell.domain import events as ev
 from stepwell.domain.forking import Edits
 from stepwell.domain.ids import Ids
@@ -68,6 +69,7 @@ class Engine(Client):
         ids: Ids | None = None,
         codec: PayloadCodec | None = None,
         replay_always: bool = False,
+        start_rates: Sequence[StartRate] = (),
     ) -> None:
         self.settings = settings or Settings.from_env()
         self._clock = clock or SystemClock()
@@ -77,6 +79,8 @@ class Engine(Client):
         super().__init__(
             store, ids or SystemIds(), Bulletin(), payload_bytes_max=self.settings.payload_bytes_max
         )
+        if start_rates:
+            self.start_gate = StartGate(start_rates, OwnWindows(self._clock.monotonic))
         self._steps = _by_name(steps)
         self._nodes = tuple(nodes)
         self._graphs: Graphs | None = None

@@ -27,6 +27,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ RunExists                  an imported run is there already
 │   ├─ SignalLimit
 │   └─ CodeChanged                the log does not fit the code any more
+├─ RateLimited                    too many starts; none was made, try again after a while
 ├─ RunError                       the run went wrong; raised by result()
 │   ├─ RunFailed · RunCancelled · RunTimedOut
 ├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
@@ -246,6 +247,17 @@ class CodeChanged(Conflict):
 
     code = "CODE_CHANGED"
     hint = 'keep the old version importable, or guard the change: if ctx.patched("my-change"): ...'
+
+
+class RateLimited(StepwellError):
+    """Too many runs are being started; none was started now."""
+
+    code = "RATE_LIMITED"
+    hint = "try again after `retry_after` seconds"
+
+    def __init__(self, message: str = "", *, retry_after: float, hint: str = "", **context: object) -> None:
+        super().__init__(message, hint=hint, **context)
+        self.retry_after = retry_after
 
 
 class RunError(StepwellError):

@@ -11,6 +11,7 @@ import msgspec
 
 from stepwell.client.handle import RunHandle
 from stepwell.client.history import History
+from stepwell.client.rates import StartGate
 from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import (
@@ -59,6 +60,7 @@ class Client(History):
         self.payload_bytes_max = payload_bytes_max
         self._ids = ids
         self._schemas: dict[bytes, Any] = {}
+        self.start_gate: StartGate | None = None
 
     # Starting
 
@@ -75,6 +77,7 @@ class Client(History):
         timeout: Duration | None = None,
         tags: dict[str, str] | None = None,
         concurrency: Concurrency | None = None,
+        user: str = "",
     ) -> RunHandle[R]: ...
     @overload
     async def start(
@@ -89,6 +92,7 @@ class Client(History):
         timeout: Duration | None = None,
         tags: dict[str, str] | None = None,
         concurrency: Concurrency | None = None,
+        user: str = "",
         version: str = "",
     ) -> RunHandle[Any]: ...
     async def start(self, workflow: Any, input: Any = None, **options: Any) -> RunHandle[Any]:
@@ -107,8 +111,11 @@ class Client(History):
         keys: Sequence[str] | None = None,
         **options: Any,
     ) -> list[RunHandle[R]]:
-        """Accept many runs of one workflow, in few transactions."""
+        """Accept many runs of one workflow, in few transactions; RateLimited: none of them."""
         prepared = await self._prepared(workflow, options.pop("version", ""))
+        user, inputs = options.pop("user", ""), list(inputs)
+        if self.start_gate is not None:
+            await self.start_gate.check(self.workspace, prepared[0].name, user, len(inputs))
         shared = self._options(options)
         runs = [
             self._new_run(prepared, input, keys[i] if keys else "", shared) for i, input in enumerate(inputs)
