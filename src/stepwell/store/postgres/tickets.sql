@@ -54,7 +54,8 @@ LEFT JOIN LATERAL (
 -- again. Only then are rows locked, in the order of the whole queue, passing over those that are locked.
 -- More candidates than wanted ($7), so that two claimers do not both go for the same few. `before` are
 -- tickets that these leases own already: then this claim was sent before and takes nothing more. Tickets of
--- lanes are left to `lane_tickets`; `lanes` says whether there are any.
+-- lanes are left to `lane_tickets`; `lanes` says whether there are any. `locked` does not say lane = '' again:
+-- then the planner would look each ticket up in the queue's index, walking all of it.
 -- The log of a run that was never claimed comes along: its one event was written together with the ticket,
 -- so whoever sees the one sees the other. Every other log must be read in a later statement.
 WITH RECURSIVE clock AS MATERIALIZED (
@@ -163,7 +164,6 @@ locked AS MATERIALIZED (
         WHERE t.run_id = o.run_id
             AND t.path = o.path
             AND t.lease IS NULL
-            AND t.lane = ''
             AND t.solo = $8::bool
             AND t.due_at <= clock.now
         FOR UPDATE SKIP LOCKED
