@@ -1,7 +1,8 @@
 """GraphLibrary: saved graphs of a workspace. A draft is edited; publishing it makes a version.
 
 Runs keep the graph they began with, so nothing here touches them. Whoever edits says which draft he
-saw (`expected`, its hash): two people do not overwrite one another without a word.
+saw (`expected`, its hash). It is compared before the draft is written, not in the same transaction: two
+who save in the same instant are not told apart, nor two who publish.
 """
 
 from __future__ import annotations
