@@ -118,18 +118,24 @@ class PostgresArchive(Session):
         return await self._write("purge", self._side_lanes, work)
 
     async def _remove_trees(self, connection: Connection, roots: Sequence[str], cutoff: float) -> int:
-        """Those of which every run could be locked, ended before the cutoff."""
-        members = await connection.fetch(self._sql["tree_members"], list(roots))
-        ids = [row["id"] for row in members]
-        locked = {row["id"] for row in await connection.fetch(self._sql["lock_ended"], ids, cutoff)}
+        """Those of which every run could be locked, ended before the cutoff.
+
+        Roots first: two sweepers that meet in one tree would each hold a part of it, and both leave it.
+        """
+        roots = await self._lock_ended(connection, roots, cutoff)
+        members = await connection.fetch(self._sql["tree_members"], roots)
+        locked = {*roots, *await self._lock_ended(connection, [row["id"] for row in members], cutoff)}
         # Looked at again under the locks: a run that was retried and ended meanwhile may have new children.
-        now = await connection.fetch(self._sql["tree_members"], list(roots))
+        now = await connection.fetch(self._sql["tree_members"], roots)
         free = Counter(row["root"] for row in now if row["id"] not in locked)
         gone = [row["id"] for row in now if row["root"] not in free]
         if gone:
             await connection.execute(self._sql["delete_events"], gone)
             await connection.execute(self._sql["delete_runs"], gone)
         return len(gone)
+
+    async def _lock_ended(self, connection: Connection, ids: Sequence[str], cutoff: float) -> list[str]:
+        return [row["id"] for row in await connection.fetch(self._sql["lock_ended"], list(ids), cutoff)]
 
 
 def _answer(copy: RunCopy, found: tuple[str, str, str, str] | None) -> Started:
