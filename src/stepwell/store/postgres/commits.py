@@ -130,18 +130,16 @@ def _owned(batch: Sequence[Commit]) -> tuple[str, ...]:
     )
 
 
-def _endings(batch: Sequence[Commit]) -> list[list[Any]]:
+def _endings(batch: Sequence[Commit]) -> list[str]:
     """How each member leaves its ticket: kind (0 keep, 1 park, 2 finish), seen, due at, due in."""
-    rows: list[tuple[int, int, float, float]] = []
+    kinds, seen, due_at, due_in = [], [], [], []
     for commit in batch:
         then = commit.then
-        if then is None:
-            rows.append((0, 0, 0.0, 0.0))
-        elif isinstance(then, Park):
-            rows.append((1, then.seen, then.due_at, then.due_in))
-        else:
-            rows.append((2, then.seen, 0.0, 0.0))
-    return columns(rows, 4)
+        kinds.append("0" if then is None else "1" if isinstance(then, Park) else "2")
+        seen.append("0" if then is None else str(then.seen))
+        due_at.append(repr(then.due_at) if isinstance(then, Park) else "0")
+        due_in.append(repr(then.due_in) if isinstance(then, Park) else "0")
+    return [",".join(column) for column in (kinds, seen, due_at, due_in)]
 
 
 def _event_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:

@@ -24,7 +24,8 @@ k AS MATERIALIZED (
         FROM unnest(
             string_to_array($2, E'\x1f'), string_to_array($3, E'\x1f'), string_to_array($4, ',', '')::int[],
             string_to_array($5, ',', '')::int[], string_to_array($6, ',', '')::bool[], string_to_array($7, ',', '')::int[],
-            $8::int[], $9::int[], $10::float8[], $11::float8[]
+            string_to_array($8, ',')::int[], string_to_array($9, ',')::int[],
+            string_to_array($10, ',')::float8[], string_to_array($11, ',')::float8[]
         ) WITH ORDINALITY
             AS u (run_id, lease, head, grown, settled, base, then_, seen, due_at, due_in, i)
         ORDER BY run_id
