@@ -386,12 +386,16 @@ FROM born;
 
 -- name: find_keys
 -- A later statement than the one that met these keys: in that one the other starter's row is not visible.
+-- The first key from there on, and not an equality: for that the planner, while the table is small, may as
+-- well take the index of workspace and workflow, and would read all runs for each key later.
 SELECT k.i, r.id, r.digest
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (workspace, key, i)
 CROSS JOIN LATERAL (
-    SELECT x.id, x.digest
+    SELECT x.id, x.digest, x.workspace, x.key
     FROM stepwell.runs AS x
-    WHERE x.workspace = k.workspace
-        AND x.key = k.key
-    OFFSET 0
-) AS r;
+    WHERE (x.workspace, x.key) >= (k.workspace, k.key)
+    ORDER BY x.workspace, x.key
+    LIMIT 1
+) AS r
+WHERE r.workspace = k.workspace
+    AND r.key = k.key;
