@@ -16,6 +16,7 @@
 --   contact           since when the workers have been in touch with the database without a gap.
 --   limits            how many runs of a workspace, workflow, queue or key may be active at once, where it is
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere.
+--   start_windows     when runs were started lately, of each workflow or by each user that has a start rate.
 --   definitions       versions of workflows, for those who start runs without having the code.
 --   migrations        which of migrations/*.sql were applied.
 --
@@ -219,6 +220,17 @@ CREATE TABLE stepwell.limits (
     hold text COLLATE "C" NOT NULL,
     PRIMARY KEY (kind, workspace, name)
 );
+
+CREATE TABLE stepwell.start_windows (
+    name text COLLATE "C" NOT NULL,
+    seconds double precision NOT NULL,
+    starts text COLLATE "C" NOT NULL, -- JSON: when and how many
+    until double precision NOT NULL, -- then none of them counts any more
+    PRIMARY KEY (name, seconds)
+)
+WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+CREATE INDEX start_windows_until ON stepwell.start_windows (until);
 
 -- For people. What is not JSON (compressed, encrypted) is shown as it is, escaped.
 CREATE FUNCTION stepwell.readable(payload bytea) RETURNS jsonb
