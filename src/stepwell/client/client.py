@@ -247,8 +247,8 @@ class Client(History):
     ) -> None:
         """At most so many runs of this workspace, workflow, queue or key at once; None: any number.
 
-        It replaces what the runs bring along, from the next claim on; none that runs is stopped. It
-        counts runs that can be limited: graphs, and those with a concurrency of their own or a key.
+        It replaces what the runs bring along, from the next claim on; none that runs is stopped. All
+        runs count, children too; with hold = run children work in the slot of their parent.
         """
         workspace = "" if kind == "queue" else self.workspace
         limit = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold))

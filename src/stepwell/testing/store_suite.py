@@ -20,6 +20,7 @@ from stepwell.testing.stores.limiting import LimitRules
 from stepwell.testing.stores.owning import ClockRules, ReapRules, WorkerRules
 from stepwell.testing.stores.pausing import FinishRules, ParkRules
 from stepwell.testing.stores.rating import RateRules
+from stepwell.testing.stores.reaching import ReachRules
 from stepwell.testing.stores.reading import DefinitionRules, ListRules
 from stepwell.testing.stores.remote import RemoteRules
 from stepwell.testing.stores.repeating import RepeatRules
@@ -43,6 +44,7 @@ class StoreSuite(
     RetryRules,
     ClaimRules,
     LimitRules,
+    ReachRules,
     WorkerRules,
     ReapRules,
     ClockRules,
