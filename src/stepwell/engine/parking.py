@@ -52,9 +52,7 @@ def _linger_seconds(activation: Activation) -> float:
 
 def _holds_up_children(activation: Activation) -> bool:
     """A child may wait for the slot that this run has: then even a short wait gives it back."""
-    return activation.claim.limited and any(
-        isinstance(call, ResultCall) for call in activation.calls.values()
-    )
+    return activation.claim.limited and any(activation.waits.open_children())
 
 
 def park(activation: Activation) -> Park | None:
