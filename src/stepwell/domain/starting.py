@@ -97,6 +97,12 @@ def new_run_of(
         tags=msgspec.json.encode(tags or {}),
         trigger=trigger,
         test=test,
-        # A child works for a run that has a slot: were it to wait for one, both might wait for ever.
-        lane="" if parent else lane_of(definition, options, queue or options.queue, workspace, concurrency),
+        lane=lane_of(
+            definition,
+            options,
+            queue or options.queue,
+            workspace,
+            concurrency,
+            child=bool(parent),
+        ),
     )
