@@ -10,6 +10,7 @@ from msgspec import Raw
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import Accepted
+from stepwell.domain.fact import NULL
 from stepwell.domain.ids import NEEDS_GRAPH, RunId, needs_workflow
 from stepwell.domain.limits import Concurrency, lane_of
 from stepwell.domain.program import RunOptions, Startable, needs_of
@@ -74,7 +75,7 @@ def new_run_of(
         key=key,
         queue=queue or options.queue,
         test=test,
-        graph=Raw(graph or b"null"),
+        graph=Raw(graph) if graph else NULL,
     )
     return NewRun(
         id=run_id,
