@@ -148,6 +148,7 @@ def ended(run_id: RunId) -> RunCopy:
         "trigger",
         "where_at",
     )
+    empty: dict[str, Any] = dict.fromkeys(texts, "")
     return RunCopy(
         id=run_id,
         key=run_id,
@@ -165,5 +166,5 @@ def ended(run_id: RunId) -> RunCopy:
         ended_at=0.0,
         test=False,
         log=[LogRow(1, "accepted", "", 0, 0.0, b"{}")],
-        **dict.fromkeys(texts, ""),
+        **empty,
     )

@@ -18,9 +18,10 @@ from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
-from stepwell.domain.events import Problem, Received, read_as
+from stepwell.domain.events import Accepted, Problem, Received, read_as
 from stepwell.domain.ids import RunId
 from stepwell.domain.problems import run_error
+from stepwell.domain.starting import needs_of_run
 from stepwell.domain.state import OpenWait
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason, explain
@@ -236,11 +237,15 @@ class RunHandle(Past, Generic[R]):
     async def retry(self) -> None:
         """Send a failed run on, exactly where it failed."""
         asked = 0
+        needs = ""
+        async for row in self.log():
+            needs = needs_of_run(read_as(Accepted, row))
+            break
 
         async def ask() -> RetryOutcome:
             nonlocal asked
             asked += 1
-            return await self._client.store.retry(self.id)
+            return await self._client.store.retry(self.id, needs=needs)
 
         outcome = await self._client.patiently(ask)
         if asked > 1 and outcome is RetryOutcome.NOT_FAILED:

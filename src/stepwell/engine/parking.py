@@ -50,6 +50,11 @@ def _linger_seconds(activation: Activation) -> float:
     return patience
 
 
+def _holds_up_children(activation: Activation) -> bool:
+    """A child may wait for the slot that this run has: then even a short wait gives it back."""
+    return activation.claim.limited and any(activation.waits.open_children())
+
+
 def park(activation: Activation) -> Park | None:
     """How to park; None: the wait is so short that the lease is kept."""
     draft = activation.writer.draft
@@ -60,7 +65,7 @@ def park(activation: Activation) -> Park | None:
         due_in = 0.0
         if not draft.needed:
             draft.events.clear()  # never began: leave no trace of having had it
-    elif soonest < activation.services.keep_lease_seconds:
+    elif soonest < activation.services.keep_lease_seconds and not _holds_up_children(activation):
         if not draft.dues:  # else it is looked at again when it is in the log
             activation.timers.wake_in(soonest)
         return None

@@ -191,7 +191,10 @@ class Waits:
 
     def take(self, rows: Sequence[InboxRow]) -> None:
         """Move messages from the inbox into the log, in their order."""
+        visits = self._activation.visits
         for row in rows:
+            if visits is not None and visits.keeps(row):
+                continue
             self._activation.writer.draft.rest.consumed.append(row.key)
             self._activation.writer.draft.needed = True
             if row.key not in self.keys:

@@ -275,6 +275,30 @@ async def test_a_failed_graph_is_retried_where_it_failed(stage: Stage) -> None:
         assert (await engine.trace(run)).by_path()["B"].status == "completed"
 
 
+@pytest.mark.req("K11", "G15")
+async def test_a_failed_run_that_brought_its_graph_is_retried_by_any_worker(stage: Stage) -> None:
+    tries: list[str] = []
+
+    @node("flaky")
+    async def flaky(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> str:
+        tries.append(helpers.node)
+        if tries == ["A", "B"]:
+            raise NodeError("E_NET", "no network", config=True)
+        return str(helpers.node)
+
+    done = a("Z", "end", output={"b": "{{ctx.b}}"})
+    body = chart([START, a("A", "flaky"), a("B", "flaky", outputVariable="b"), done], "S>A A>B B>Z")
+    async with stage.engine(shout, nodes=[flaky]) as engine:
+        run = await engine.start_graph(body, {}, test=True)
+        with pytest.raises(RunFailed, match="no network"):
+            await run.result()
+
+        await run.retry()
+
+        assert await run.result(timeout=60) == {"b": "B"}
+        assert tries == ["A", "B", "B"]
+
+
 @pytest.mark.req("K13")
 async def test_cancelling_a_graph_cancels_its_child(stage: Stage) -> None:
     @workflow
