@@ -14,6 +14,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ DocumentNotFound
 │   ├─ InvalidFile                no exported run, or one that this version cannot read
 │   ├─ SettingsInvalid
+│   ├─ NotAssigned                a decision by somebody who was not asked
 │   ├─ StatelessWait              a run without a store waits for a message
 │   └─ NotDurable                 workflow code awaits something that no replay can repeat
 ├─ Conflict                       the run is not in a state that allows this
@@ -163,6 +164,12 @@ class SettingsInvalid(AskedWrongly):
     """A setting has a value that cannot work."""
 
     code = "SETTINGS_INVALID"
+
+
+class NotAssigned(AskedWrongly):
+    """That question is for others to decide."""
+
+    code = "NOT_ASSIGNED"
 
 
 class StatelessWait(AskedWrongly):

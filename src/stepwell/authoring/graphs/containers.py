@@ -50,14 +50,24 @@ class Containers:
             return
         step.body = None
         if kind == "try" and "catch" in step.node.connected:
-            told = failure.as_context()
-            self._settle(step, Outcome(("catch",), {"error": told}, {"error": told}))
+            self._catch(step, failure)
         elif kind == "retry" and step.attempt < step.node.behaviour.attempts and not failure.config:
             policy: RetryBody = step.node.behaviour
             path = f"{step.path}#{step.attempt}@delay"
             self._frontier.ask(Ask(Purpose.BACKOFF, path, step, policy.wait_after(step.attempt)))
         else:
             self.fail(step, failure)
+
+    def ran_out(self, step: Step, failure: Failure) -> None:
+        """Its own time is over: a try catches that too, nobody tries again."""
+        if "catch" in step.node.connected:
+            self._catch(step, failure)
+        else:
+            self.fail(step, failure)
+
+    def _catch(self, step: Step, failure: Failure) -> None:
+        told = failure.as_context()
+        self._settle(step, Outcome(("catch",), {"error": told}, {"error": told}))
 
     def try_again(self, step: Step) -> None:
         step.attempt += 1

@@ -76,10 +76,11 @@ class Joining:
         clock = scope.clocks.pop(node.index, None)
         if clock is not None:
             frontier.withdraw(clock)
-        if move is Move.SKIP:
+        if move is Move.SKIP:  # it did not fire: whoever is still on the way goes on (C1)
             frontier.note(NoteKind.SKIPPED, step.path)
             frontier.settle(step, StepStatus.SKIPPED)
-        elif move is Move.FIRE:
+            return
+        if move is Move.FIRE:
             self._fire(step, OUT, seen)
         elif move is Move.TIMEOUT and "timeout" in node.connected and node.behaviour.mode != "timeout":
             self._fire(step, ("timeout",), seen)

@@ -10,7 +10,8 @@ from stepwell.authoring.graphs.nodes.merging import MergeData
 from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
 
-NESTING_MAX = 3
+LOOPS_MAX = 3  # loops in loops
+NESTING_MAX = 10  # containers of any type
 EDGES_MAX = 2000
 
 
@@ -87,24 +88,31 @@ class Checks:
         if parent.type.role is not Role.CONTAINER:
             self._add("NOT_A_CONTAINER", f"a {parent.type.name} has no body", node=node.id, field="parentId")
             return
-        if node.type.role is Role.CONTAINER and self._depth(node) > NESTING_MAX:
+        if node.type.role is not Role.CONTAINER:
+            return
+        around = self._around(node)
+        loops = sum(found.type.name == "loop" for found in around)
+        if (node.type.name == "loop" and loops > LOOPS_MAX) or len(around) > NESTING_MAX:
+            deep = f"loops are nested more than {LOOPS_MAX} deep"
+            if loops <= LOOPS_MAX:
+                deep = f"containers are nested more than {NESTING_MAX} deep"
             self._add(
                 "NESTING_TOO_DEEP",
-                f"containers are nested more than {NESTING_MAX} deep",
+                deep,
                 node=node.id,
                 suggestion="move the inner part into a workflow of its own",
             )
 
-    def _depth(self, node: Node) -> int:
-        depth, seen = 0, set()
+    def _around(self, node: Node) -> list[Node]:
+        """The container and those around it."""
+        around: dict[str, Node] = {}
         found: Node | None = node
-        while found is not None and found.id not in seen:
-            seen.add(found.id)
-            depth += found.type.role is Role.CONTAINER
+        while found is not None and found.id not in around:
+            around[found.id] = found
             found = self._nodes.get(found.parent)
         if found is not None:
             self._add("PARENT_CYCLE", "the node is inside itself", node=node.id, field="parentId")
-        return depth
+        return list(around.values())
 
     def _starts(self) -> None:
         starts = [node for node in self._definition.nodes if node.type.name == "start"]
@@ -200,7 +208,7 @@ class Checks:
 
     def _reachable(self, edges: list[Edge]) -> None:
         """In the root only the start begins by itself."""
-        if self.cyclic or self._broken:
+        if self.cyclic or self._broken or not any(n.type.name == "start" for n in self._definition.nodes):
             return
         targets = {edge.target for edge in self._definition.edges}
         for node in self._definition.nodes:
