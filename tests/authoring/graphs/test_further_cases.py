@@ -14,7 +14,10 @@ from tests.authoring.graphs.test_cases import database
 CASES = read_cases(Path(__file__).parent / "data" / "further.json")
 # What differs between stores is how runs wait, are woken and end: those cases run on all of them.
 WAITING = frozenset(
-    "HB12 HB20 HB21 HD15 HD21 HE20 HF03 HF08 HF16 HF17 HG03 HG08 HG11 HG26 HG27 HG28 HG31 HG44".split()
+    {
+        *("HB12", "HB20", "HB21", "HD15", "HD21", "HE20", "HF03", "HF08", "HF16", "HF17"),
+        *("HG03", "HG08", "HG11", "HG26", "HG27", "HG28", "HG31", "HG44"),
+    }
 )
 
 __all__ = ["database"]  # the fixture

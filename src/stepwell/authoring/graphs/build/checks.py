@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from stepwell.authoring.graphs.build.structure import topological
+from stepwell.authoring.graphs.build.structure import ending_of, topological
 from stepwell.authoring.graphs.definition import Definition, Edge, Node
 from stepwell.authoring.graphs.nodes.merging import MergeData
 from stepwell.authoring.graphs.nodes.types import Role
@@ -28,6 +28,7 @@ class Checks:
         self._parents()
         self._starts()
         edges = [edge for edge in self._definition.edges if self._edge_fits(edge)]
+        self._endings(edges)
         self._duplicates(edges)
         self._joins(edges)
         self._cycles(edges)
@@ -59,7 +60,7 @@ class Checks:
     def _parents(self) -> None:
         parents = {node.parent for node in self._definition.nodes}
         for node in self._definition.nodes:
-            if node.type.role is Role.CONTAINER and node.id not in parents:
+            if node.type.role is Role.CONTAINER and node.id not in parents and node.id not in self._broken:
                 self._add(
                     "EMPTY_CONTAINER",
                     f"the {node.type.name} has no body",
@@ -162,6 +163,34 @@ class Checks:
             )
             return False
         return True
+
+    def _endings(self, edges: list[Edge]) -> None:
+        """What is behind a try's `finally` is apart from its body."""
+        for node in self._definition.nodes:
+            first = getattr(node.data, "finally_", None)
+            if first is None:
+                continue
+            inside = {n.id for n in self._definition.nodes if n.parent == node.id}
+            own = [edge for edge in edges if edge.source in inside]
+            last = ending_of(node.data, own)
+            if first not in inside:
+                self._add(
+                    "UNKNOWN_FINALLY",
+                    f"{first!r} is no node of its body",
+                    node=node.id,
+                    field="finally",
+                    suggestion=did_you_mean(first, inside),
+                )
+            elif not inside - last:
+                self._add("EMPTY_CONTAINER", "the try has nothing but its finally", node=node.id)
+            for edge in own:
+                if edge.target in last and (edge.source not in last or edge.target == first):
+                    self._add(
+                        "EDGE_CROSSES_SCOPE",
+                        f"{edge.target} runs when the body of {node.id} has ended",
+                        edge=edge.id,
+                        suggestion="nothing in the body leads to its finally",
+                    )
 
     def _duplicates(self, edges: list[Edge]) -> None:
         seen: set[tuple[str, str, str]] = set()
