@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,16 @@ from stepwell.domain.commit import Delivery, Message
 from stepwell.domain.messages import Decision, decide_key
 from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState
-from stepwell.errors import AlreadyDecided, InvalidInput, RunEnded, WrongPlace
+from stepwell.errors import AlreadyDecided, InvalidInput, NotAssigned, RunEnded, WrongPlace
 
 if TYPE_CHECKING:
     from stepwell.client.handle import RunHandle
 
 
-async def decide(run: RunHandle[Any], answer: Any, *, path: str, by: str) -> None:
+async def decide(run: RunHandle[Any], answer: Any, *, path: str, by: str, roles: Collection[str]) -> None:
     state = await run.state()
     wait = _open_approval(run, state, path)
+    _check_assigned(wait, by, roles)
     await _send(run, wait, wait.form, answer, by=by, choice="")
 
 
@@ -61,6 +63,17 @@ async def _send(run: RunHandle[Any], wait: OpenWait, form: Raw, answer: Any, *, 
         who = await _who_decided(run, wait.path)
         raise AlreadyDecided(f"{what} came too late: {who or 'it was answered'}")
     run._delivered(outcome, f"a decision on {wait.path}")
+
+
+def _check_assigned(wait: OpenWait, by: str, roles: Collection[str]) -> None:
+    """Whoever is not among the assignees changes nothing; without assignees everybody may decide."""
+    names = {by, *(f"role:{role}" for role in roles)}
+    if wait.assignees and not names.intersection(wait.assignees):
+        raise NotAssigned(
+            f"{by or 'somebody without a name'} may not decide {wait.path}",
+            hint="it is for " + ", ".join(wait.assignees) + "; give by= and roles=",
+            question=wait.title or wait.path,
+        )
 
 
 def _open_approval(run: RunHandle[Any], state: RunState, path: str) -> OpenWait:

@@ -52,7 +52,7 @@ class Activation:
         self.claim = claim
         self.run_id: RunId = claim.run_id
         self.program = program
-        self.journal: Journal = read_journal(claim.log)
+        self.journal: Journal = read_journal(claim.log, now)
         self.last_at = self.journal.last_at
         self.losses = claim.losses  # owners that died since the run last moved
         self.closed: type[Unwind] | None = None  # why no ctx call is answered any more
