@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import alone
 from tests.stage import (
@@ -23,6 +24,13 @@ from tools.postgres.cluster import Cluster
 from tools.postgres.databases import Databases
 
 __all__ = ["disk", "memory", "postgres", "postgres_stage_url", "rehearsal", "sqlite", "stage"]
+
+
+# A busy machine is slow now and then, and what a change breaks it shall break every time.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:
