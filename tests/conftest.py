@@ -14,7 +14,7 @@ from tests.stage import (
     disk,
     memory,
     postgres,
-    postgres_stage_url,
+    postgres_stage,
     rehearsal,
     run_coroutine_test,
     sqlite,
@@ -23,7 +23,7 @@ from tests.stage import (
 from tools.postgres.cluster import Cluster
 from tools.postgres.databases import Databases
 
-__all__ = ["disk", "memory", "postgres", "postgres_stage_url", "rehearsal", "sqlite", "stage"]
+__all__ = ["disk", "memory", "postgres", "postgres_stage", "rehearsal", "sqlite", "stage"]
 
 
 # A busy machine is slow now and then, and what a change breaks it shall break every time.
