@@ -121,7 +121,8 @@ def play(databases: Iterator[str], folder: Path) -> None:
             *end_violations(runs),
             *repeat_violations(plan, runs, effects),
         ]
-    assert {name: texts for name, texts in found.items() if texts} == {}
+    wrong = {name: texts for name, texts in found.items() if texts}
+    assert not wrong, "\n".join(f"{name}: {texts}" for name, texts in wrong.items())
 
 
 @pytest.mark.slow

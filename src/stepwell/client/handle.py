@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -200,9 +200,12 @@ class RunHandle(Past, Generic[R]):
                 return True
         return False
 
-    async def decide(self, answer: Any, *, path: str = "", by: str = "") -> None:
-        """Answer one open approval (the only one, or the one at `path`); AlreadyDecided if it is not open."""
-        await decisions.decide(self, answer, path=path, by=by)
+    async def decide(self, answer: Any, *, path: str = "", by: str = "", roles: Collection[str] = ()) -> None:
+        """Answer one open approval (the only one, or the one at `path`); AlreadyDecided if it is not open.
+
+        NotAssigned when it has assignees and neither `by` nor one of `roles` (`role:name`) is among them.
+        """
+        await decisions.decide(self, answer, path=path, by=by, roles=roles)
 
     async def trigger(self, transition: str, payload: Any = None, *, by: str = "") -> None:
         """Take a transition that a machine waits for. WrongPlace when it does not fit the place where the

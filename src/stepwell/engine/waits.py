@@ -64,7 +64,7 @@ class Waits:
         activation = self._activation
         due = activation.journal.timers.get(call.path)
         if due is None:
-            activation.record(ev.TimerSet(seconds=call.seconds), call.path)
+            activation.record(ev.TimerSet(seconds=call.seconds, retry=call.retry), call.path)
             self._timers.add(call.path)
             activation.writer.draft.dues[call.path] = call.seconds
         else:

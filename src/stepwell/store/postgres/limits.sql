@@ -227,7 +227,7 @@ ORDER BY t.place;
 -- To runs that are in somebody's hands, so that limits which were set since count them. Waits for their
 -- tickets, in order; no more than there are slots of workers.
 WITH found AS MATERIALIZED (
-    SELECT t.run_id
+    SELECT t.run_id, t.path
     FROM stepwell.tickets AS t
     WHERE t.owner IS NOT NULL
         AND t.lane = ''
@@ -251,15 +251,15 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS r
 WHERE t.run_id = ANY (ARRAY[f.run_id])
-    AND t.path = '';
+    AND t.path = ANY (ARRAY[f.path]);
 
 -- name: give_lanes_open
 -- To runs that wait, of these kinds of work, in the order of their claim; what is locked waits for the next.
 WITH found AS MATERIALIZED (
-    SELECT l.run_id
+    SELECT l.run_id, l.path
     FROM unnest($1::text[], $2::text[]) AS k (queue, needs)
     CROSS JOIN LATERAL (
-        SELECT t.run_id
+        SELECT t.run_id, t.path
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
             AND t.lane = ''
@@ -282,5 +282,5 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS r
 WHERE t.run_id = ANY (ARRAY[f.run_id])
-    AND t.path = ''
+    AND t.path = ANY (ARRAY[f.path])
 RETURNING t.run_id;

@@ -146,9 +146,9 @@ CREATE INDEX tickets_lane
     WHERE lease IS NULL AND lane <> '';
 
 -- When the next ticket of a lane is due, for each kind of work: so that runs which are suspended cost a claim
--- no look at the lanes.
+-- no look at the lanes. The last condition keeps the planner from using it for anything else.
 CREATE INDEX tickets_lane_due ON stepwell.tickets (solo, queue, needs, due_at)
-    WHERE lease IS NULL AND lane <> '';
+    WHERE lease IS NULL AND lane <> '' AND due_at < 'Infinity';
 
 -- What is used of the limits.
 CREATE INDEX tickets_held ON stepwell.tickets (lane) WHERE lease IS NOT NULL AND lane <> '';

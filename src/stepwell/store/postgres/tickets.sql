@@ -82,9 +82,44 @@ before AS MATERIALIZED (
         OFFSET 0
     ) AS t
 ),
+lane_due AS MATERIALIZED (
+    SELECT min(c.due_at) AS due_at
+    FROM (
+        SELECT
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
+            AND t.due_at < 'Infinity'
+            AND t.solo = $8::bool
+        LIMIT 1
+    ) AS any_lane
+    CROSS JOIN me
+    CROSS JOIN unnest($3::text[]) AS q (queue)
+    CROSS JOIN unnest($4::text[]) AS n (needs)
+    CROSS JOIN LATERAL (
+        SELECT t.due_at
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
+            AND t.due_at < 'Infinity'
+            AND t.solo = $8::bool
+            AND t.queue = q.queue
+            AND t.needs = n.needs
+        ORDER BY t.due_at
+        LIMIT 1
+    ) AS c
+),
 groups AS (
     SELECT q.queue, n.needs, g.started, g.priority
-    FROM (SELECT me.id FROM me WHERE NOT EXISTS (SELECT FROM before) OFFSET 0) AS asker
+    FROM (
+        SELECT me.id
+        FROM me
+        CROSS JOIN clock
+        CROSS JOIN lane_due
+        WHERE NOT EXISTS (SELECT FROM before)
+            AND (lane_due.due_at <= clock.now) IS NOT TRUE
+        OFFSET 0
+    ) AS asker
     CROSS JOIN unnest($3::text[]) AS q (queue)
     CROSS JOIN unnest($4::text[]) AS n (needs)
     CROSS JOIN LATERAL (
@@ -152,35 +187,11 @@ later AS MATERIALIZED (
         LIMIT 1
     ) AS c
 ),
-lane_due AS MATERIALIZED (
-    SELECT min(c.due_at) AS due_at
-    FROM (
-        SELECT
-        FROM stepwell.tickets AS t
-        WHERE t.lease IS NULL
-            AND t.lane <> ''
-            AND t.solo = $8::bool
-        LIMIT 1
-    ) AS any_lane
-    CROSS JOIN me
-    CROSS JOIN unnest($3::text[]) AS q (queue)
-    CROSS JOIN unnest($4::text[]) AS n (needs)
-    CROSS JOIN LATERAL (
-        SELECT t.due_at
-        FROM stepwell.tickets AS t
-        WHERE t.lease IS NULL
-            AND t.lane <> ''
-            AND t.solo = $8::bool
-            AND t.queue = q.queue
-            AND t.needs = n.needs
-        ORDER BY t.due_at
-        LIMIT 1
-    ) AS c
-),
 gate AS MATERIALIZED (
     SELECT coalesce(lane_due.due_at <= clock.now, false)
         OR (
-            EXISTS (
+            EXISTS (SELECT FROM candidates)
+            AND EXISTS (
                 SELECT
                 FROM stepwell.limits AS l
                 WHERE l.most IS NOT NULL
@@ -197,7 +208,6 @@ gate AS MATERIALIZED (
                         )
                     )
             )
-            AND EXISTS (SELECT FROM candidates)
         ) AS closed
     FROM clock
     CROSS JOIN lane_due

@@ -12,9 +12,9 @@ WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_thr
 CREATE INDEX start_windows_until ON stepwell.start_windows (until);
 
 -- When the next ticket of a lane is due, for each kind of work: so that runs which are suspended cost a claim
--- no look at the lanes.
+-- no look at the lanes. The last condition keeps the planner from using it for anything else.
 CREATE INDEX tickets_lane_due ON stepwell.tickets (solo, queue, needs, due_at)
-    WHERE lease IS NULL AND lane <> '';
+    WHERE lease IS NULL AND lane <> '' AND due_at < 'Infinity';
 
 -- The lane of a run that brings no limit along; the same text as Lane.text in domain/limits.py.
 CREATE FUNCTION stepwell.plain_lane(workspace text, workflow text, queue text, child boolean) RETURNS text
