@@ -10,7 +10,7 @@ from msgspec import Raw
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import NULL
-from stepwell.domain.ids import RunId, child_run_id, recorded_random
+from stepwell.domain.ids import DRAFT, RunId, child_run_id, recorded_random
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.retry import Retry
 from stepwell.domain.starting import new_run
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
     from stepwell.store.base import Store
 
-DRAFT = "draft:"  # what a library calls its drafts: a graph that has one was saved
 _FIND_RETRY = Retry(10, 0.5, "exponential", 30.0)
 
 

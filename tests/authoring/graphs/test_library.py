@@ -154,3 +154,47 @@ async def test_a_graph_calls_a_function_that_another_worker_has(disk: Stage) -> 
         await run.event("go")
 
         assert await run.result(timeout=60) == {"w": 42}
+
+
+@pytest.mark.req("G19")
+async def test_of_two_who_save_over_the_same_draft_one_is_told_who_changed_what(stage: Stage) -> None:
+    async with stage.engine(other) as engine, stage.engine(other) as second:
+        seen = (await engine.library.create(waiting(0))).hash
+        names = ("ana", "joe")
+
+        async def save(library: Any, name: str, answer: int) -> Conflict | None:
+            try:
+                await library.update("saved", waiting(answer), expected=seen, by=name)
+            except Conflict as error:
+                return error
+            return None
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(save(library, name, answer))
+                for library, name, answer in zip((engine.library, second.library), names, (1, 2), strict=True)
+            ]
+
+        errors = [task.result() for task in tasks]
+        [told] = [error for error in errors if error is not None]
+        winner = names[errors.index(None)]
+        assert winner in told.message
+        assert told.context["nodes"] == "other than yours: Z"
+        assert told.context["draft"] == (await engine.library.about("saved")).hash
+        assert (await engine.library.about("saved")).by == winner
+
+
+@pytest.mark.req("G18", "G19")
+async def test_those_who_create_and_publish_at_once_do_not_overwrite_one_another(stage: Stage) -> None:
+    async with stage.engine(other) as engine, stage.engine(other) as second:
+        libraries = (engine.library, second.library)
+        made = await asyncio.gather(
+            *(library.create(waiting(i), by=f"u{i}") for i, library in enumerate(libraries)),
+            return_exceptions=True,
+        )
+        assert sorted(type(answer).__name__ for answer in made) == ["Conflict", "SavedGraph"]
+
+        published = await asyncio.gather(*(library.publish("saved") for library in libraries))
+        assert published == ["1", "1"], "the same draft is one version"
+        with pytest.raises(Conflict, match="changed"):
+            await engine.library.publish("saved", expected="another")
