@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import alone
 from tests.stage import (
     disk,
     memory,
@@ -24,6 +25,20 @@ from tools.postgres.databases import Databases
 __all__ = ["disk", "memory", "postgres", "postgres_stage_url", "rehearsal", "sqlite", "stage"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    alone.register(config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests found worth telling with `record_property`, whichever process they ran in."""
+    told: dict[str, list[str]] = {}
+    for report in terminalreporter.getreports("passed"):
+        for what, value in report.user_properties:
+            told.setdefault(what, []).append(str(value))
+    for what, values in told.items():
+        terminalreporter.write_line(f"{what} ({len(values)}): {'; '.join(values)}")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A test may be a coroutine: it gets a loop of its own and a time limit."""
@@ -36,7 +51,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="session")
 def postgres_cluster() -> Iterator[Cluster]:
-    """Always private: a test may stop and kill it, and starts it again before it ends."""
+    """Always private, also to each of several processes of pytest: a test may stop and kill it, and
+    starts it again before it ends."""
     with Cluster() as cluster:
         yield cluster
 

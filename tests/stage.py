@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ PATIENCE = 15.0  # for what must happen; a machine under load is slow, a broken 
 
 # Patient leases: a busy machine must not look like a dead worker. Waits park at once.
 SETTINGS = Settings(lease_seconds=30, heartbeat_seconds=3, sweep_seconds=1, keep_lease_seconds=0.001)
+# Does not look by itself: what is not hinted at is not done in time.
+DEAF = replace(SETTINGS, poll_seconds=600)
 # For take-over: the shortest that a loaded machine keeps.
 SHORT_LEASE = Settings(lease_seconds=1.0, heartbeat_seconds=0.2, sweep_seconds=0.2, keep_lease_seconds=0.001)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -54,8 +54,8 @@ class SyncRunHandle(Generic[R]):
     def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
         self._call(self._handle.signal(name, payload, id=id))
 
-    def decide(self, answer: Any, *, path: str = "", by: str = "") -> None:
-        self._call(self._handle.decide(answer, path=path, by=by))
+    def decide(self, answer: Any, *, path: str = "", by: str = "", roles: Collection[str] = ()) -> None:
+        self._call(self._handle.decide(answer, path=path, by=by, roles=roles))
 
     def cancel(self, reason: str = "") -> bool:
         return bool(self._call(self._handle.cancel(reason)))

@@ -29,9 +29,10 @@ from stepwell.domain.ids import Ids, RunId
 from stepwell.domain.limits import Concurrency, Hold, Kind, Limit, Scope, checked_limit
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.rates import Full, RatedStart, Window
+from stepwell.domain.schema import Schema
 from stepwell.domain.starting import new_run_of
 from stepwell.domain.status import Status
-from stepwell.errors import InvalidInput, KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
+from stepwell.errors import KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
 
@@ -60,7 +61,7 @@ class Client(History):
         self.workspace = workspace
         self.payload_bytes_max = payload_bytes_max
         self._ids = ids
-        self._schemas: dict[bytes, Any] = {}
+        self._schemas: dict[bytes, Schema] = {}
         self.start_rates: tuple[StartRate, ...] = ()
 
     # Starting
@@ -176,13 +177,8 @@ class Client(History):
         data = PLAIN.encode(input)
         schema = definition.input_schema
         if schema not in self._schemas:
-            import jsonschema_rs
-
-            self._schemas[schema] = jsonschema_rs.validator_for(schema.decode())
-        problem = next(iter(self._schemas[schema].iter_errors(msgspec.json.decode(data))), None)
-        if problem is not None:
-            field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
-            raise InvalidInput(f"{problem.message} at {field}", field=field, workflow=definition.name)
+            self._schemas[schema] = Schema(schema.decode())
+        self._schemas[schema].check(msgspec.json.decode(data), workflow=definition.name)
         return data
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class Activation:
         self.claim = claim
         self.run_id: RunId = claim.run_id
         self.program = program
-        self.journal: Journal = read_journal(claim.log)
+        self.journal: Journal = read_journal(claim.log, now)
         self.last_at = self.journal.last_at
         self.losses = claim.losses  # owners that died since the run last moved
         self.closed: type[Unwind] | None = None  # why no ctx call is answered any more
@@ -66,7 +66,7 @@ class Activation:
         self.writer = LogWriter(
             claim.run_id, claim.lease, claim.head, committer=services.committer, written=self._written
         )
-        self._advancing = False
+        self.advancing = False  # or held: something must be read before anything moves
         self._again = False
         self._ending: endings.Ending | None = None
         self.rows: deque[InboxRow] = deque(claim.inbox)  # messages that the code has not been told of
@@ -146,10 +146,10 @@ class Activation:
         """Let workflow code run as far as it can, then write what came of it."""
         if self.closed is not None:
             return
-        if self._advancing:
+        if self.advancing:
             self._again = True
             return
-        self._advancing = True
+        self.advancing = True
         try:
             self._again = True
             while self._again:
@@ -162,7 +162,7 @@ class Activation:
             self.broken = True
             self.close(LeaseLost)
         finally:
-            self._advancing = False
+            self.advancing = False
 
     def _run_turns(self) -> None:
         while self.closed is None and self._ending is None:

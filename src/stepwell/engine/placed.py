@@ -79,8 +79,8 @@ class Placed:
         known = record.attempt if record is not None else 0
         return max(known, call.attempt if isinstance(call, StepCall) else 0, 1)
 
-    def timer(self, place: str, seconds: float, answered: Answered) -> Call:
-        return self._asked(TimerCall(self._prefix + place, self.future(), seconds), answered)
+    def timer(self, place: str, seconds: float, answered: Answered, *, retry: bool = False) -> Call:
+        return self._asked(TimerCall(self._prefix + place, self.future(), seconds, retry=retry), answered)
 
     def event(self, place: str, name: str, key: str, timeout: float | None, answered: Answered) -> Call:
         return self._wait(place, answered, what="event", name=name, key=key, timeout=timeout, codec=PLAIN)

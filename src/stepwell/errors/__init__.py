@@ -14,6 +14,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ DocumentNotFound
 │   ├─ InvalidFile                no exported run, or one that this version cannot read
 │   ├─ SettingsInvalid
+│   ├─ NotAssigned                a decision by somebody who was not asked
 │   ├─ StatelessWait              a run without a store waits for a message
 │   └─ NotDurable                 workflow code awaits something that no replay can repeat
 ├─ Conflict                       the run is not in a state that allows this
@@ -59,6 +60,7 @@ from stepwell.errors.asking import (
     InvalidDefinition,
     InvalidFile,
     InvalidInput,
+    NotAssigned,
     NotDurable,
     NotSerialisable,
     NoWayOut,
@@ -135,6 +137,7 @@ __all__ = [
     "KeyConflict",
     "LeaseLost",
     "NoWayOut",
+    "NotAssigned",
     "NotDurable",
     "NotForkable",
     "NotRemovable",

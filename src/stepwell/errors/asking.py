@@ -94,6 +94,12 @@ class SettingsInvalid(AskedWrongly):
     code = "SETTINGS_INVALID"
 
 
+class NotAssigned(AskedWrongly):
+    """That question is for others to decide."""
+
+    code = "NOT_ASSIGNED"
+
+
 class StatelessWait(AskedWrongly):
     """A stateless run waits for something that nobody can send."""
 

@@ -91,8 +91,10 @@ class Runs(Protocol):
         """End a run that nobody ever owned, tell its parent; else leave a `cancel` message, due now."""
         ...
 
-    async def retry(self, run_id: RunId) -> RetryOutcome:
+    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
         """Give a failed run a new ticket and append Retried; the second caller gets `not_failed`.
+
+        `needs` is what its worker must have; '' is its workflow in its version.
 
         A run that has begun to compensate gets none: what it did is undone.
         """

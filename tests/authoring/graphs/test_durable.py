@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, NodeError, RunHandle, graph, node, run_stateless, workflow
+from stepwell import Context, Engine, NodeError, RunHandle, Status, graph, node, run_stateless, workflow
 from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
-from stepwell.errors import AlreadyDecided, RunEnded, RunFailed, RunNotFound
+from stepwell.errors import AlreadyDecided, NotAssigned, RunEnded, RunFailed, RunNotFound
 from stepwell.testing import VirtualEngine, crash_everywhere
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import Stage, all_events, crash, suspended
@@ -146,6 +147,48 @@ async def test_a_broadcast_event_reaches_a_waiting_node(stage: Stage) -> None:
 
         assert await mine.result(timeout=20) == {"w": {"sum": 3}}
         await suspended(other)
+
+
+@pytest.mark.req("N12", "K15")
+async def test_only_those_who_were_asked_decide(stage: Stage) -> None:
+    """K27"""
+    ask = a("H", "approval", assignees=["{{ctx.input.boss}}", "role:finance"])
+    body = chart([START, ask, a("Z", "end", output={"ok": True})], "S>H H-approved>Z")
+    async with stage.engine(body) as engine:
+        runs = [await engine.start("chart", {"boss": "ana"}) for _ in range(2)]
+        for run in runs:
+            await suspended(run)
+            before = await all_events(run)
+            for who in ({"by": "eve"}, {"by": "eve", "roles": ["sales"]}, {}):
+                with pytest.raises(NotAssigned, match="for ana, role:finance"):
+                    await run.decide("approved", **who)
+            assert await all_events(run) == before
+
+        await runs[0].decide("approved", by="ana")
+        await runs[1].decide("approved", by="joe", roles=["finance"])
+
+        assert [await run.result(timeout=60) for run in runs] == [{"ok": True}] * 2
+
+
+@pytest.mark.req("G11", "K28")
+async def test_a_retry_container_between_two_attempts_is_running_and_says_when(stage: Stage) -> None:
+    @node("breaks")
+    async def breaks(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> None:
+        raise NodeError("E")
+
+    box = a("R", "retry", maxAttempts=2, delayMs=3_600_000)
+    body = chart([START, box, a("A", "breaks", "R", retry={"maxAttempts": 1}), a("Z", "end")], "S>R R>Z")
+    async with stage.engine(body, nodes=[breaks]) as engine:
+        run = await engine.start("chart", {})
+        reason = await run.why()
+        while reason.code != "retry":
+            await asyncio.sleep(0.01)
+            reason = await run.why()
+
+        assert "0/R is tried again at" in reason.text
+        assert "(attempt 2)" in reason.text
+        assert await run.status() is Status.RUNNING
+        assert (await run.state()).status is Status.RUNNING
 
 
 @pytest.mark.req("G12")

@@ -108,7 +108,7 @@ class Driver:
             case Purpose.POLL:
                 return ctx.timer(path, data.seconds, answered)
             case _:
-                return ctx.timer(path, data, answered)
+                return ctx.timer(path, data, answered, retry=ask.purpose is Purpose.BACKOFF)
 
     def _child(self, ask: Ask) -> Any:
         assert ask.step is not None

@@ -146,7 +146,7 @@ class MemoryRuns(Tables):
         return CancelOutcome.ENDED
 
     @transaction("retry")
-    async def retry(self, run_id: RunId) -> RetryOutcome:
+    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
         run = self._runs.get(run_id)
         if run is None:
             return RetryOutcome.UNKNOWN
@@ -160,7 +160,7 @@ class MemoryRuns(Tables):
             run_id,
             "",
             run.queue,
-            needs_workflow(row.workflow, row.version),
+            needs or needs_workflow(row.workflow, row.version),
             run.priority,
             now,
             now,
