@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stepwell.authoring.functions.workflow import Workflow, workflow
     from stepwell.authoring.graphs.builder import GraphBuilder
     from stepwell.authoring.graphs.failure import NodeError
+    from stepwell.authoring.graphs.nodes.merging import merger
     from stepwell.authoring.graphs.nodes.working import NodeResult, node
     from stepwell.authoring.graphs.problems import InvalidGraph
     from stepwell.authoring.graphs.program import graph
@@ -64,6 +65,7 @@ _WHERE = {
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
     "graph": "authoring.graphs.program",
+    "merger": "authoring.graphs.nodes.merging",
     "node": "authoring.graphs.nodes.working",
     "run_stateless": "engine.stateless",
     "step": "authoring.functions.step",
@@ -102,6 +104,7 @@ __all__ = [
     "WaitTimedOut",
     "Workflow",
     "graph",
+    "merger",
     "node",
     "run_stateless",
     "step",

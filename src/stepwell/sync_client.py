@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
 from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
+from stepwell.domain.limits import Hold, Kind, Limit
 from stepwell.domain.program import Startable
 from stepwell.domain.state import Checkpoint, RunState
 from stepwell.domain.status import Status
@@ -53,8 +54,8 @@ class SyncRunHandle(Generic[R]):
     def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
         self._call(self._handle.signal(name, payload, id=id))
 
-    def decide(self, answer: Any, *, path: str = "", by: str = "") -> None:
-        self._call(self._handle.decide(answer, path=path, by=by))
+    def decide(self, answer: Any, *, path: str = "", by: str = "", roles: Collection[str] = ()) -> None:
+        self._call(self._handle.decide(answer, path=path, by=by, roles=roles))
 
     def cancel(self, reason: str = "") -> bool:
         return bool(self._call(self._handle.cancel(reason)))
@@ -188,6 +189,17 @@ class SyncClient:
 
     def runs(self, **filter: Any) -> list[RunRow]:
         return list(self._call(self._client.runs(**filter)))
+
+    def set_limit(
+        self, kind: Kind, name: str = "", most: int | None = None, *, hold: Hold = "active"
+    ) -> None:
+        self._call(self._client.set_limit(kind, name, most, hold=hold))
+
+    def drop_limit(self, kind: Kind, name: str = "") -> bool:
+        return self._call(self._client.drop_limit(kind, name))
+
+    def limits(self) -> list[Limit]:
+        return self._call(self._client.limits())
 
     def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
         return self._call(self._client.emit(name, payload, key=key, id=id))

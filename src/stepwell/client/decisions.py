@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,18 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import Delivery, Message
 from stepwell.domain.messages import Decision, decide_key
+from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState
-from stepwell.errors import AlreadyDecided, InvalidInput, RunEnded, WrongPlace
+from stepwell.errors import AlreadyDecided, InvalidInput, NotAssigned, RunEnded, WrongPlace
 
 if TYPE_CHECKING:
     from stepwell.client.handle import RunHandle
 
 
-async def decide(run: RunHandle[Any], answer: Any, *, path: str, by: str) -> None:
+async def decide(run: RunHandle[Any], answer: Any, *, path: str, by: str, roles: Collection[str]) -> None:
     state = await run.state()
     wait = _open_approval(run, state, path)
+    _check_assigned(wait, by, roles)
     await _send(run, wait, wait.form, answer, by=by, choice="")
 
 
@@ -60,6 +63,17 @@ async def _send(run: RunHandle[Any], wait: OpenWait, form: Raw, answer: Any, *, 
         who = await _who_decided(run, wait.path)
         raise AlreadyDecided(f"{what} came too late: {who or 'it was answered'}")
     run._delivered(outcome, f"a decision on {wait.path}")
+
+
+def _check_assigned(wait: OpenWait, by: str, roles: Collection[str]) -> None:
+    """Whoever is not among the assignees changes nothing; without assignees everybody may decide."""
+    names = {by, *(f"role:{role}" for role in roles)}
+    if wait.assignees and not names.intersection(wait.assignees):
+        raise NotAssigned(
+            f"{by or 'somebody without a name'} may not decide {wait.path}",
+            hint="it is for " + ", ".join(wait.assignees) + "; give by= and roles=",
+            question=wait.title or wait.path,
+        )
 
 
 def _open_approval(run: RunHandle[Any], state: RunState, path: str) -> OpenWait:
@@ -117,12 +131,6 @@ def _told(by: str, choice: str, at: float) -> str:
 
 def _check_form(raw: Raw, data: bytes, question: str) -> None:
     """An answer that does not fit the form is refused at once, not found out by the run."""
-    import jsonschema_rs
-
     form = msgspec.json.decode(raw)
-    if form is None or form is True:
-        return
-    problem = next(iter(jsonschema_rs.validator_for(form).iter_errors(msgspec.json.decode(data))), None)
-    if problem is not None:
-        field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
-        raise InvalidInput(f"{problem.message} at {field}", field=field, question=question)
+    if form is not None and form is not True:
+        Schema(form).check(msgspec.json.decode(data), question=question)

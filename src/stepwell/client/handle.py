@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,9 +18,10 @@ from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
-from stepwell.domain.events import Problem, Received, read_as
+from stepwell.domain.events import Accepted, Problem, Received, read_as
 from stepwell.domain.ids import RunId
 from stepwell.domain.problems import run_error
+from stepwell.domain.starting import needs_of_run
 from stepwell.domain.state import OpenWait
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason, explain
@@ -199,9 +200,12 @@ class RunHandle(Past, Generic[R]):
                 return True
         return False
 
-    async def decide(self, answer: Any, *, path: str = "", by: str = "") -> None:
-        """Answer one open approval (the only one, or the one at `path`); AlreadyDecided if it is not open."""
-        await decisions.decide(self, answer, path=path, by=by)
+    async def decide(self, answer: Any, *, path: str = "", by: str = "", roles: Collection[str] = ()) -> None:
+        """Answer one open approval (the only one, or the one at `path`); AlreadyDecided if it is not open.
+
+        NotAssigned when it has assignees and neither `by` nor one of `roles` (`role:name`) is among them.
+        """
+        await decisions.decide(self, answer, path=path, by=by, roles=roles)
 
     async def trigger(self, transition: str, payload: Any = None, *, by: str = "") -> None:
         """Take a transition that a machine waits for. WrongPlace when it does not fit the place where the
@@ -236,11 +240,15 @@ class RunHandle(Past, Generic[R]):
     async def retry(self) -> None:
         """Send a failed run on, exactly where it failed."""
         asked = 0
+        needs = ""
+        async for row in self.log():
+            needs = needs_of_run(read_as(Accepted, row))
+            break
 
         async def ask() -> RetryOutcome:
             nonlocal asked
             asked += 1
-            return await self._client.store.retry(self.id)
+            return await self._client.store.retry(self.id, needs=needs)
 
         outcome = await self._client.patiently(ask)
         if asked > 1 and outcome is RetryOutcome.NOT_FAILED:

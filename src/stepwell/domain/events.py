@@ -215,6 +215,7 @@ class CompensationCompleted(Fact, frozen=True, kw_only=True):
 
 class TimerSet(Fact, frozen=True, kw_only=True):
     seconds: float
+    retry: bool = False  # until something is tried again: the run is not suspended meanwhile
 
 
 class TimerFired(Fact, frozen=True, kw_only=True):

@@ -21,7 +21,8 @@ from stepwell.domain.commit import LogRow
 from stepwell.domain.copies import RunCopy, TicketCopy
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
-from stepwell.domain.ids import NEEDS_GRAPH, RunId, needs_workflow
+from stepwell.domain.ids import RunId
+from stepwell.domain.starting import needs_of_run
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput, NotForkable, StepNotFound
 
@@ -328,7 +329,7 @@ def _ticket(copy: RunCopy, head: int, base: int, now: float, at: float) -> Ticke
     return TicketCopy(
         path="",
         queue=copy.queue,
-        needs=_needs(copy),
+        needs=needs_of_run(ev.read_as(ev.Accepted, copy.log[0])),
         priority=copy.priority,
         started=False,
         ending=False,
@@ -339,11 +340,6 @@ def _ticket(copy: RunCopy, head: int, base: int, now: float, at: float) -> Ticke
         at=at,
         wakes=0,
     )
-
-
-def _needs(copy: RunCopy) -> str:
-    first = ev.read_as(ev.Accepted, copy.log[0])
-    return NEEDS_GRAPH if bytes(first.graph) != b"null" else needs_workflow(copy.workflow, copy.version)
 
 
 def _without_loose_documents(events: Sequence[Event]) -> list[Event]:

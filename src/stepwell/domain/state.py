@@ -24,7 +24,7 @@ class StepState:
 @dataclass(slots=True)
 class OpenWait:
     path: str
-    what: str  # signal | event | approval | timer | child
+    what: str  # signal | event | approval | timer | retry | child
     name: str = ""
     key: str = ""
     due_at: float | None = None
@@ -89,6 +89,8 @@ def fold(events: Iterable[Event]) -> RunState:
 
 
 def _works(state: RunState) -> bool:
+    if any(wait.what == "retry" for wait in state.waits.values()):
+        return True
     return any(step.status in ("running", "retrying") for step in state.steps.values())
 
 
@@ -177,7 +179,8 @@ def _open_wait(state: RunState, event: Event) -> None:
     fact, path = event.fact, event.path
     match fact:
         case ev.TimerSet():
-            state.waits[path] = OpenWait(path, "timer", due_at=event.at + fact.seconds)
+            what = "retry" if fact.retry else "timer"
+            state.waits[path] = OpenWait(path, what, due_at=event.at + fact.seconds)
         case ev.WaitOpened():
             state.waits[path] = OpenWait(
                 path,

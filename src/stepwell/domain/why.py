@@ -51,6 +51,12 @@ def explain(
             f"{step.path} is tried again at {_clock(ticket.due_at)} (attempt {step.attempt + 1})",
             step.retry_at,
         )
+    again_at = [wait for wait in state.waits.values() if wait.what == "retry"]
+    if again_at and ticket.due_at > now:
+        wait = min(again_at, key=lambda w: w.due_at or 0)
+        place, _, attempt = wait.path.partition("@")[0].rpartition("#")
+        text = f"{place} is tried again at {_clock(wait.due_at or now)} (attempt {int(attempt) + 1})"
+        return Reason("retry", text, wait.due_at)
     if state.retry_at is not None and ticket.due_at > now and not state.waits:
         again = f"(attempt {state.retry_attempt}, after: {state.error.message if state.error else ''})"
         return Reason(

@@ -52,7 +52,7 @@ class Activation:
         self.claim = claim
         self.run_id: RunId = claim.run_id
         self.program = program
-        self.journal: Journal = read_journal(claim.log)
+        self.journal: Journal = read_journal(claim.log, now)
         self.last_at = self.journal.last_at
         self.losses = claim.losses  # owners that died since the run last moved
         self.closed: type[Unwind] | None = None  # why no ctx call is answered any more
@@ -258,7 +258,7 @@ class Activation:
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
-        if is_answer(fact):
+        if type(fact) is ev.StepCompleted or is_answer(fact):
             self.answers.append(Answer(seq, result_path(path) if type(fact) is ev.ChildEnded else path, fact))
 
     def settle(self) -> None:

@@ -68,15 +68,18 @@ class StepCall(Call):
 
 
 class TimerCall(Call):
-    __slots__ = ("seconds",)
+    __slots__ = ("retry", "seconds")
 
-    def __init__(self, path: str, future: asyncio.Future[Any], seconds: float) -> None:
+    def __init__(
+        self, path: str, future: asyncio.Future[Any], seconds: float, *, retry: bool = False
+    ) -> None:
         super().__init__(path, future)
         self.seconds = seconds
+        self.retry = retry  # something is tried again then: the run is not suspended meanwhile
 
     @property
     def text(self) -> str:
-        return "sleeping"
+        return f"retry at {self.path}" if self.retry else "sleeping"
 
 
 class WaitCall(Call):
@@ -184,7 +187,7 @@ class BackoffCall(TimerCall):
     __slots__ = ("due_at", "move")
 
     def __init__(self, path: str, future: asyncio.Future[Any], move: Move, due_at: float) -> None:
-        super().__init__(path, future, 0.0)
+        super().__init__(path, future, 0.0, retry=True)
         self.move = move
         self.due_at = due_at
 

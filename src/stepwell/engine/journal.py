@@ -87,6 +87,7 @@ class Journal:
     answers: deque[Answer] = field(default_factory=deque)
     steps: dict[str, StepRecord] = field(default_factory=dict)
     timers: dict[str, float] = field(default_factory=dict)
+    backoffs: set[str] = field(default_factory=set)  # of the timers, those until the next attempt
     waits: dict[str, Opened] = field(default_factory=dict)
     children: dict[str, ev.ChildStarted] = field(default_factory=dict)
     lost: dict[str, NewRun | None] = field(default_factory=dict)  # children to be started again
@@ -125,8 +126,8 @@ class Journal:
         return f"{origin.salt}/{self.seed}"
 
 
-def read_journal(rows: Sequence[LogRow]) -> Journal:
-    """Fold a claimed run's log: its first event, then everything since it last continued as new."""
+def read_journal(rows: Sequence[LogRow], now: float = 0.0) -> Journal:
+    """Fold a run's log, claimed at `now`: its first event, then all since it last continued as new."""
     first = ev.read(rows[0])
     assert isinstance(first.fact, ev.Accepted)
     journal = Journal(first.fact, first.at, input=first.fact.input, seed=first.fact.seed)
@@ -136,7 +137,7 @@ def read_journal(rows: Sequence[LogRow]) -> Journal:
         absorb(journal, event)
         if machine and not journal.chosen:
             journal.chosen = chosen_by(event.path, journal.version + 1)
-    _count_active(journal, journal.last_at)
+    _count_active(journal, max(now, journal.last_at))
     return journal
 
 
@@ -166,6 +167,8 @@ def absorb(journal: Journal, event: Event) -> None:
             step.retry_at = None
         case ev.TimerSet():
             journal.timers[path] = event.at + fact.seconds
+            if fact.retry:
+                journal.backoffs.add(path)
         case ev.WaitOpened():
             journal.waits[path] = Opened(fact, event.at)
         case ev.WaitEnded():
@@ -224,10 +227,14 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
 
 
 def _count_active(journal: Journal, until: float) -> None:
-    """Time since the last claim is time that the run was not suspended, while it had nothing to wait for."""
+    """Time since the last claim is time that the run was not suspended, while it had nothing to wait for
+    or something was to be tried again."""
     if journal._claimed_at:
-        remote = any(step.scheduled_at is not None for step in journal.steps.values())
+        steps = journal.steps.values()
+        remote = any(step.scheduled_at is not None for step in steps)
         waits = journal.timers or journal.waits or journal.children or remote
+        if any(step.retry_at is not None for step in steps) or journal.backoffs & journal.timers.keys():
+            waits = False
         journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal._claimed_at)
     journal._claimed_at = 0.0
 

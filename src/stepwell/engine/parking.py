@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.domain.commit import NEVER, Finish, Park
 from stepwell.domain.status import Status
-from stepwell.engine.calls import BackoffCall, ResultCall, StepCall
+from stepwell.engine.calls import ResultCall, StepCall, TimerCall
 from stepwell.engine.ending import announce
 from stepwell.errors import Suspended
 
@@ -50,18 +50,27 @@ def _linger_seconds(activation: Activation) -> float:
     return patience
 
 
+def _holds_up_children(activation: Activation) -> bool:
+    """A child may wait for the slot that this run has: then even a short wait gives it back."""
+    return activation.claim.limited and any(activation.waits.open_children())
+
+
 def park(activation: Activation) -> Park | None:
     """How to park; None: the wait is so short that the lease is kept."""
     draft = activation.writer.draft
     due_in = min(draft.dues.values(), default=NEVER)
     due_at = activation.timers.soonest
-    soonest = min(due_in, due_at - activation.timers.now())
+    tries_again = _tries_again(activation)
+    limit_at = activation.timers.limit_at if tries_again else NEVER  # not suspended: its own timeout runs on
+    now, keep_seconds = activation.timers.now(), activation.services.keep_lease_seconds
+    soonest = min(due_in, due_at - now)
     if activation.draining:
         due_in = 0.0
         if not draft.needed:
             draft.events.clear()  # never began: leave no trace of having had it
-    elif soonest < activation.services.keep_lease_seconds:
-        if not draft.dues:  # else it is looked at again when it is in the log
+    elif min(soonest, limit_at - now) < keep_seconds and not _holds_up_children(activation):
+        # What is drafted is looked at again when it is in the log; the timeout wakes us by itself.
+        if not draft.dues and soonest < keep_seconds:
             activation.timers.wake_in(soonest)
         return None
     elif (longer := _linger_seconds(activation)) > 0.0:
@@ -71,16 +80,24 @@ def park(activation: Activation) -> Park | None:
     steps = [call for call in calls if isinstance(call, StepCall)]
     assert activation.draining or all(s.retrying or s.queue for s in steps), "a step would be forgotten"
     activation.timers.held = True
-    backing_off = [call for call in calls if isinstance(call, BackoffCall)]
-    retrying = len(steps) + len(backing_off) == len(calls) and all(step.retrying for step in steps)
     return Park(
         seen=activation.inbox.seen,
-        status=Status.RUNNING if retrying or activation.draining else Status.SUSPENDED,
-        due_at=due_at,
+        status=Status.RUNNING if tries_again or activation.draining else Status.SUSPENDED,
+        due_at=min(due_at, limit_at),
         due_in=due_in,
         where_at=", ".join(call.text for call in list(calls)[:3]),
         started_at=activation.journal.started_at or activation.timers.claimed_at,
     )
+
+
+def _tries_again(activation: Activation) -> bool:
+    """Something waits for its next attempt: that is work, however much else is waited for."""
+    for call in activation.calls.values():
+        if isinstance(call, StepCall) and call.retrying:
+            return True
+        if isinstance(call, TimerCall) and call.retry:
+            return True
+    return False
 
 
 def left(activation: Activation, then: Park | Finish) -> None:

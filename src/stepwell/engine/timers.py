@@ -25,6 +25,7 @@ class Timers:
         self._limit: asyncio.TimerHandle | None = None
         self.claimed_at = now
         self.dues: dict[str, float] = {}
+        self.limit_at = NEVER  # when the run's own timeout is over, if it works until then
         self.held = False  # the run is about to be given back: what is due is the next owner's
 
     def now(self) -> float:
@@ -61,10 +62,12 @@ class Timers:
         self.unlimit_run()
         if limit is not None:
             left = max(0.0, limit - journal.active_seconds)
+            self.limit_at = self.now() + left
             self._limit = self._services.loop.call_later(left, timed_out, limit)
 
     def unlimit_run(self) -> None:
         """The run's own timeout does not count any more."""
+        self.limit_at = NEVER
         if self._limit is not None:
             self._limit.cancel()
 

@@ -64,7 +64,7 @@ class Waits:
         activation = self._activation
         due = activation.journal.timers.get(call.path)
         if due is None:
-            activation.record(ev.TimerSet(seconds=call.seconds), call.path)
+            activation.record(ev.TimerSet(seconds=call.seconds, retry=call.retry), call.path)
             self._timers.add(call.path)
             activation.writer.draft.dues[call.path] = call.seconds
         else:
@@ -324,8 +324,11 @@ class Waits:
                 request = cancel_request(
                     RunId(child.run), f"run {activation.run_id} does not wait for it any more"
                 )
-                activation.writer.draft.rest.deliveries.append(request)
-                activation.writer.draft.needed = True
+                draft = activation.writer.draft
+                if not draft.rest.deliveries:
+                    draft.then_do.append(lambda at: activation.services.bulletin.work())
+                draft.rest.deliveries.append(request)
+                draft.needed = True
 
     def unmatched(self) -> Iterator[Message]:
         """Signals in the log that no wait has taken."""

@@ -3,7 +3,7 @@
 Each verb that writes is one transaction: it happens wholly or changes nothing, and it may be
 repeated with the same key. Rules of a run are decided in `domain`; a store only keeps promises
 of atomicity, order and time. The order of locks is: workers, limits sorted, tickets sorted by (run_id, path),
-start keys sorted, the rest.
+start windows sorted, start keys sorted, the rest.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.rates import RatedAnswer, RatedStart
 
 BATCH_MEMBERS_MAX = 500
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -55,6 +56,14 @@ class Runs(Protocol):
         """Write run, first event and ticket of each; a key that exists returns its run instead.
 
         After an unknown outcome the same call may be made again: the keys decide.
+        """
+        ...
+
+    async def start_within(self, asked: RatedStart) -> RatedAnswer:
+        """As `start`, and count the runs that are new in all these windows; Full: nothing was written.
+
+        Windows are shared by all who name them and are changed together with the runs: never more than
+        `most` runs are started in any `seconds` of the store's time. Runs whose key exists count nothing.
         """
         ...
 
@@ -82,8 +91,10 @@ class Runs(Protocol):
         """End a run that nobody ever owned, tell its parent; else leave a `cancel` message, due now."""
         ...
 
-    async def retry(self, run_id: RunId) -> RetryOutcome:
+    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
         """Give a failed run a new ticket and append Retried; the second caller gets `not_failed`.
+
+        `needs` is what its worker must have; '' is its workflow in its version.
 
         A run that has begun to compensate gets none: what it did is undone.
         """
@@ -197,6 +208,14 @@ class Archive(Protocol):
 class Definitions(Protocol):
     async def put_definitions(self, definitions: Sequence[Definition]) -> None:
         """Keep each version; a version that exists is replaced (code is identified by its version)."""
+        ...
+
+    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        """Put it if that version is there with the hash `expected`, or, '', is not there at all.
+
+        False: something else is there, and stays. Of several at the same time one is told True; asked
+        again after an unknown outcome it is True for the one that was put.
+        """
         ...
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:

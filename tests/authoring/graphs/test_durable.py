@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, NodeError, RunHandle, graph, node, run_stateless, workflow
+from stepwell import (
+    Context,
+    Engine,
+    NodeError,
+    NodeResult,
+    RunHandle,
+    Status,
+    graph,
+    node,
+    run_stateless,
+    workflow,
+)
 from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
-from stepwell.errors import AlreadyDecided, RunEnded, RunFailed, RunNotFound
+from stepwell.errors import (
+    AlreadyDecided,
+    InvalidInput,
+    NotAssigned,
+    RunEnded,
+    RunFailed,
+    RunNotFound,
+    StepNotFound,
+)
 from stepwell.testing import VirtualEngine, crash_everywhere
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import Stage, all_events, crash, suspended
@@ -148,6 +168,48 @@ async def test_a_broadcast_event_reaches_a_waiting_node(stage: Stage) -> None:
         await suspended(other)
 
 
+@pytest.mark.req("N12", "K15")
+async def test_only_those_who_were_asked_decide(stage: Stage) -> None:
+    """K27"""
+    ask = a("H", "approval", assignees=["{{ctx.input.boss}}", "role:finance"])
+    body = chart([START, ask, a("Z", "end", output={"ok": True})], "S>H H-approved>Z")
+    async with stage.engine(body) as engine:
+        runs = [await engine.start("chart", {"boss": "ana"}) for _ in range(2)]
+        for run in runs:
+            await suspended(run)
+            before = await all_events(run)
+            for who in ({"by": "eve"}, {"by": "eve", "roles": ["sales"]}, {}):
+                with pytest.raises(NotAssigned, match="for ana, role:finance"):
+                    await run.decide("approved", **who)
+            assert await all_events(run) == before
+
+        await runs[0].decide("approved", by="ana")
+        await runs[1].decide("approved", by="joe", roles=["finance"])
+
+        assert [await run.result(timeout=60) for run in runs] == [{"ok": True}] * 2
+
+
+@pytest.mark.req("G11", "K28")
+async def test_a_retry_container_between_two_attempts_is_running_and_says_when(stage: Stage) -> None:
+    @node("breaks")
+    async def breaks(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> None:
+        raise NodeError("E")
+
+    box = a("R", "retry", maxAttempts=2, delayMs=3_600_000)
+    body = chart([START, box, a("A", "breaks", "R", retry={"maxAttempts": 1}), a("Z", "end")], "S>R R>Z")
+    async with stage.engine(body, nodes=[breaks]) as engine:
+        run = await engine.start("chart", {})
+        reason = await run.why()
+        while reason.code != "retry":
+            await asyncio.sleep(0.01)
+            reason = await run.why()
+
+        assert "0/R is tried again at" in reason.text
+        assert "(attempt 2)" in reason.text
+        assert await run.status() is Status.RUNNING
+        assert (await run.state()).status is Status.RUNNING
+
+
 @pytest.mark.req("G12")
 @pytest.mark.parametrize(("type", "code"), [("bad", "OUTPUT_NOT_JSON"), ("big", "OUTPUT_TOO_LARGE")])
 async def test_an_output_that_cannot_be_kept_fails_the_node(memory: Stage, type: str, code: str) -> None:
@@ -254,6 +316,43 @@ async def test_a_graph_is_rerun_from_a_node_and_keeps_its_siblings(stage: Stage)
 
         assert await again.result(timeout=20) == {"c": "C", "b": "B"}
         assert done == ["A", "C"]
+
+
+@pytest.mark.req("K26")
+async def test_a_fork_with_an_edited_output_does_what_follows_from_it_again(stage: Stage) -> None:
+    done: list[str] = []
+
+    @node("tell", handles=("out", "other"))
+    async def tell(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> str:
+        done.append(helpers.node)
+        return f"{ctx.get('a', '')}{helpers.node}"
+
+    t = [a(id, "tell", outputVariable=id.lower()) for id in ("A", "B", "C", "D")]
+    end = a(
+        "Z", "end", output={"c": "{{default(ctx?.c, 0)}}", "b": "{{ctx.b}}", "d": "{{default(ctx?.d, 0)}}"}
+    )
+    edges = "S>F F>A A>C A-other>D F>B C>J D>J B>J J>Z"
+    body = chart([START, a("F", "fork"), *t, a("J", "merge"), end], edges)
+    async with stage.engine(body, nodes=[tell]) as engine:
+        run = await engine.start("chart", {})
+        assert await run.result() == {"c": "AC", "b": "B", "d": 0}
+        before = await all_events(run)
+        last = before[-1].seq
+        done.clear()
+
+        forked = await engine.fork(run, at=last, outputs={"A": "x"})
+        assert await forked.result(timeout=60) == {"c": "xC", "b": "B", "d": 0}
+        assert done == ["C"]
+
+        forked = await engine.fork(run, at=last, outputs={"A": NodeResult("y", "other"), "B": 5})
+        assert await forked.result(timeout=60) == {"c": 0, "b": 5, "d": "yD"}
+        assert done == ["C", "D"]
+
+        with pytest.raises(InvalidInput, match="J is a merge"):
+            await engine.fork(run, at=last, outputs={"J": 1})
+        with pytest.raises(StepNotFound):
+            await engine.fork(run, at=last, outputs={"Q": 1})
+        assert await all_events(run) == before
 
 
 @pytest.mark.req("K26")

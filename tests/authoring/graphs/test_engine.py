@@ -18,6 +18,7 @@ from stepwell import (
     RunFailed,
     Status,
     graph,
+    merger,
     node,
     step,
     workflow,
@@ -106,6 +107,46 @@ async def test_an_unknown_type_is_refused_with_a_suggestion(memory: Stage) -> No
 
     assert error.value.codes == ["UNKNOWN_TYPE"]
     assert "shop:order" in error.value.problems[0].suggestion
+
+
+@merger("cheapest")
+def cheapest(base: dict[str, Any], branches: list[dict[str, Any]]) -> Any:
+    offers = [branch["delta"]["offer"] for branch in branches if "offer" in branch["delta"]]
+    return {"offer": min(offers), "asked": base["input"]["sku"]}
+
+
+@merger("wrong")
+def wrong(base: dict[str, Any], branches: list[dict[str, Any]]) -> Any:
+    return {"x": {1, 2}} if branches[0]["source"] == "A" else 1 / 0
+
+
+def offers(function: str, edges: str = "A>J B>J") -> dict[str, Any]:
+    made = [a(id, "set", values={"offer": price}) for id, price in (("A", 7), ("B", 5))]
+    join = a("J", "merge", strategy="custom", function=function)
+    end = a("Z", "end", output={"offer": "{{ctx.offer}}", "asked": "{{ctx.asked}}"})
+    return chart([START, a("F", "fork"), *made, join, end], f"S>F F>A F>B {edges} J>Z")
+
+
+@pytest.mark.req("G7")
+async def test_a_registered_function_merges_branches(stage: Stage) -> None:
+    async with stage.engine(offers("cheapest"), nodes=[cheapest]) as engine:
+        run = await engine.start("chart", {"sku": "tea"})
+        assert await run.result() == {"offer": 5, "asked": "tea"}
+
+
+@pytest.mark.req("G7")
+async def test_a_merge_function_that_errs_fails_the_join(memory: Stage) -> None:
+    with pytest.raises(InvalidGraph) as error:
+        memory.engine(offers("cheapst"), nodes=[cheapest])
+    assert error.value.codes == ["UNKNOWN_FUNCTION"]
+    assert "cheapest" in error.value.problems[0].suggestion
+
+    for edges, code in (("A>J B>J", "OUTPUT_NOT_JSON"), ("B>J A>J", "MERGE_FAILED")):
+        async with memory.engine(shout, nodes=[wrong]) as engine:
+            run = await engine.start_graph(offers("wrong", edges), {})
+            with pytest.raises(RunFailed) as failed:
+                await run.result()
+            assert failed.value.cause_code == code
 
 
 @pytest.mark.req("G12")
@@ -273,6 +314,30 @@ async def test_a_failed_graph_is_retried_where_it_failed(stage: Stage) -> None:
         assert await run.result() == {"b": "B"}
         assert tries == ["A", "B", "B"]
         assert (await engine.trace(run)).by_path()["B"].status == "completed"
+
+
+@pytest.mark.req("K11", "G15")
+async def test_a_failed_run_that_brought_its_graph_is_retried_by_any_worker(stage: Stage) -> None:
+    tries: list[str] = []
+
+    @node("flaky")
+    async def flaky(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> str:
+        tries.append(helpers.node)
+        if tries == ["A", "B"]:
+            raise NodeError("E_NET", "no network", config=True)
+        return str(helpers.node)
+
+    done = a("Z", "end", output={"b": "{{ctx.b}}"})
+    body = chart([START, a("A", "flaky"), a("B", "flaky", outputVariable="b"), done], "S>A A>B B>Z")
+    async with stage.engine(shout, nodes=[flaky]) as engine:
+        run = await engine.start_graph(body, {}, test=True)
+        with pytest.raises(RunFailed, match="no network"):
+            await run.result()
+
+        await run.retry()
+
+        assert await run.result(timeout=60) == {"b": "B"}
+        assert tries == ["A", "B", "B"]
 
 
 @pytest.mark.req("K13")

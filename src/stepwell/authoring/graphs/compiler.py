@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stepwell.authoring.graphs.expressions import Expression, compile_expression
@@ -12,6 +12,7 @@ from stepwell.authoring.graphs.template import Template, compile_template
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import BadExpression
 
+MergeFunction = Callable[[dict[str, Any], list[dict[str, Any]]], dict[str, Any]]
 _ASKS_THE_TIME = re.compile(r"\bnow\s*\(")
 
 
@@ -19,10 +20,15 @@ class Compiler:
     """Collects what does not compile; what it hands out in its place is never run."""
 
     def __init__(
-        self, node: str, problems: list[GraphProblem], steps: Mapping[str, StepSpec] | None = None
+        self,
+        node: str,
+        problems: list[GraphProblem],
+        steps: Mapping[str, StepSpec] | None = None,
+        mergers: Mapping[str, MergeFunction] | None = None,
     ) -> None:
         self.node = node
         self.steps = steps  # registered Python steps; None: not known here, so not checked
+        self.mergers = mergers or {}
         self.uses_time = False
         self._problems = problems
 

@@ -41,23 +41,61 @@ class Containers:
             return
         step.body = None
         step.context = behind  # K2: what the body wrote is visible behind the container
-        self._settle(step, Outcome(output={"attempts": step.attempt} if step.node.type == "retry" else None))
+        if scope.plan is step.node.ending:
+            self._conclude(step, step.pending)
+        elif step.node.ending is not None:
+            self._open_ending(step, None)
+        else:
+            self._conclude(step, None)
 
     def body_failed(self, step: Step, scope: ScopeRun, failure: Failure) -> None:
-        kind = step.node.type
-        if kind == "loop":
+        if step.node.type == "loop":
             self._frontier.loops.iteration_failed(step, scope, failure)
             return
         step.body = None
-        if kind == "try" and "catch" in step.node.connected:
-            told = failure.as_context()
-            self._settle(step, Outcome(("catch",), {"error": told}, {"error": told}))
+        if scope.plan is step.node.ending:
+            self.fail(step, failure)  # also in place of what the body failed with
+        elif step.node.ending is not None:
+            self._open_ending(step, failure)
+        else:
+            self._conclude(step, failure)
+
+    def _open_ending(self, step: Step, failure: Failure | None) -> None:
+        """A try's finally: it runs whichever way the body ended, unless the try itself is cancelled."""
+        plan = step.node.ending
+        assert plan is not None
+        step.pending = failure
+        if failure is not None:
+            step.context = step.context.written(step.number, None, None, {"error": failure.as_context()})
+        step.body = ScopeRun(plan, f"{step.path}/", step.context, step, step.scope.loop)
+        self._frontier.open(step.body)
+
+    def _conclude(self, step: Step, failure: Failure | None) -> None:
+        kind = step.node.type
+        if failure is None:
+            output = {"attempts": step.attempt} if kind == "retry" else None
+            self._settle(step, Outcome(output=output))
+        elif kind == "try" and "catch" in step.node.connected:
+            self._catch(step, failure)
         elif kind == "retry" and step.attempt < step.node.behaviour.attempts and not failure.config:
             policy: RetryBody = step.node.behaviour
             path = f"{step.path}#{step.attempt}@delay"
             self._frontier.ask(Ask(Purpose.BACKOFF, path, step, policy.wait_after(step.attempt)))
         else:
             self.fail(step, failure)
+
+    def ran_out(self, step: Step, failure: Failure) -> None:
+        """Its own time is over: a try catches that too, nobody tries again."""
+        if step.node.ending is not None and step.pending is None:
+            self._open_ending(step, failure)
+        elif "catch" in step.node.connected:
+            self._catch(step, failure)
+        else:
+            self.fail(step, failure)
+
+    def _catch(self, step: Step, failure: Failure) -> None:
+        told = failure.as_context()
+        self._settle(step, Outcome(("catch",), {"error": told}, {"error": told}))
 
     def try_again(self, step: Step) -> None:
         step.attempt += 1

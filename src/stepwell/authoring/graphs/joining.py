@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepwell.authoring.graphs.build.plan import NodePlan
+from stepwell.authoring.graphs.compiler import MergeFunction
+from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.joins import Arrivals, Move, decide
 from stepwell.authoring.graphs.nodes.merging import Merge
 from stepwell.authoring.graphs.nodes.types import OUT
@@ -18,7 +20,8 @@ from stepwell.authoring.graphs.state import (
     Step,
     StepStatus,
 )
-from stepwell.errors import ExpressionError
+from stepwell.domain.codec import PLAIN
+from stepwell.errors import ExpressionError, NotSerialisable, StepwellError
 
 if TYPE_CHECKING:
     from stepwell.authoring.graphs.frontier import Frontier
@@ -76,10 +79,11 @@ class Joining:
         clock = scope.clocks.pop(node.index, None)
         if clock is not None:
             frontier.withdraw(clock)
-        if move is Move.SKIP:
+        if move is Move.SKIP:  # it did not fire: whoever is still on the way goes on (C1)
             frontier.note(NoteKind.SKIPPED, step.path)
             frontier.settle(step, StepStatus.SKIPPED)
-        elif move is Move.FIRE:
+            return
+        if move is Move.FIRE:
             self._fire(step, OUT, seen)
         elif move is Move.TIMEOUT and "timeout" in node.connected and node.behaviour.mode != "timeout":
             self._fire(step, ("timeout",), seen)
@@ -102,7 +106,7 @@ class Joining:
         except Conflict as error:
             self._fail(step, Failure("MERGE_CONFLICT", str(error), node.id, step.path, config=True))
             return
-        except ExpressionError as error:
+        except StepwellError as error:
             self._fail(
                 step, Failure(error.code, error.message, node.id, step.path, hint=error.hint, config=True)
             )
@@ -134,6 +138,8 @@ class Joining:
         return by_arrival(base, arrivals, last_wins=join.strategy == "last-write")
 
     def _custom(self, step: Step, join: Merge, base: Context, arrivals: list[Arrival]) -> Context:
+        if join.function is not None:
+            return base.written(step.number, None, None, _called(join.function, base, arrivals))
         assert join.custom is not None
         scope: dict[str, Any] = {
             "base": base.values,
@@ -181,3 +187,19 @@ class Joining:
         if step.node.behaviour.cancels or always:
             for index in step.node.region:
                 self._frontier.cancel_node(step.scope, index)
+
+
+def _called(function: MergeFunction, base: Context, arrivals: list[Arrival]) -> dict[str, Any]:
+    """What a merger gives for copies of what it is told; its mistakes are the node's."""
+    told = PLAIN.decode(PLAIN.encode([base.values, branches(base, arrivals)]))
+    try:
+        found = function(*told)
+    except Exception as error:
+        raise NodeError("MERGE_FAILED", f"{type(error).__name__}: {error}", config=True) from error
+    if not isinstance(found, dict):
+        raise NodeError("MERGE_FAILED", "a merger returns an object of variables", config=True)
+    try:
+        copy: dict[str, Any] = PLAIN.decode(PLAIN.encode(found))
+    except NotSerialisable as error:
+        raise NodeError("OUTPUT_NOT_JSON", error.message, hint=error.hint, config=True) from None
+    return copy

@@ -169,7 +169,7 @@ class Starting:
         self._frontier.stop(step)
         if step.node.role is Role.CONTAINER:
             told = Failure("STEP_TIMED_OUT", "the body took too long", step.node.id, step.path)
-            self._fail(step, told)
+            self._frontier.containers.ran_out(step, told)
         else:
             self._late(step)
 

@@ -65,6 +65,7 @@ class Step:
         "outcome",
         "output",
         "path",
+        "pending",
         "scope",
         "status",
     )
@@ -84,6 +85,7 @@ class Step:
         self.asks: list[Ask] = []
         self.attempt = 1  # of a retry container
         self.body: ScopeRun | None = None  # of try and retry
+        self.pending: Failure | None = None  # of a try: goes on when its finally is done
         self.loop: Any = None  # LoopRun
         self.outcome: Outcome | None = None  # known, but delayed
 

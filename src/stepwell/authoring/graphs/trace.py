@@ -16,7 +16,7 @@ import msgspec
 from stepwell.authoring.graphs.build.plan import Plan
 from stepwell.authoring.graphs.frontier import Frontier
 from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
-from stepwell.authoring.graphs.state import SETTLED, Ask, Failure, Step, StepStatus
+from stepwell.authoring.graphs.state import SETTLED, Ask, Failure, ScopeRun, Step, StepStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.events import Event
@@ -86,6 +86,14 @@ def descendants(told: Trace, step: str) -> set[str]:
                 found.add(other)
                 waiting.append(other)
     return found
+
+
+def _before(scope: ScopeRun) -> list[str]:
+    """The finally of a try follows its whole body."""
+    owner = scope.owner.node if scope.owner is not None else None
+    if owner is None or owner.body is None or scope.plan is not owner.ending:
+        return []
+    return [scope.prefix + node.id for node in owner.body.nodes]
 
 
 _PLACE = re.compile(r"(.*?)(?:[\[#](\d+)\]?)?")
@@ -314,7 +322,7 @@ class _Reader:
             node=node.id,
             type=node.type,
             status=step.status,
-            predecessors=[scope.prefix + scope.plan.nodes[edge.source].id for edge in live],
+            predecessors=[scope.prefix + scope.plan.nodes[edge.source].id for edge in live] or _before(scope),
             depth=scope.prefix.count("/"),
             branch=join,
             iteration=scope.loop["index"] if scope.loop is not None else None,

@@ -72,7 +72,7 @@ class PostgresEndings(PostgresCommits):
             await self._write_deliveries(connection, [ended])
         return CancelOutcome.ENDED
 
-    async def retry(self, run_id: RunId) -> RetryOutcome:
+    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
         async def work(connection: Connection) -> RetryOutcome:
             status = await connection.fetchval(self._sql["lock_run"], run_id)
             if status is None:
@@ -81,7 +81,9 @@ class PostgresEndings(PostgresCommits):
                 return RetryOutcome.NOT_FAILED
             if await connection.fetchval(self._sql["is_compensated"], run_id):
                 return RetryOutcome.COMPENSATED
-            await connection.execute(self._sql["retry_run"], self._now(), run_id, written(Retried()).payload)
+            await connection.execute(
+                self._sql["retry_run"], self._now(), run_id, written(Retried()).payload, needs
+            )
             return RetryOutcome.RETRIED
 
         return await self._write("retry", self._side_lanes, work, again=False)

@@ -349,8 +349,8 @@ queued AS (
         head, base, at, wakes, losses, lost_lease
     )
     SELECT
-        $2, '', s.queue, s.workflow || '@' || s.version, s.workspace, s.lane, s.priority, true, false,
-        clock.now, clock.now, log.seq, log.base, log.at, 0, 0, ''
+        $2, '', s.queue, coalesce(nullif($4, ''), s.workflow || '@' || s.version), s.workspace, s.lane,
+        s.priority, true, false, clock.now, clock.now, log.seq, log.base, log.at, 0, 0, ''
     FROM clock, log, shown AS s
 )
 INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)

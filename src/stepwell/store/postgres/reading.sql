@@ -30,10 +30,17 @@ LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = ''
 WHERE r.id = $1;
 
 -- name: find_run
-SELECT id
-FROM stepwell.runs
-WHERE workspace = $1
-    AND key = $2;
+-- The first key from there on, as in find_keys.
+SELECT f.id
+FROM (
+    SELECT r.id, r.workspace, r.key
+    FROM stepwell.runs AS r
+    WHERE (r.workspace, r.key) >= ($1, $2)
+    ORDER BY r.workspace, r.key
+    LIMIT 1
+) AS f
+WHERE f.workspace = $1
+    AND f.key = $2;
 
 -- name: list_runs
 -- Newest first. The store adds the conditions that the filter asks for at the mark, so that each
@@ -95,6 +102,29 @@ SET kind = excluded.kind, hash = excluded.hash, body = excluded.body, input_sche
 WHERE (d.kind, d.hash, d.body, d.input_schema, d.options)
     IS DISTINCT FROM
     (excluded.kind, excluded.hash, excluded.body, excluded.input_schema, excluded.options);
+
+-- name: swap_definition
+-- Whoever comes second waits for the first one's row and then finds another hash, or the row there.
+WITH changed AS (
+    UPDATE stepwell.definitions
+    SET kind = $4, hash = $5, body = $6, input_schema = $7, options = $8, put_no = DEFAULT
+    WHERE workspace = $1
+        AND name = $2
+        AND version = $3
+        AND $9 <> ''
+        AND hash = $9
+    RETURNING true AS done
+),
+made AS (
+    INSERT INTO stepwell.definitions (workspace, name, version, kind, hash, body, input_schema, options)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8
+    WHERE $9 = ''
+    ON CONFLICT DO NOTHING
+    RETURNING true AS done
+)
+SELECT done FROM changed
+UNION ALL
+SELECT done FROM made;
 
 -- name: drop_definitions
 DELETE FROM stepwell.definitions

@@ -38,7 +38,8 @@ def cancel(session: Session, asked: tuple[RunId, str]) -> CancelOutcome:
     return CancelOutcome.ENDED
 
 
-def retry(session: Session, run_id: RunId) -> RetryOutcome:
+def retry(session: Session, asked: tuple[RunId, str]) -> RetryOutcome:
+    run_id, needs = asked
     row = session.row("run_to_retry", run_id)
     if row is None:
         return RetryOutcome.UNKNOWN
@@ -51,7 +52,7 @@ def retry(session: Session, run_id: RunId) -> RetryOutcome:
     at = max(now, at)
     event = written(Retried())
     session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, event.payload)
-    needs = needs_workflow(workflow, version)
+    needs = needs or needs_workflow(workflow, version)
     session.run(
         "insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, now, now, head + 1, base, at
     )

@@ -36,6 +36,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.store.base import REAP_CHUNK
 from stepwell.store.sqlite import (
     archive,
@@ -46,6 +47,7 @@ from stepwell.store.sqlite import (
     file,
     guard,
     limits,
+    rates,
     reading,
     starts,
 )
@@ -61,6 +63,7 @@ L = TypeVar("L")
 T = TypeVar("T")
 
 START = Verb("start", starts.start)
+START_WITHIN = Verb("start_within", rates.start_within)
 COMMIT = Verb("commit", commits.commit, apart=commits.commit_apart)
 TRANSACT = each("transact", transact, alone=True)
 DELIVER = Verb("deliver", deliveries.deliver)
@@ -73,6 +76,7 @@ FINISH_REMOTE = each("finish_remote", claims.finish_remote)
 PUT_LIMIT = each("put_limit", limits.put_limit)
 DROP_LIMIT = each("drop_limit", limits.drop_limit)
 DEFINE = each("define", reading.put_definitions)
+SWAP = each("define", reading.swap_definition)
 UNDEFINE = each("define", reading.drop_definitions)
 RESTORE = each("restore", archive.restore)
 REMOVE = each("remove", archive.remove)
@@ -161,6 +165,9 @@ class SqliteStore:
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         return await self._write(START, runs)
 
+    async def start_within(self, asked: RatedStart) -> RatedAnswer:
+        return await self._write(START_WITHIN, asked)
+
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         return await self._write(COMMIT, batch)
 
@@ -172,8 +179,8 @@ class SqliteStore:
     async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
         return await self._write(CANCEL, (run_id, reason))
 
-    async def retry(self, run_id: RunId) -> RetryOutcome:
-        return await self._write(RETRY, run_id)
+    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
+        return await self._write(RETRY, (run_id, needs))
 
     # Inbox
 
@@ -264,6 +271,9 @@ class SqliteStore:
 
     async def put_definitions(self, definitions: Sequence[Definition]) -> None:
         await self._write(DEFINE, definitions)
+
+    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        return await self._write(SWAP, (definition, expected))
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         return await self._read(DEFINITION, (workspace, name, version))

@@ -1,8 +1,8 @@
 """Cases: a graph, what its work nodes do, what happens from outside, and what is expected.
 
 `task` is the scripted work node: script[node] is a list, one entry an attempt, of
-{dur (ms), out | fail (code) | handle}; node[i] overrides it in loop iteration i; an `out` that
-begins with '=' is an expression.
+{dur (ms), out | fail (code) | handle}; attempts of a retry container around it count on; node[i]
+overrides it in loop iteration i; an `out` that begins with '=' is an expression.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 from stepwell.authoring.graphs.expressions import compile_expression
 
 _INDEX = re.compile(r"\[(\d+)\]")
+_CONTAINER_ATTEMPT = re.compile(r"#\d+(?=/)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,17 @@ class Script:
 
     def __init__(self, case: Case) -> None:
         self._script = case.script
+        self._attempts: dict[str, list[tuple[str, int]]] = {}
         self.starts: Counter[str] = Counter()
 
     def line(self, node: str, path: str, attempt: int) -> dict[str, Any]:
         """The entry for this attempt; the last one goes on for ever, no script takes no time."""
         lines = self._script.get(_indexed(node, path), self._script.get(node, []))
-        return dict(lines[min(attempt, len(lines)) - 1]) if lines else {}
+        tried = self._attempts.setdefault(_CONTAINER_ATTEMPT.sub("", path), [])
+        if (path, attempt) not in tried:
+            tried.append((path, attempt))
+        place = tried.index((path, attempt))
+        return dict(lines[min(place, len(lines) - 1)]) if lines else {}
 
     @staticmethod
     def output(line: Mapping[str, Any], scope: Mapping[str, Any]) -> Any:

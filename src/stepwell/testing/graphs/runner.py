@@ -16,7 +16,7 @@ from stepwell.client import RunHandle
 from stepwell.domain import events as ev
 from stepwell.domain.events import Problem
 from stepwell.engine import worker
-from stepwell.errors import Conflict, RunError
+from stepwell.errors import Conflict, InvalidInput, NotAssigned, RunError
 from stepwell.settings import Settings
 from stepwell.store.open import open_store
 from stepwell.system import SystemIds
@@ -99,7 +99,7 @@ class _Play:
                 if event.get("cancel"):
                     await run.cancel()
                 elif "approve" in event:
-                    await run.decide(await self._answer(event), path=await self._place(run, event["approve"]))
+                    await self._approve(run, event)
                 elif "event" in event:
                     sent = await run.event(
                         event["event"],
@@ -109,8 +109,15 @@ class _Play:
                     )
                     if not sent:
                         self._log.append("DUPLICATE_EVENT")
-            except Conflict:
+            except (Conflict, InvalidInput, NotAssigned):
                 self._log.append("RESPONSE_REJECTED")
+
+    async def _approve(self, run: RunHandle[Any], event: dict[str, Any]) -> None:
+        """Who answers is the first assignee, unless the case says otherwise (`by`)."""
+        path = await self._place(run, event["approve"])
+        found = [w for w in (await run.state()).waits.values() if w.path == path]
+        by = found[0].assignees[0] if found and found[0].assignees else ""
+        await run.decide(await self._answer(event), path=path, by=str(event.get("by", by)))
 
     async def _answer(self, event: dict[str, Any]) -> Any:
         rest = {name: value for name, value in event.items() if name in ("form", "comment")}

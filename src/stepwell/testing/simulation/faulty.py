@@ -42,6 +42,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import BEGIN
@@ -219,6 +220,9 @@ class FaultyStore:
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         return await self._ask("start", runs)  # type: ignore[no-any-return]  # and so below: the memory store's
 
+    async def start_within(self, asked: RatedStart) -> RatedAnswer:
+        return await self._ask("start_within", asked)  # type: ignore[no-any-return]
+
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         return await self._ask("commit", batch)  # type: ignore[no-any-return]
 
@@ -230,8 +234,8 @@ class FaultyStore:
     async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
         return await self._ask("cancel", run_id, reason)  # type: ignore[no-any-return]
 
-    async def retry(self, run_id: RunId) -> RetryOutcome:
-        return await self._ask("retry", run_id)  # type: ignore[no-any-return]
+    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
+        return await self._ask("retry", run_id, needs=needs)  # type: ignore[no-any-return]
 
     async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
         return await self._ask("deliver", messages)  # type: ignore[no-any-return]
@@ -301,6 +305,9 @@ class FaultyStore:
 
     async def put_definitions(self, definitions: Sequence[Definition]) -> None:
         await self._ask("put_definitions", definitions)
+
+    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        return await self._ask("swap_definition", definition, expected=expected)  # type: ignore[no-any-return]
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         return await self._ask("read_definition", workspace, name, version)  # type: ignore[no-any-return]

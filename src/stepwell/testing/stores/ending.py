@@ -151,6 +151,18 @@ class RetryRules:
         [claim] = await scene.claim_as("w1")
         assert [event.seq for event in claim.log] == [1, 2, 3, 4]
 
+    @pytest.mark.req("K11", "G15")
+    @checked
+    async def test_retry_says_what_the_next_worker_must_have(self, scene: Scene) -> None:
+        run_id = await scene.failed()
+
+        await scene.store.retry(run_id, needs="graph/1")
+
+        assert (await scene.ticket(run_id)).needs == "graph/1"
+        assert await scene.claim_as("w1") == []
+        [claim] = await scene.claim_as("w1", needs=("graph/1",))
+        assert claim.run_id == run_id
+
     @pytest.mark.req("K11")
     @checked
     async def test_second_retry_comes_too_late(self, scene: Scene) -> None:

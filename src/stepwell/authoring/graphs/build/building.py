@@ -11,9 +11,10 @@ import msgspec
 
 from stepwell.authoring.graphs.build.checks import Checks
 from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, Plan, ScopePlan
-from stepwell.authoring.graphs.build.structure import analyse
+from stepwell.authoring.graphs.build.structure import analyse, ending_of
 from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.definition import Definition, Edge, Node, read
+from stepwell.authoring.graphs.importing import imported
 from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
 from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
@@ -51,12 +52,17 @@ class Builder:
         return self.examine(body)[1]
 
     def examine(self, body: Any) -> tuple[Plan | None, list[GraphProblem]]:
+        body, strange = imported(body, self.registry.names)
         definition, problems = read(body, self.registry)
+        problems[:0] = strange
         broken = frozenset(problem.node for problem in problems if problem.node)
         checks = Checks(definition, broken)
         if not any(problem.code == "INVALID_GRAPH" for problem in problems):
             problems.extend(checks.run())
-        compilers = {node.id: Compiler(node.id, problems, self._steps) for node in definition.nodes}
+        compilers = {
+            node.id: Compiler(node.id, problems, self._steps, self.registry.mergers)
+            for node in definition.nodes
+        }
         behaviours = {node.id: node.type.compile(node.data, compilers[node.id]) for node in definition.nodes}
         if problems:
             return None, problems
@@ -79,25 +85,30 @@ def _scope(
     for order, edge in enumerate(definition.edges):
         edges_of.setdefault(parent_of[edge.source], []).append((order, edge))
 
-    def build(name: str) -> ScopePlan:  # as deep as containers are nested
+    def build(name: str, members: list[Node]) -> ScopePlan:  # as deep as containers are nested
         plans = []
-        for index, node in enumerate(by_parent.get(name, [])):
+        for index, node in enumerate(members):
             plan = NodePlan(node.id, index, node.type.role, node.type.name, node.data)
             plan.behaviour = behaviours[node.id]
             plan.uses_time = compilers[node.id].uses_time
             if node.type.role is Role.CONTAINER:
-                plan.body = build(node.id)
+                inside = by_parent.get(node.id, [])
+                last = ending_of(node.data, [edge for _, edge in edges_of.get(node.id, [])])
+                plan.body = build(node.id, [n for n in inside if n.id not in last])
+                if last:
+                    plan.ending = build(node.id, [n for n in inside if n.id in last])
             plans.append(plan)
         _connect(plans, edges_of.get(name, []))
         scope = ScopePlan(plans, name)
         _structure(scope)
         return scope
 
-    return build(owner)
+    return build(owner, by_parent.get(owner, []))
 
 
 def _connect(plans: list[NodePlan], edges: list[tuple[int, Edge]]) -> None:
     place = {plan.id: plan.index for plan in plans}
+    edges = [(order, edge) for order, edge in edges if edge.source in place]
     outs: dict[int, list[EdgePlan]] = {}
     ins: dict[int, list[EdgePlan]] = {}
     for order, edge in edges:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from stepwell.authoring.graphs.build.structure import topological
+from stepwell.authoring.graphs.build.structure import ending_of, topological
 from stepwell.authoring.graphs.definition import Definition, Edge, Node
 from stepwell.authoring.graphs.nodes.merging import MergeData
 from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
 
-NESTING_MAX = 3
+LOOPS_MAX = 3  # loops in loops
+NESTING_MAX = 10  # containers of any type
 EDGES_MAX = 2000
 
 
@@ -27,6 +28,7 @@ class Checks:
         self._parents()
         self._starts()
         edges = [edge for edge in self._definition.edges if self._edge_fits(edge)]
+        self._endings(edges)
         self._duplicates(edges)
         self._joins(edges)
         self._cycles(edges)
@@ -58,7 +60,7 @@ class Checks:
     def _parents(self) -> None:
         parents = {node.parent for node in self._definition.nodes}
         for node in self._definition.nodes:
-            if node.type.role is Role.CONTAINER and node.id not in parents:
+            if node.type.role is Role.CONTAINER and node.id not in parents and node.id not in self._broken:
                 self._add(
                     "EMPTY_CONTAINER",
                     f"the {node.type.name} has no body",
@@ -87,24 +89,31 @@ class Checks:
         if parent.type.role is not Role.CONTAINER:
             self._add("NOT_A_CONTAINER", f"a {parent.type.name} has no body", node=node.id, field="parentId")
             return
-        if node.type.role is Role.CONTAINER and self._depth(node) > NESTING_MAX:
+        if node.type.role is not Role.CONTAINER:
+            return
+        around = self._around(node)
+        loops = sum(found.type.name == "loop" for found in around)
+        if (node.type.name == "loop" and loops > LOOPS_MAX) or len(around) > NESTING_MAX:
+            deep = f"loops are nested more than {LOOPS_MAX} deep"
+            if loops <= LOOPS_MAX:
+                deep = f"containers are nested more than {NESTING_MAX} deep"
             self._add(
                 "NESTING_TOO_DEEP",
-                f"containers are nested more than {NESTING_MAX} deep",
+                deep,
                 node=node.id,
                 suggestion="move the inner part into a workflow of its own",
             )
 
-    def _depth(self, node: Node) -> int:
-        depth, seen = 0, set()
+    def _around(self, node: Node) -> list[Node]:
+        """The container and those around it."""
+        around: dict[str, Node] = {}
         found: Node | None = node
-        while found is not None and found.id not in seen:
-            seen.add(found.id)
-            depth += found.type.role is Role.CONTAINER
+        while found is not None and found.id not in around:
+            around[found.id] = found
             found = self._nodes.get(found.parent)
         if found is not None:
             self._add("PARENT_CYCLE", "the node is inside itself", node=node.id, field="parentId")
-        return depth
+        return list(around.values())
 
     def _starts(self) -> None:
         starts = [node for node in self._definition.nodes if node.type.name == "start"]
@@ -155,6 +164,34 @@ class Checks:
             return False
         return True
 
+    def _endings(self, edges: list[Edge]) -> None:
+        """What is behind a try's `finally` is apart from its body."""
+        for node in self._definition.nodes:
+            first = getattr(node.data, "finally_", None)
+            if first is None:
+                continue
+            inside = {n.id for n in self._definition.nodes if n.parent == node.id}
+            own = [edge for edge in edges if edge.source in inside]
+            last = ending_of(node.data, own)
+            if first not in inside:
+                self._add(
+                    "UNKNOWN_FINALLY",
+                    f"{first!r} is no node of its body",
+                    node=node.id,
+                    field="finally",
+                    suggestion=did_you_mean(first, inside),
+                )
+            elif not inside - last:
+                self._add("EMPTY_CONTAINER", "the try has nothing but its finally", node=node.id)
+            for edge in own:
+                if edge.target in last and (edge.source not in last or edge.target == first):
+                    self._add(
+                        "EDGE_CROSSES_SCOPE",
+                        f"{edge.target} runs when the body of {node.id} has ended",
+                        edge=edge.id,
+                        suggestion="nothing in the body leads to its finally",
+                    )
+
     def _duplicates(self, edges: list[Edge]) -> None:
         seen: set[tuple[str, str, str]] = set()
         for edge in edges:
@@ -200,7 +237,7 @@ class Checks:
 
     def _reachable(self, edges: list[Edge]) -> None:
         """In the root only the start begins by itself."""
-        if self.cyclic or self._broken:
+        if self.cyclic or self._broken or not any(n.type.name == "start" for n in self._definition.nodes):
             return
         targets = {edge.target for edge in self._definition.edges}
         for node in self._definition.nodes:

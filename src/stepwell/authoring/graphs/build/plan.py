@@ -27,6 +27,7 @@ class NodePlan:
         "connected",
         "data",
         "disabled",
+        "ending",
         "id",
         "idom",
         "index",
@@ -59,6 +60,11 @@ class NodePlan:
         self.region: tuple[int, ...] = ()  # what this join may cancel
         self.timed_joins: tuple[int, ...] = ()  # joins whose clock starts when this node settles
         self.body: ScopePlan | None = None
+        self.ending: ScopePlan | None = None  # of a try: its finally
+
+    @property
+    def bodies(self) -> list[ScopePlan]:
+        return [scope for scope in (self.body, self.ending) if scope is not None]
 
 
 class ScopePlan:
@@ -91,8 +97,7 @@ class Plan:
             scope = waiting.pop()
             for node in scope.nodes:
                 yield node
-                if node.body is not None:
-                    waiting.append(node.body)
+                waiting.extend(node.bodies)
 
     def forks(self) -> dict[str, str]:
         """Fork → join, by id: which node's branches meet where."""
@@ -104,7 +109,8 @@ class Plan:
                 join = scope.nodes[index]
                 if join.idom >= 0:
                     found[scope.nodes[join.idom].id] = join.id
-            waiting.extend(node.body for node in scope.nodes if node.body is not None)
+            for node in scope.nodes:
+                waiting.extend(node.bodies)
         return found
 
     @property

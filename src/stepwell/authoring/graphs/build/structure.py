@@ -7,8 +7,9 @@ to an end of the scope passes through J: what J alone is responsible for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,22 @@ def topological(count: int, successors: Sequence[Sequence[int]]) -> list[int]:
             if waiting[target] == 0:
                 order.append(target)
     return order
+
+
+def ending_of(data: Any, edges: Iterable[Any]) -> frozenset[str]:
+    """The ids of a try's finally: the node it names and all that follow it."""
+    first = getattr(data, "finally_", None)
+    if first is None:
+        return frozenset()
+    behind: dict[str, list[str]] = {}
+    for edge in edges:
+        behind.setdefault(edge.source, []).append(edge.target)
+    found, waiting = {first}, [first]
+    while waiting:
+        new = [target for target in behind.get(waiting.pop(), ()) if target not in found]
+        found.update(new)
+        waiting.extend(new)
+    return frozenset(found)
 
 
 def analyse(count: int, edges: Sequence[tuple[int, int]], joins: Sequence[int]) -> Structure:

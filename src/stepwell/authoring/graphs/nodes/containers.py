@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler
-from stepwell.authoring.graphs.nodes.data import Milliseconds, NodeData, Source
+from stepwell.authoring.graphs.nodes.data import Identifier, Milliseconds, NodeData, Source
 from stepwell.authoring.graphs.nodes.types import NodeType, Role
 
 ITEMS_MAX = 100_000
@@ -37,7 +37,8 @@ class LoopData(NodeData):
 
 
 class TryData(NodeData):
-    pass
+    # A node of the body: it and what follows it run when the rest has ended, whichever way.
+    finally_: Identifier | None = Field(default=None, alias="finally")
 
 
 class RetryNodeData(NodeData):

@@ -11,7 +11,8 @@ YEAR_MS = 31_536_000_000
 
 Milliseconds = Annotated[int, Field(ge=0, le=YEAR_MS)]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
-Source = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+# What is too long is a bad expression, so the compiler says so; the schema tells it to editors.
+Source = Annotated[str, StringConstraints(min_length=1), Field(json_schema_extra={"maxLength": 4096})]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")]
 
 

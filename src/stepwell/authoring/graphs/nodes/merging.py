@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field, model_validator
 
-from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.compiler import Compiler, MergeFunction
 from stepwell.authoring.graphs.nodes.data import NodeData, Source
 from stepwell.authoring.graphs.nodes.types import NodeType, Role
+from stepwell.authoring.graphs.problems import did_you_mean
 
 Mode = Literal["all", "any", "count", "timeout"]
 Strategy = Literal["merge-all", "last-write", "first-write", "custom"]
@@ -25,6 +27,7 @@ class MergeData(NodeData):
     strategy: Strategy = "merge-all"
     on_conflict: Literal["edge-order", "error"] = "edge-order"
     custom: Source | None = None
+    function: str | None = None  # of `@merger`, in place of `custom`
     error_strategy: ErrorStrategy | None = None
     min_successful: Annotated[
         int,
@@ -39,8 +42,8 @@ class MergeData(NodeData):
             raise ValueError("mode count needs count")
         if self.mode == "timeout" and self.timeout_ms is None:
             raise ValueError("mode timeout needs timeoutMs")
-        if self.strategy == "custom" and self.custom is None:
-            raise ValueError("strategy custom needs custom, an expression")
+        if self.strategy == "custom" and (self.custom is None) == (self.function is None):
+            raise ValueError("strategy custom needs custom, an expression, or function, a name")
         return self
 
 
@@ -57,11 +60,34 @@ class Merge:
         self.strategy = data.strategy
         self.conflict_fails = data.on_conflict == "error"
         self.custom = compiler.optional(data.custom, "custom")
+        self.function = self._function(data.function, compiler)
         self.errors: ErrorStrategy = data.error_strategy or (
             "best-effort" if data.mode in ("any", "count") else "fail-fast"
         )
         self.min_successful = data.min_successful
         self.timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+
+    def _function(self, name: str | None, compiler: Compiler) -> MergeFunction | None:
+        found = None if name is None else compiler.mergers.get(name)
+        if name is not None and found is None:
+            suggestion = did_you_mean(name, compiler.mergers) or "register it: Engine(nodes=[...])"
+            compiler.problem("UNKNOWN_FUNCTION", f"no merger is called {name!r}", "function", suggestion)
+        return found
+
+
+def merger(name: str) -> Callable[[MergeFunction], MergeFunction]:
+    """Declare a function that merges branches: `@merger("cheapest")`, for `"function": "cheapest"`.
+
+    It takes the variables before the fork and the branches, `{"source", "delta"}` each in the order of
+    their edges, and returns the variables to write. It is called again when a run is replayed: it must
+    give the same for the same, and do nothing else.
+    """
+
+    def decorate(function: MergeFunction) -> MergeFunction:
+        function.merger_name = name  # type: ignore[attr-defined]  # found by the registry
+        return function
+
+    return decorate
 
 
 MERGE = NodeType(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import entry_points
 from typing import Any
 
+from stepwell.authoring.graphs.compiler import MergeFunction
 from stepwell.authoring.graphs.nodes.calling import WORKFLOW
 from stepwell.authoring.graphs.nodes.containers import CONTAINERS
 from stepwell.authoring.graphs.nodes.control import CONTROL
@@ -25,6 +26,7 @@ class NodeRegistry:
     def __init__(self, custom: Iterable[Any] = ()) -> None:
         self._types = {made.name: made for made in BUILT_IN}
         self._custom: dict[str, CustomNode] = {}
+        self.mergers: dict[str, MergeFunction] = {}
         for handler in custom:
             self.add(handler)
 
@@ -35,7 +37,12 @@ class NodeRegistry:
         return cls([*found, *custom])
 
     def add(self, handler: Any) -> None:
-        """A handler of `@node`, or a NodeType."""
+        """A handler of `@node`, a function of `@merger`, or a NodeType."""
+        name = getattr(handler, "merger_name", None)
+        if isinstance(name, str):
+            if self.mergers.setdefault(name, handler) is not handler:
+                raise InvalidDefinition(f"two mergers are called {name!r}")
+            return
         made = getattr(handler, "custom_node", None)
         found = handler if isinstance(handler, NodeType) else getattr(made, "type", None)
         if not isinstance(found, NodeType):

@@ -1,0 +1,161 @@
+"""Importing: graphs as other editors draw them, brought into our shape before they are read.
+
+Trigger nodes become `triggers[]`, and what they lead to is led to by the start. A loop drawn with an edge
+back to itself gets what lies between as its body, if nothing else leads in or out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from stepwell.authoring.graphs.problems import GraphProblem
+
+Part = dict[str, Any]
+
+_TRIGGERS = {
+    "manual": "manual",
+    "webhook": "webhook",
+    "schedule": "schedule",
+    "scheduled": "schedule",
+    "event": "event",
+}
+_INTO_BODY = frozenset({"loop", "loop-start"})
+
+
+def imported(body: Any, known: Collection[str]) -> tuple[Any, list[GraphProblem]]:
+    """The graph in our shape; `known` types of nodes are left as they are."""
+    if not isinstance(body, Mapping) or not _is_drawn(body):
+        return body, []
+    nodes: list[Part] = [dict(node) for node in body["nodes"]]
+    edges: list[Part] = [dict(edge) for edge in body["edges"]]
+    found = dict(body)
+    triggers = [node for node in nodes if _trigger_type(node, known)]
+    if triggers:
+        found["triggers"] = [*(body.get("triggers") or []), *map(_trigger, triggers)]
+        nodes, edges = _from_start(nodes, edges, [str(trigger["id"]) for trigger in triggers])
+    problems = _structure_loops(nodes, edges)
+    return found | {"nodes": nodes, "edges": edges}, problems
+
+
+def _is_drawn(body: Mapping[str, Any]) -> bool:
+    """Its parts can be looked at; what is wrong with their shape is told when it is read."""
+    return all(
+        isinstance(body.get(name), list) and all(isinstance(part, dict) for part in body[name])
+        for name in ("nodes", "edges")
+    )
+
+
+# Triggers
+
+
+def _trigger_type(node: Part, known: Collection[str]) -> str:
+    kind = node.get("type")
+    return "" if kind in known or not isinstance(kind, str) else _TRIGGERS.get(kind, "")
+
+
+def _trigger(node: Part) -> Part:
+    data = node.get("data")
+    return {**(data if isinstance(data, dict) else {}), "id": node["id"], "type": _TRIGGERS[node["type"]]}
+
+
+def _from_start(
+    nodes: list[Part], edges: list[Part], triggers: Collection[str]
+) -> tuple[list[Part], list[Part]]:
+    nodes = [node for node in nodes if node.get("id") not in triggers]
+    start = next((node["id"] for node in nodes if node.get("type") == "start"), None)
+    if start is None:
+        taken = {node.get("id") for node in nodes}
+        start = next(name for name in _names("start") if name not in taken)
+        nodes.insert(0, {"id": start, "type": "start", "data": {}})
+    kept: list[Part] = []
+    led_to = {edge.get("target") for edge in edges if edge.get("source") == start}
+    for edge in edges:
+        target = edge.get("target")
+        if edge.get("source") not in triggers:
+            kept.append(edge)
+        elif target != start and target not in led_to:
+            led_to.add(target)
+            kept.append({**edge, "source": start, "sourceHandle": "out"})
+    return nodes, kept
+
+
+def _names(name: str) -> Iterable[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}{number}"
+        number += 1
+
+
+# Loops
+
+
+def _structure_loops(nodes: list[Part], edges: list[Part]) -> list[GraphProblem]:
+    """Move what lies between a loop's `loop` handle and the edge back to it into its body; in place."""
+    loops = {str(node["id"]): node for node in nodes if node.get("type") == "loop" and "id" in node}
+    drawn = [id for id in loops if any(_enters(edge, id) for edge in edges)]
+    problems: list[GraphProblem] = []
+    for id in sorted(drawn, key=lambda id: len(_region(id, edges))):  # the inner ones first
+        region = _region(id, edges)
+        why = _unstructured(id, region, nodes, edges)
+        if why:
+            problems.append(
+                GraphProblem(
+                    code="LOOP_NOT_STRUCTURED",
+                    message=f"what repeats cannot be told from the rest: {why}",
+                    node=id,
+                    suggestion="put what repeats inside the loop (parentId)",
+                )
+            )
+        else:
+            for node in nodes:
+                if node.get("id") in region:
+                    node["parentId"] = id
+        back = [edge for edge in edges if edge.get("target") == id and _from(edge, region)]
+        edges[:] = [edge for edge in edges if edge not in back and not _enters(edge, id)]
+    return problems
+
+
+def _enters(edge: Part, loop: str) -> bool:
+    return edge.get("source") == loop and edge.get("sourceHandle") in _INTO_BODY
+
+
+def _from(edge: Part, region: Collection[str]) -> bool:
+    return edge.get("source") in region
+
+
+def _region(loop: str, edges: list[Part]) -> set[str]:
+    """All that the loop's handle leads to without passing the loop again."""
+    return _reached([e["target"] for e in edges if _enters(e, loop) and "target" in e], edges, "source", loop)
+
+
+def _reached(first: Iterable[str], edges: list[Part], side: str, stop: str) -> set[str]:
+    other = "target" if side == "source" else "source"
+    next_to: dict[str, list[str]] = {}
+    for edge in edges:
+        if side in edge and other in edge:
+            next_to.setdefault(edge[side], []).append(edge[other])
+    found = {id for id in first if id != stop}
+    waiting = list(found)
+    while waiting:
+        new = [id for id in next_to.get(waiting.pop(), ()) if id != stop and id not in found]
+        found.update(new)
+        waiting.extend(new)
+    return found
+
+
+def _unstructured(loop: str, region: set[str], nodes: list[Part], edges: list[Part]) -> str:
+    """Why that is no body; '': it is one."""
+    back = [edge["source"] for edge in edges if edge.get("target") == loop and _from(edge, region)]
+    if not back:
+        return "nothing leads back to the loop"
+    lost = sorted(region - _reached(back, edges, "target", loop))
+    if lost:
+        return f"{lost[0]} does not lead back to it"
+    for edge in edges:
+        if edge.get("target") in region and not _from(edge, region) and not _enters(edge, loop):
+            return f"{edge.get('source')} leads into it from outside"
+    parents = {node.get("id"): node.get("parentId") or "" for node in nodes}
+    strange = sorted(id for id in region if parents.get(id) != parents[loop])
+    return f"{strange[0]} is in another body" if strange else ""
