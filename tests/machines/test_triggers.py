@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stepwell import Context, Machine, transition, workflow
-from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, RunEnded, WrongPlace
+from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, NotSerialisable, RunEnded, WrongPlace
 from tests.machines.approvals import Approval, Review
 from tests.stage import Stage, all_events, suspended, until
 
@@ -49,6 +50,38 @@ async def test_a_payload_is_checked_before_anything_is_written(stage: Stage) -> 
         assert len(await all_events(run)) == before
         await run.trigger("approve", {"by": "ana"})
         await until(lambda: _offers(run, "publish"))
+
+
+@dataclass
+class Approved:
+    by: str = ""
+
+
+class Typed(Machine[Approved]):
+    @transition("start", "review")
+    async def open(self, ctx: Context) -> None: ...
+
+    @transition("review", "end", wait=Approved)
+    async def approve(self, ctx: Context, approved: Approved) -> None:
+        self.state = approved
+
+    @transition("review", "end", wait=True)
+    async def drop(self, ctx: Context) -> None: ...
+
+
+@pytest.mark.req("M4", "K24")
+async def test_a_payload_may_be_a_value_of_its_type_and_the_state_is_read_as_one(memory: Stage) -> None:
+    async with memory.engine(Typed) as engine:
+        run = await engine.start(Typed, None)
+        await suspended(run)
+        with pytest.raises(NotSerialisable):
+            await run.trigger("drop", Approved("ana"))  # nothing says that it would come back as one
+        await run.trigger("approve", Approved("ana"))
+
+        assert await run.result(15) == Approved("ana")
+        checkpoint = (await run.state()).checkpoint
+        assert checkpoint is not None
+        assert (checkpoint.read(Approved), checkpoint.read()) == (Approved("ana"), {"by": "ana"})
 
 
 @pytest.mark.req("M4", "K15")

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from stepwell.client.text import checked_text
 from stepwell.domain import events as ev
-from stepwell.domain.codec import PLAIN, limited
+from stepwell.domain.codec import PLAIN, encoded_by_type, limited
 from stepwell.domain.commit import Delivery, Message
 from stepwell.domain.messages import Decision, decide_key
 from stepwell.domain.schema import Schema
@@ -20,6 +20,9 @@ from stepwell.errors import AlreadyDecided, InvalidInput, NotAssigned, RunEnded,
 
 if TYPE_CHECKING:
     from stepwell.client.handle import RunHandle
+
+
+_OPEN_FORMS = (None, True, {})  # any answer fits
 
 
 async def decide(run: RunHandle[Any], answer: Any, *, path: str, by: str, roles: Collection[str]) -> None:
@@ -42,7 +45,9 @@ async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str) -> N
 async def _send(run: RunHandle[Any], wait: OpenWait, form: Raw, answer: Any, *, by: str, choice: str) -> None:
     client = run._client
     what = f"trigger {choice!r}" if choice else "the decision"
-    data = limited(PLAIN.encode(answer), what, client.payload_bytes_max)
+    # Whoever asks for a type gets it back: then the answer may be a value of it, not only its JSON.
+    encode = PLAIN.encode if msgspec.json.decode(form) in _OPEN_FORMS else encoded_by_type
+    data = limited(encode(answer), what, client.payload_bytes_max)
     _check_form(form, data, choice or wait.path)
     decision = Decision(
         token=client.token(),
@@ -132,5 +137,5 @@ def _told(by: str, choice: str, at: float) -> str:
 def _check_form(raw: Raw, data: bytes, question: str) -> None:
     """An answer that does not fit the form is refused at once, not found out by the run."""
     form = msgspec.json.decode(raw)
-    if form is not None and form is not True:
+    if form not in _OPEN_FORMS:
         Schema(form).check(msgspec.json.decode(data), question=question)

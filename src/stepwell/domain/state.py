@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Raw
 
 from stepwell.domain import events as ev
+from stepwell.domain.codec import codec_for
 from stepwell.domain.events import Event, Problem
 from stepwell.domain.status import Status
 
@@ -46,6 +48,10 @@ class Checkpoint:
     seq: int = 0
     at: float = 0.0
     forkable: bool = True  # of a function: nothing was open
+
+    def read(self, type: Any = Any) -> Any:
+        """The state as a value of that type, or as plain JSON."""
+        return codec_for(type).decode(self.state)
 
 
 @dataclass(slots=True)
