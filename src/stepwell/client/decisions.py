@@ -16,6 +16,7 @@ from stepwell.domain.commit import Delivery, Message
 from stepwell.domain.messages import Decision, decide_key
 from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState
+from stepwell.domain.status import Status
 from stepwell.errors import AlreadyDecided, InvalidInput, NotAssigned, RunEnded, WrongPlace
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ async def _wrong_place(
     if state.status.terminal:
         return RunEnded(
             f"run {run.id} is {state.status} at {place!r}; {name!r} cannot reach it any more"
-            + (f" ({who})" if who else "")
+            + (f" ({who})" if who else ""),
+            hint="retry the run first: run.retry()" if state.status is Status.FAILED else "",
         )
     offers = ", ".join(choice.name for choice in wait.choices) if wait is not None else ""
     hint = f"it waits for: {offers}" if offers else "it waits for no trigger now; look at run.why()"
