@@ -8,6 +8,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 PEERS ?= dbos absurd pgqrs langgraph
 WORKS ?= W1 W2 W3 W7
 REPEAT ?= 3
+PROCESSES ?= 2
 QUICK ?=
 
 .PHONY: help setup check test requirements demo faults bench bench-peers clean
@@ -15,7 +16,7 @@ QUICK ?=
 help:
 	@echo "setup         make .venv with the project and its tools"
 	@echo "check         lint, format, types, walls between rooms, tidiness"
-	@echo "test          the whole test suite (starts a private PostgreSQL)"
+	@echo "test          the whole test suite in PROCESSES=2, each with a private PostgreSQL"
 	@echo "requirements  which requirement is held by which test, and which by none"
 	@echo "demo          kill a worker and watch its run go on"
 	@echo "faults        kill, freeze and break things under load; one page of findings"
@@ -37,7 +38,7 @@ check: setup
 	$(BIN)/python -m pytest -q tests/architecture
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
 requirements: setup
 	@$(BIN)/python -m tools.requirements

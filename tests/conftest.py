@@ -7,12 +7,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests import alone
 from tests.stage import (
     disk,
     memory,
     postgres,
-    postgres_stage_url,
+    postgres_stage,
     rehearsal,
     run_coroutine_test,
     sqlite,
@@ -21,7 +23,28 @@ from tests.stage import (
 from tools.postgres.cluster import Cluster
 from tools.postgres.databases import Databases
 
-__all__ = ["disk", "memory", "postgres", "postgres_stage_url", "rehearsal", "sqlite", "stage"]
+__all__ = ["disk", "memory", "postgres", "postgres_stage", "rehearsal", "sqlite", "stage"]
+
+
+# A busy machine is slow now and then, and what a change breaks it shall break every time.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    alone.register(config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests found worth telling with `record_property`, whichever process they ran in."""
+    told: dict[str, list[str]] = {}
+    for report in terminalreporter.getreports("passed"):
+        for what, value in report.user_properties:
+            told.setdefault(what, []).append(str(value))
+    for what, values in told.items():
+        terminalreporter.write_line(f"{what} ({len(values)}): {'; '.join(values)}")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -36,7 +59,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="session")
 def postgres_cluster() -> Iterator[Cluster]:
-    """Always private: a test may stop and kill it, and starts it again before it ends."""
+    """Always private, also to each of several processes of pytest: a test may stop and kill it, and
+    starts it again before it ends."""
     with Cluster() as cluster:
         yield cluster
 

@@ -14,6 +14,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 from stepwell.client import Client, RunEvent, RunHandle
 from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
+from stepwell.domain.limits import Hold, Kind, Limit
 from stepwell.domain.program import Startable
 from stepwell.domain.state import Checkpoint, RunState
 from stepwell.domain.status import Status
@@ -188,6 +189,17 @@ class SyncClient:
 
     def runs(self, **filter: Any) -> list[RunRow]:
         return list(self._call(self._client.runs(**filter)))
+
+    def set_limit(
+        self, kind: Kind, name: str = "", most: int | None = None, *, hold: Hold = "active"
+    ) -> None:
+        self._call(self._client.set_limit(kind, name, most, hold=hold))
+
+    def drop_limit(self, kind: Kind, name: str = "") -> bool:
+        return self._call(self._client.drop_limit(kind, name))
+
+    def limits(self) -> list[Limit]:
+        return self._call(self._client.limits())
 
     def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
         return self._call(self._client.emit(name, payload, key=key, id=id))

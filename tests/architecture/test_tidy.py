@@ -20,9 +20,7 @@ FUNCTION_LINES_MAX = 70
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "shared", "misc", "manager", "base_service"}
 
 # "path" or "path:function" -> the lines it may have, with the reason beside it
-LARGER: dict[str, int] = {
-    "src/stepwell/errors.py": 450,  # one tree on one page, drawn at its top
-}
+LARGER: dict[str, int] = {}
 
 LOOSE_TASK = "start it in a task group: a loose task outlives a lost lease"
 WALL_CLOCK = "ask the Clock: time is passed in"

@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, Retry, RunFailed, StepContext, WaitTimedOut, step, workflow
 from stepwell.errors import StepError
-from tests.stage import Stage, all_events, crash, suspended, until
+from tests.stage import DEAF, Stage, all_events, crash, suspended, until
 
 
 async def charge(who: str) -> str:
@@ -294,7 +294,7 @@ async def test_child_that_loses_is_cancelled(stage: Stage) -> None:
     async def race(ctx: Context) -> Any:
         return await ctx.first(ctx.run(slow, None), ctx.signal("go"))
 
-    async with stage.engine(race, slow) as engine:
+    async with stage.engine(race, slow, settings=DEAF) as engine:
         run = await engine.start(race)
 
         async def child() -> Any:

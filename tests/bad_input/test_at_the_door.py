@@ -98,6 +98,40 @@ async def test_unserialisable_value_names_its_field(memory: Stage, verb: str) ->
         assert "a[0]" in str(caught.value)
 
 
+@pytest.mark.req("F9")
+@pytest.mark.parametrize("annotation", [dict, dict[str, Any], dict[str, list[Any]]])
+@pytest.mark.parametrize(
+    ("bad", "field"), [({"a": [{1, 2}]}, "a[0]"), ({"a": [(1, 2)]}, "a[0]"), ({"a": [{1: 2}]}, "a[0]")]
+)
+async def test_parts_without_annotation_do_not_change_silently(
+    memory: Stage, annotation: Any, bad: Any, field: str
+) -> None:
+    async def take(ctx: Context, anything: Any) -> int:
+        return 1
+
+    take.__annotations__["anything"] = annotation
+    flow = workflow(take)
+    async with memory.engine(flow) as engine:
+        assert await engine.run(flow, {"a": [{"b": None}]}) == 1
+        with pytest.raises(NotSerialisable) as caught:
+            await engine.start(flow, bad)
+
+        assert caught.value.context["field"] == field
+        with pytest.raises(InvalidInput):
+            await engine.start(flow, [bad])
+
+
+@pytest.mark.req("K8")
+async def test_a_large_wrong_value_is_not_quoted_whole(memory: Stage) -> None:
+    async with memory.engine(fulfil) as engine:
+        with pytest.raises(InvalidInput) as caught:
+            await engine.start("fulfil", {"id": "x" * 100_000, "names": []})
+
+        assert caught.value.context["field"] == "id"
+        assert len(str(caught.value)) < 1_000
+        assert "integer" in str(caught.value)
+
+
 @pytest.mark.req("K8")
 async def test_unknown_workflow_is_told_with_a_suggestion(stage: Stage) -> None:
     async with stage.engine(fulfil) as engine:

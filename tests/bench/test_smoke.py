@@ -101,6 +101,7 @@ async def _within(work: Awaitable[list[Figures]]) -> list[Figures]:
         return await work
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.req("W1")
 def test_steps_stay_near_the_floor(places: Places) -> None:
@@ -170,6 +171,7 @@ def test_long_run_and_its_recovery_after_a_kill_are_measured(places: Places) -> 
     assert recovered["seconds"] > 0
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.req("W11")
 def test_a_transition_costs_about_as_much_as_a_step(places: Places) -> None:
@@ -186,6 +188,7 @@ def test_a_transition_costs_about_as_much_as_a_step(places: Places) -> None:
     pytest.fail(f"{max(shares):.2f} of the steps at best; {TRANSITION_SHARE} is the least")
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.req("W9", "W10")
 def test_graphs_and_their_loops_are_measured(places: Places) -> None:
@@ -205,6 +208,7 @@ def test_graphs_and_their_loops_are_measured(places: Places) -> None:
     pytest.fail(f"{max(shares):.2f} of the steps at best; {NODE_SHARE} is the least")
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.req("W8")
 def test_import_costs_little_beside_the_standard_library() -> None:

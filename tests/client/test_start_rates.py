@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+import asyncpg
 import pytest
 
 from stepwell import Context, StartRate, workflow
-from stepwell.client.rates import OwnWindows, StartGate, Window
+from stepwell.client.rates import checked_rates
 from stepwell.errors import InvalidInput, RateLimited
-from stepwell.testing.clock import FakeClock
+from stepwell.store.memory import MemoryStore
 from tests.stage import Stage
 
 
 @workflow
 async def hello(ctx: Context, name: str) -> str:
     return f"hello {name}"
-
-
-class Broken:
-    async def take(self, windows: Sequence[Window], count: int) -> tuple[Window, float] | None:
-        raise ConnectionError("the counters are away")
 
 
 @pytest.mark.req("K20")
@@ -38,22 +32,29 @@ async def test_what_is_too_much_is_refused_before_a_run_is_made(stage: Stage) ->
 
 
 @pytest.mark.req("K20")
-async def test_the_window_slides(memory: Stage) -> None:
-    clock = FakeClock()
-    async with memory.engine(hello) as engine:
-        engine.start_gate = StartGate([StartRate("workflow", 2, 10)], OwnWindows(clock))
-        await engine.start(hello, "a")
-        clock.advance(6)
-        await engine.start(hello, "b")
+async def test_all_processes_share_the_windows(stage: Stage) -> None:
+    rates = [StartRate("workflow", 3)]
+    async with (
+        stage.engine(hello, start_rates=rates) as one,
+        stage.engine(hello, start_rates=rates, worker=False) as two,
+    ):
+        await one.start(hello, "a")
+        await two.start_many(hello, ["b", "c"])
 
-        with pytest.raises(RateLimited) as error:
-            await engine.start(hello, "c")
-        assert error.value.retry_after == pytest.approx(4)
-        clock.advance(4)
-        await engine.start(hello, "c")
-        with pytest.raises(RateLimited) as error:
-            await engine.start(hello, "d")
-        assert error.value.retry_after == pytest.approx(6)
+        for engine in (one, two):
+            with pytest.raises(RateLimited):
+                await engine.start(hello, "d")
+        assert len(await one.runs()) == 3
+
+
+@pytest.mark.req("K20", "K21")
+async def test_a_start_that_is_repeated_counts_once(memory: Stage) -> None:
+    async with memory.engine(hello, start_rates=[StartRate("workflow", 1)]) as engine:
+        first = await engine.start(hello, "a", key="k")
+
+        assert (await engine.start(hello, "a", key="k")).id == first.id
+        with pytest.raises(RateLimited):
+            await engine.start(hello, "b", key="other")
 
 
 @pytest.mark.req("K20")
@@ -64,22 +65,39 @@ async def test_each_user_has_a_window_and_many_at_once_are_all_or_none(memory: S
             await engine.start_many(hello, ["b", "c"], user="ann")
         await engine.start(hello, "d", user="ann")
         await engine.start_many(hello, ["e", "f"], user="bob")
+        await engine.start_many(hello, ["g", "h", "i"])
 
-        assert len(await engine.runs()) == 4
+        assert len(await engine.runs()) == 7
+
+
+async def spoil(stage: Stage) -> None:
+    """Nobody can read the windows any more."""
+    if isinstance(stage.database, MemoryStore):
+        stage.database._windows.update(dict.fromkeys(stage.database._windows, "nonsense"))
+    else:
+        connection = await asyncpg.connect(str(stage.database))
+        await connection.execute("DROP TABLE stepwell.start_windows")
+        await connection.close()
 
 
 @pytest.mark.req("K20")
-async def test_a_fault_of_the_limiter_lets_known_callers_start_and_no_others(memory: Stage) -> None:
-    async with memory.engine(hello) as engine:
-        engine.start_gate = StartGate([StartRate("workflow", 1)], Broken())
+@pytest.mark.parametrize("kind", ["memory", "postgres"])
+async def test_a_fault_of_the_limiter_lets_known_callers_start_and_no_others(
+    kind: str, memory: Stage, postgres_url: str
+) -> None:
+    stage = memory if kind == "memory" else Stage("postgres", postgres_url)
+    async with stage.engine(hello, start_rates=[StartRate("workflow", 1)]) as engine:
+        await engine.start(hello, "first")
+        await spoil(stage)
 
         assert await (await engine.start(hello, "ann", user="ann")).result() == "hello ann"
         with pytest.raises(RateLimited, match="the caller is not known"):
             await engine.start(hello, "nobody")
-        assert len(await engine.runs()) == 1
+        assert len(await engine.runs()) == 2
 
 
 @pytest.mark.req("K20")
-def test_a_rate_that_makes_no_sense_is_refused() -> None:
+@pytest.mark.parametrize("rate", [StartRate("workflow", 0), StartRate("workflow", 1, 0)])
+def test_a_rate_that_makes_no_sense_is_refused(rate: StartRate) -> None:
     with pytest.raises(InvalidInput, match="is no rate"):
-        StartGate([StartRate("workflow", 0)], Broken())
+        checked_rates([rate])

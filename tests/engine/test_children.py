@@ -10,7 +10,7 @@ import pytest
 from stepwell import Context, Engine, RunFailed, SyncContext, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import ChildFailed
-from tests.stage import Stage, all_events, crash, kinds, suspended, until
+from tests.stage import DEAF, Stage, all_events, crash, kinds, suspended, until
 
 
 @workflow
@@ -176,7 +176,7 @@ async def test_failing_sibling_cancels_the_other_children(stage: Stage) -> None:
     async def parent(ctx: Context) -> None:
         await ctx.all(ctx.run(waits, "kid"), ctx.run(breaks, "x"))
 
-    async with stage.engine(parent, waits, breaks) as engine:
+    async with stage.engine(parent, waits, breaks, settings=DEAF) as engine:
         run = await engine.start(parent)
         with pytest.raises(RunFailed):
             await run.result()

@@ -15,7 +15,7 @@ from stepwell.errors import StepTimedOut
 from tests.authoring import process_steps
 from tests.stage import SETTINGS, Stage, until
 
-_LIMIT = 0.5  # of the step that waits
+_LIMIT = 1.0  # of the step that waits
 _WAITS = 1.5  # it waits for so long, well over its limit
 
 

@@ -84,7 +84,7 @@ async def test_stopping_worker_begins_no_retry_while_another_step_ends(memory: S
     begun: list[str] = []
     gate = asyncio.Event()
 
-    @step(retry=Retry(2, delay=0.3))
+    @step(retry=Retry(2, delay=1.0))
     async def shaky(me: StepContext) -> int:
         begun.append(f"shaky {me.attempt}")
         if me.attempt == 1:
@@ -109,7 +109,7 @@ async def test_stopping_worker_begins_no_retry_while_another_step_ends(memory: S
 
     await until(failed_once)
     closing = asyncio.ensure_future(stopping.close())
-    await asyncio.sleep(0.6)  # the retry's time comes and goes
+    await asyncio.sleep(1.2)  # the retry's time comes and goes
     here = list(begun)
     gate.set()
     await closing

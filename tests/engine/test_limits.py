@@ -11,6 +11,7 @@ import pytest
 
 from stepwell import Context, RunFailed, workflow
 from stepwell.domain.status import Status
+from stepwell.engine.activation import Activation
 from stepwell.errors import PayloadTooLarge
 from tests.stage import SETTINGS, Stage, kinds, suspended, until
 
@@ -110,7 +111,9 @@ async def test_stop_gives_back_what_has_not_begun_and_finishes_what_runs(stage: 
     first, second = await engine.start(two, 1), await engine.start(two, 2)
     await begun.wait()
     closing = asyncio.ensure_future(engine.close())
-    await asyncio.sleep(0.05)
+    assert engine.worker is not None
+    [work_of_first] = engine.worker.active.values()
+    await until(lambda: isinstance(work_of_first, Activation) and work_of_first.draining)
     gate.set()
     await closing
 

@@ -190,7 +190,7 @@ async def test_run_timeout_stops_its_steps(stage: Stage) -> None:
         finally:
             stopped.set()
 
-    @workflow(timeout=0.2)
+    @workflow(timeout=0.6)  # the step must have begun by then
     async def busy(ctx: Context) -> None:
         await ctx.step(endless)
 
@@ -206,7 +206,7 @@ async def test_run_timeout_stops_its_steps(stage: Stage) -> None:
 
 @pytest.mark.req("K12")
 async def test_suspended_time_does_not_count_for_the_run(stage: Stage) -> None:
-    @workflow(timeout=0.4)
+    @workflow(timeout=1.0)
     async def patient(ctx: Context) -> str:
         await ctx.step(asyncio.sleep, 0.05)
         word = await ctx.signal("go")
@@ -216,7 +216,7 @@ async def test_suspended_time_does_not_count_for_the_run(stage: Stage) -> None:
     async with stage.engine(patient) as engine:
         run = await engine.start(patient)
         await suspended(run)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.1)
         await run.signal("go", "on")
 
         assert await run.result() == "on"
@@ -224,10 +224,10 @@ async def test_suspended_time_does_not_count_for_the_run(stage: Stage) -> None:
 
 @pytest.mark.req("K12")
 async def test_active_time_counts_over_suspensions(stage: Stage) -> None:
-    @workflow(timeout=0.5)
+    @workflow(timeout=0.8)
     async def busy(ctx: Context) -> None:
         for _ in range(20):
-            await ctx.step(asyncio.sleep, 0.1)
+            await ctx.step(asyncio.sleep, 0.15)
             await ctx.sleep(0.01)
 
     async with stage.engine(busy) as engine:

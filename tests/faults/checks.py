@@ -24,7 +24,7 @@ from tests.faults.fleet import Fault
 from tests.faults.workload import EFFECTS, REMOTE
 
 ENDINGS = {"completed", "failed", "cancelled", "timed_out"}
-LEDGER_LAG = 500_000_000  # ns: what a process sent before its death is read a little later
+LEDGER_LAG = 500_000_000  # ns: what a process sent before it was struck is read a little later
 STEP_NAME = re.compile(r"([a-z_]+)(#\d+)?(\[\d+\])?$")
 
 
@@ -83,7 +83,8 @@ class Findings:
 
 
 def read_ledger(file: Path) -> list[Entry]:
-    lines = file.read_bytes().splitlines() if file.exists() else []
+    text = file.read_bytes() if file.exists() else b""
+    lines = text[: text.rfind(b"\n") + 1].splitlines()  # the last may be half written
     return [Entry(**json.loads(line)) for line in lines]
 
 
@@ -108,7 +109,7 @@ def check(evidence: Evidence) -> Findings:
             problems.append(f"I16 the log says {story.folded}, the run is {story.status}")
         if story.tickets:
             problems.append(f"I18 {story.tickets} tickets are left")
-        found.take_overs.extend(_take_overs(story, evidence))
+        found.take_overs.extend(take_over_seconds(story, evidence))
         found.condemned += sum(
             event.kind == "failed" and event.data["error"]["code"] == "WORKER_CRASHED"
             for event in story.events
@@ -240,13 +241,16 @@ def _repeats(story: Story, starts: list[Entry], evidence: Evidence, found: Findi
 
 
 def _struck(faults: list[Fault], pid: int, since: int, until: int | None) -> bool:
+    """Between its two entries. The ledger may read what a process sent long after that was killed."""
     return any(
-        fault.pid in (pid, 0) and fault.until + LEDGER_LAG >= since and (until is None or fault.at <= until)
+        fault.pid in (pid, 0)
+        and (fault.kind == "kill" or fault.until + LEDGER_LAG >= since)
+        and (until is None or fault.at <= until)
         for fault in faults
     )
 
 
-def _take_overs(story: Story, evidence: Evidence) -> Iterator[float]:
+def take_over_seconds(story: Story, evidence: Evidence) -> Iterator[float]:
     """From the death of an owner to the first event of the next one."""
     killed = {fault.pid: fault.at + evidence.wall_ns for fault in evidence.faults if fault.kind == "kill"}
     owners: dict[str, str] = {}

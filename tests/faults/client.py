@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from stepwell import Engine, RunEvent, RunHandle, Settings
-from stepwell.errors import StoreError
+from stepwell.errors import RunEnded, StoreError
 from tests.faults.checks import Evidence, Story, read_ledger
 from tests.faults.fleet import Fleet, LedgerProcess
 from tests.faults.workload import SHAPES, WORKFLOWS, Shape
@@ -80,6 +80,8 @@ class Outside:
         key = f"{name}-{handle.id}"
         try:
             await patiently(lambda: handle.signal(name, value, id=key))
+        except RunEnded:
+            pass  # asked again after a lost answer, or twice: without the first it would still be waiting
         finally:
             keys = self.signals.setdefault(handle.id, [])
             if f"signal/{key}" not in keys:
@@ -141,7 +143,7 @@ async def _ended(handle: RunHandle[Any]) -> None:
     await until(has_ended, seconds=math.inf)
 
 
-async def until(question: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+async def until(question: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
     """Ask again and again; other processes do not tell us when."""
     deadline = time.monotonic() + seconds
     while True:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from stepwell import Engine
-from tests.faults.client import patiently
+from tests.faults.client import patiently, until
 from tests.faults.figures import figures, note
 from tests.faults.fleet import LedgerProcess
 from tests.faults.stage import on_postgres
@@ -37,6 +38,16 @@ def test_nothing_is_lost_or_recorded_twice_when_the_database_is_killed(
     assert storm.findings.repeats_explained == 0, "no worker died, so nothing needed to run again"
 
 
+async def is_in_a_transaction(url: str) -> bool:
+    """A transactional step is in the middle of its work."""
+    connection = await asyncpg.connect(url)
+    try:
+        asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = $2"
+        return bool(await connection.fetchval(asked, "stepwell step", "idle in transaction"))
+    finally:
+        await connection.close()
+
+
 @pytest.mark.slow
 @pytest.mark.req("R3", "K14")
 def test_a_transactional_step_outlives_the_database_under_it(
@@ -48,7 +59,7 @@ def test_a_transactional_step_outlives_the_database_under_it(
     async def story() -> list[int]:
         async with Engine(stage.url, workflows=WORKFLOWS, worker=False) as engine:
             runs = [await engine.start(keeping_slowly, n) for n in range(8)]
-            await asyncio.sleep(0.4)
+            await until(lambda: is_in_a_transaction(stage.url))
             await asyncio.to_thread(postgres_cluster.kill)
             await asyncio.to_thread(postgres_cluster.start)
             return [await patiently(lambda run=run: run.result(timeout=30.0)) for run in runs]  # type: ignore[misc]  # bound

@@ -5,25 +5,24 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from stepwell import Engine, failpoints
-from tests.faults.checks import Evidence, Findings, check, read_ledger
+from tests.faults import forks
+from tests.faults.checks import Entry, Evidence, Findings, check, read_ledger
 from tests.faults.client import collected
 from tests.faults.figures import Figures, note
 from tests.faults.fleet import ROOT, Fault, LedgerProcess, environment
+from tests.faults.forks import Life
 from tests.faults.stage import Stage, on_postgres, on_sqlite
 from tests.faults.tour import EXPECTED, WORKFLOWS
 from tools.postgres.cluster import Cluster
 
-VICTIM_SECONDS = 60.0
-AT_ONCE = 4
+NO_SWEEPS = {"STEPWELL_SWEEP_SECONDS": "3600"}
 
 # Some transactions happen often: also at a later time than the first.
 POINTS = [
@@ -37,7 +36,6 @@ class Victim:
     point: str
     hit: int
     url: str
-    pid: int = 0
     code: int = 0
     since: int = 0
     until: int = 0
@@ -57,35 +55,26 @@ class Scene:
         self._folder = stage.folder
 
     def kill_all(self) -> None:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(self._kill, self.victims))
+        deaths = forks.lived(
+            [self._lives(victim) for victim in self.victims], self._env, self._folder / "log"
+        )
+        for victim, death in zip(self.victims, deaths, strict=True):
+            victim.code, victim.since, victim.until = death.code, death.since, death.until
+            victim.said = self._said(victim).read_text(encoding="utf-8")
 
-    def _kill(self, victim: Victim) -> None:
-        if victim.point.startswith("reap."):
-            # Somebody must have died before. On SQLite his file's lock shows that at once, else the lease; a
-            # sweep that finds nobody dead passes no failpoint.
-            self._run(Victim("commit.after", 2, victim.url), "visit")
-            self._run(victim, "bury", STEPWELL_SWEEP_SECONDS="3600")
-        else:
-            self._run(victim, "visit")
+    def _lives(self, victim: Victim) -> list[Life]:
+        said = str(self._said(victim))
+        if not victim.point.startswith("reap."):
+            return [Life("visit", victim.url, f"{victim.point}=kill:{victim.hit}", said)]
+        # Somebody must have died before. On SQLite his file's lock shows that at once, else the lease; a
+        # sweep that finds nobody dead passes no failpoint.
+        return [
+            Life("visit", victim.url, "commit.after=kill:2", f"{said}.before"),
+            Life("bury", victim.url, f"{victim.point}=kill:{victim.hit}", said, NO_SWEEPS),
+        ]
 
-    def _run(self, victim: Victim, what: str, **env: str) -> None:
-        log = self._folder / f"{victim.name}.log"
-        victim.since = time.monotonic_ns()
-        with open(log, "wb") as errors:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.tour", what, victim.url],
-                env={**self._env, **env, "STEPWELL_FAILPOINTS": f"{victim.point}=kill:{victim.hit}"},
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-            )
-            try:
-                victim.said = process.communicate(timeout=VICTIM_SECONDS)[0].decode()
-            finally:
-                process.kill()
-                process.wait()
-        victim.pid, victim.code, victim.until = process.pid, process.returncode, time.monotonic_ns()
+    def _said(self, victim: Victim) -> Path:
+        return self._folder / f"{victim.name}.said"
 
     def finish_all(self) -> str:
         """One clean process for all of them; what it could not finish."""
@@ -98,7 +87,7 @@ class Scene:
         return "\n".join(line for line in done.stdout.decode().splitlines() if line.startswith("stuck"))
 
 
-async def findings(victim: Victim, ledger: LedgerProcess, kept: dict[str, int]) -> Findings:
+async def findings(victim: Victim, ledger: list[Entry], kept: dict[str, int]) -> Findings:
     async with Engine(victim.url, workflows=WORKFLOWS, worker=False) as engine:
         stories = [
             story
@@ -113,7 +102,7 @@ async def findings(victim: Victim, ledger: LedgerProcess, kept: dict[str, int]) 
         elif word == "signalled" and rest:
             next(story for story in stories if story.id == rest[0]).signals.append("signal/go")
     runs = {story.id for story in stories}
-    entries = [entry for entry in read_ledger(ledger.file) if entry.run in runs]
+    entries = [entry for entry in ledger if entry.run in runs]
     killed = [Fault("kill", pid, victim.since, victim.until) for pid in {entry.pid for entry in entries}]
     found = check(Evidence(stories=stories, entries=entries, faults=killed, identities={}))
     tour = next(story.id for story in stories if story.shape == "tour")
@@ -131,9 +120,12 @@ def play(scene: Scene, stage: Stage) -> None:
     violations = {}
     made = Figures(what="kill -9 at every failpoint", store=stage.store, faults={})
     made.faults["kills at a failpoint"] = len(scene.victims)
+    ledger = read_ledger(stage.ledger.file)
+    kept = stage.kept() if stage.store == "postgres" else {}
     for victim in scene.victims:
-        kept = stage.kept() if stage.store == "postgres" else replace(stage, url=victim.url).kept()
-        found = asyncio.run(findings(victim, stage.ledger, kept))
+        if stage.store == "sqlite":
+            kept = replace(stage, url=victim.url).kept()
+        found = asyncio.run(findings(victim, ledger, kept))
         made.add(found, runs=len(EXPECTED) + 1)
         if found.violations:
             violations[victim.name] = found.violations

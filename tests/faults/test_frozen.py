@@ -9,14 +9,18 @@ import time
 import pytest
 
 from stepwell import Engine
-from tests.faults.checks import Story, check
+from tests.faults.checks import Story, check, read_ledger
 from tests.faults.client import Outside, gathered, opened, until
 from tests.faults.figures import figures, note
-from tests.faults.fleet import Fleet, Worker
+from tests.faults.fleet import Fleet, LedgerProcess, Worker
 from tests.faults.stage import Stage
 from tests.faults.workload import SHAPES
+from tools.postgres import processes
 
 CHAIN = next(shape for shape in SHAPES if shape.name == "chain")
+RUNS = 30
+MIDWAY = 2 * RUNS  # entries of the ledger, of the 8 that each run makes
+TRIES = 20
 AWAKE_SECONDS = 1.0
 
 
@@ -25,13 +29,21 @@ def logs_of(stories: list[Story]) -> dict[str, list[int]]:
 
 
 async def is_writable(engine: Engine) -> bool:
-    """A process that was stopped inside a transaction on SQLite holds up every other: not this test."""
+    """A process that was stopped inside a transaction on SQLite holds up every other."""
     try:
         async with asyncio.timeout(1.0):
             await engine.emit("anything")
     except TimeoutError:
         return False
     return True
+
+
+async def is_midway(ledger: LedgerProcess, before: int) -> bool:
+    return len(read_ledger(ledger.file)) >= before + MIDWAY
+
+
+async def is_stopped(worker: Worker) -> bool:
+    return processes.stopped(worker.pid)
 
 
 async def has_new_identity(fleet: Fleet, worker: Worker) -> bool:
@@ -46,13 +58,19 @@ def test_a_frozen_worker_writes_nothing_after_its_lease_is_gone(stage: Stage) ->
         fleet.ready(sleeper)
         async with opened(stage.url) as engine:
             outside = Outside(engine, spread_seconds=0.0)
-            playing = asyncio.ensure_future(outside.play_shape(CHAIN, range(30)))
-            await asyncio.sleep(0.25)
-            with fleet.frozen(sleeper):
-                assert await is_writable(engine)
-                second = fleet.start()
+            for n in range(TRIES):  # until it stops outside a transaction, with runs that it owns
+                entries = len(read_ledger(stage.ledger.file))
+                playing = asyncio.ensure_future(outside.play_shape(CHAIN, range(n * RUNS, (n + 1) * RUNS)))
+                await until(lambda entries=entries: is_midway(stage.ledger, entries))  # type: ignore[misc]  # bound
+                with fleet.frozen(sleeper):
+                    if await is_writable(engine) and not playing.done():
+                        second = fleet.start()
+                        await playing
+                        before = logs_of(await outside.stories())
+                        break
                 await playing
-                before = logs_of(await outside.stories())
+            else:
+                pytest.fail("each time it was stopped inside a transaction")
 
             await until(lambda: has_new_identity(fleet, sleeper))
             await asyncio.sleep(AWAKE_SECONDS)
@@ -65,9 +83,9 @@ def test_a_frozen_worker_writes_nothing_after_its_lease_is_gone(stage: Stage) ->
             assert any(event.kind == "lease_lost" for story in after.stories for event in story.events)
 
             assert fleet.stop(second) == 0
-            await outside.play_shape(CHAIN, range(30, 40))
+            await outside.play_shape(CHAIN, range(TRIES * RUNS, TRIES * RUNS + 10))
             workers = fleet.identities()
-            last = [s for s in await outside.stories() if s.events[0].data["input"] >= 30]
+            last = [s for s in await outside.stories() if s.events[0].data["input"] >= TRIES * RUNS]
             claims = [e.data["worker"] for s in last for e in s.events if e.kind == "claimed"]
             assert {workers[worker] for worker in claims} == {sleeper.pid}
 
@@ -86,9 +104,9 @@ def test_a_worker_frozen_inside_a_transaction_holds_nobody_up_for_long(stage: St
             since = time.monotonic_ns()
             outside = Outside(engine, spread_seconds=0.0)
             playing = asyncio.ensure_future(outside.play_shape(CHAIN, range(10)))
-            await asyncio.sleep(0.5)
+            await until(lambda: is_stopped(sleeper))
             fleet.start()
-            async with asyncio.timeout(30.0):
+            async with asyncio.timeout(60.0):
                 await playing
             before = logs_of(await outside.stories())
             fleet.note("freeze", sleeper.pid, since)

@@ -14,20 +14,21 @@ from tests.faults.fleet import Fleet
 from tests.faults.stage import Stage
 from tests.faults.workload import SHAPES
 
-STOP_SECONDS = 3.0  # the longest step takes a third of a second
+STOP_SECONDS = 8.0  # less than the grace time; the longest step takes a third of a second
+LONG = {"STEPWELL_LEASE_SECONDS": "60"}  # whoever must wait for a lease is seen to
 
 
 @pytest.mark.slow
 @pytest.mark.req("K34", "R3")
 def test_a_stopped_worker_gives_its_work_back_and_repeats_nothing(stage: Stage) -> None:
     async def story(fleet: Fleet) -> None:
-        fleet.ready(fleet.start())
+        fleet.ready(fleet.start(**LONG))
         async with opened(stage.url) as engine:
             outside = Outside(engine, spread_seconds=3.0)
             playing = asyncio.ensure_future(outside.play(8 * len(SHAPES)))
             for _ in range(3):
                 await asyncio.sleep(0.8)
-                next_one = fleet.start()
+                next_one = fleet.start(**LONG)
                 await asyncio.to_thread(fleet.ready, next_one)
                 began = time.monotonic()
                 code = await asyncio.to_thread(fleet.stop, fleet.workers[0])

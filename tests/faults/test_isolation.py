@@ -43,7 +43,7 @@ def test_a_hung_child_is_killed_at_its_timeout_and_the_worker_goes_on(stage: Sta
             with pytest.raises(RunFailed, match="longer than 1 s"):
                 await (await engine.start(hangs, str(file))).result(timeout=20.0)
 
-            await until(lambda: is_gone(int(file.read_text())), 2.0)
+            await until(lambda: is_gone(int(file.read_text())))
             assert await (await engine.start(squares, 12)).result(timeout=20.0) == 144
             assert not fleet.find_dead()
 
@@ -79,7 +79,7 @@ def test_children_die_with_a_killed_worker(stage: Stage) -> None:
 
             fleet.kill(fleet.workers[0])
 
-            await until(lambda: is_gone(child), 1.0)
+            await until(lambda: is_gone(child))
 
     with one_worker(stage) as fleet:
         asyncio.run(story(fleet))

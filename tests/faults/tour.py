@@ -129,7 +129,7 @@ async def finish(url: str, turns: asyncio.Semaphore) -> None:
 
 async def main(what: str, *urls: str) -> None:
     if what == "finish":
-        turns = asyncio.Semaphore(12)
+        turns = asyncio.Semaphore(16)  # ten connections each, and a server takes 200
         done = await asyncio.gather(*(finish(url, turns) for url in urls), return_exceptions=True)
         for url, error in zip(urls, done, strict=True):
             if error is not None:

@@ -267,7 +267,7 @@ async def test_a_timeout_stops_the_body_and_its_steps_and_is_a_failure_for_retry
             stopped.append("step")
 
     class Slow(Machine[dict[str, int]]):
-        @transition("start", "end", timeout=0.1, retry=Retry(2, delay=0.01))
+        @transition("start", "end", timeout=0.5, retry=Retry(2, delay=0.01))
         async def work(self, ctx: Context) -> None:
             try:
                 if not stopped:
@@ -278,7 +278,7 @@ async def test_a_timeout_stops_the_body_and_its_steps_and_is_a_failure_for_retry
 
     async with stage.engine(Slow) as engine:
         run = await engine.start(Slow)
-        with pytest.raises(RunFailed, match=r"work took longer than 0\.1 s") as caught:
+        with pytest.raises(RunFailed, match=r"work took longer than 0\.5 s") as caught:
             await run.result(15)
         assert await failures(run) == [0.01, None]
     assert sorted(stopped) == ["body", "body", "step"]

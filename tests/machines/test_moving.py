@@ -335,10 +335,12 @@ async def test_cancel_lets_the_body_clean_up_and_cancels_its_children(stage: Sta
 @pytest.mark.req("K13")
 async def test_cancel_stops_a_body_that_awaits_something_of_its_own(stage: Stage) -> None:
     stopped = []
+    begun = asyncio.Event()
 
     class Plain(Machine[dict[str, int]]):
         @transition("start", "end", timeout=None)
         async def work(self, ctx: Context) -> None:
+            begun.set()
             try:
                 await asyncio.sleep(3600)
             except asyncio.CancelledError:
@@ -347,8 +349,7 @@ async def test_cancel_stops_a_body_that_awaits_something_of_its_own(stage: Stage
 
     async with stage.engine(Plain) as engine:
         run = await engine.start(Plain)
-        await reaches(run, Status.RUNNING)
-        await asyncio.sleep(0.05)
+        await begun.wait()
         await run.cancel()
 
         await reaches(run, Status.CANCELLED)

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from stepwell.domain.commit import Commit
+from stepwell.domain.commit import Commit, LogRow
+from stepwell.domain.copies import RunCopy
+from stepwell.domain.ids import RunId
+from stepwell.domain.status import Status
 from stepwell.store.postgres.connection import LANE_SETTINGS, Connection, Lanes, connect
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
@@ -125,4 +128,43 @@ async def every_verb(scene: Scene) -> dict[str, int]:
     await count("inbox", scene.inbox_keys(parent))
     await count("reap", store.reap())
     await count("cancel", store.cancel(first.run_id, "enough"))
+    await count("restore", store.restore([ended(RunId(f"{parent} {n}")) for n in range(3)]))
+    await count("start known", store.start([scene.new_run(key=f"{parent} {n}") for n in range(3)]))
+    await count("find", store.find_run("default", f"{parent} 1"))
     return read
+
+
+def ended(run_id: RunId) -> RunCopy:
+    """A run from elsewhere to be brought back; its key is its id."""
+    texts = (
+        "version",
+        "kind",
+        "hash",
+        "digest",
+        "lane",
+        "parent",
+        "parent_path",
+        "root",
+        "trigger",
+        "where_at",
+    )
+    empty: dict[str, Any] = dict.fromkeys(texts, "")
+    return RunCopy(
+        id=run_id,
+        key=run_id,
+        workspace="default",
+        workflow="order",
+        queue="default",
+        status=Status.COMPLETED,
+        input=b"1",
+        output=b"1",
+        error=None,
+        priority=0,
+        tags=b"{}",
+        created_at=0.0,
+        started_at=0.0,
+        ended_at=0.0,
+        test=False,
+        log=[LogRow(1, "accepted", "", 0, 0.0, b"{}")],
+        **empty,
+    )

@@ -6,12 +6,14 @@ root can), a wheel that carries the programs.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tools.postgres.account import Account
@@ -34,14 +36,24 @@ NO_SYSTEM_CLUSTER = Path("/", "etc", "postgresql-common", "createcluster.conf")
 def find(account: Account) -> Path:
     """A folder with programs that the account can run; installs them when the machine has none."""
     sources: tuple[Callable[[], Iterator[Path]], ...] = (on_this_machine, from_distribution, from_wheel)
-    for source in sources:
-        for folder in source():
-            if runs(folder, account):
-                return folder
+    with one_at_a_time():
+        for source in sources:
+            for folder in source():
+                if runs(folder, account):
+                    return folder
     raise RuntimeError(
         "no PostgreSQL programs found, and none could be installed; "
         "install PostgreSQL 14 or newer, or set STEPWELL_TEST_DATABASE to a server"
     )
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Two processes of tests may look in the same moment: apt-get refuses the second, and half of what
+    it installs is worse than nothing."""
+    with open(wheel_folder() / "installing", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def runs(folder: Path, account: Account) -> bool:

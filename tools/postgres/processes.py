@@ -1,4 +1,4 @@
-"""Process ids as Linux tells them: the children of one process, and whether one still runs."""
+"""Process ids as Linux tells them: the children of one process, and whether one runs or stands still."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ def running(pid: int) -> bool:
     """False also for a dead process that nobody has collected yet."""
     state = _fields(PROC / str(pid))[:1]
     return bool(state) and state != ["Z"]
+
+
+def stopped(pid: int) -> bool:
+    """By SIGSTOP, until somebody continues it."""
+    return _fields(PROC / str(pid))[:1] == ["T"]
 
 
 def _fields(path: Path) -> list[str]:

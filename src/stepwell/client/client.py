@@ -11,7 +11,7 @@ import msgspec
 
 from stepwell.client.handle import RunHandle
 from stepwell.client.history import History
-from stepwell.client.rates import StartGate
+from stepwell.client.rates import StartRate, refuse, windows_of
 from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import (
@@ -28,9 +28,11 @@ from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import Ids, RunId
 from stepwell.domain.limits import Concurrency, Hold, Kind, Limit, Scope, checked_limit
 from stepwell.domain.program import RunOptions, Startable
+from stepwell.domain.rates import Full, RatedStart, Window
+from stepwell.domain.schema import Schema
 from stepwell.domain.starting import new_run_of
 from stepwell.domain.status import Status
-from stepwell.errors import InvalidInput, KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
+from stepwell.errors import KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
 
@@ -59,8 +61,8 @@ class Client(History):
         self.workspace = workspace
         self.payload_bytes_max = payload_bytes_max
         self._ids = ids
-        self._schemas: dict[bytes, Any] = {}
-        self.start_gate: StartGate | None = None
+        self._schemas: dict[bytes, Schema] = {}
+        self.start_rates: tuple[StartRate, ...] = ()
 
     # Starting
 
@@ -114,22 +116,32 @@ class Client(History):
         """Accept many runs of one workflow, in few transactions; RateLimited: none of them."""
         prepared = await self._prepared(workflow, options.pop("version", ""))
         user, inputs = options.pop("user", ""), list(inputs)
-        if self.start_gate is not None:
-            await self.start_gate.check(self.workspace, prepared[0].name, user, len(inputs))
         shared = self._options(options)
         runs = [
             self._new_run(prepared, input, keys[i] if keys else "", shared) for i, input in enumerate(inputs)
         ]
         handles: list[RunHandle[R]] = []
-        for at in range(0, len(runs), _START_CHUNK):
-            chunk = runs[at : at + _START_CHUNK]
+        chunk_size = len(runs) if self.start_rates else _START_CHUNK
+        for at in range(0, len(runs), chunk_size or 1):
+            chunk = runs[at : at + chunk_size]
             watches = [self.bulletin.watch(run.id) for run in chunk]
-            started = await self.patiently(lambda chunk=chunk: self.store.start(chunk))  # type: ignore[misc]  # bound
+            started = await self.patiently(lambda chunk=chunk: self._start_all(chunk, user))  # type: ignore[misc]  # bound
             for run, answer, watch in zip(chunk, started, watches, strict=True):
                 handles.append(self._handle_of(run, answer, prepared[2]))
                 del watch
         self.bulletin.work()
         return handles
+
+    async def _start_all(self, runs: Sequence[NewRun], user: str) -> Sequence[Started]:
+        windows: list[Window] = []
+        if self.start_rates:
+            windows = windows_of(self.start_rates, self.workspace, runs[0].workflow, user)
+        if windows:
+            answer = await self.store.start_within(RatedStart(runs, windows))
+            if not isinstance(answer, Full):
+                return answer
+            refuse(answer, user)
+        return await self.store.start(runs)
 
     def _handle_of(self, run: NewRun, started: Started, decode: Callable[[bytes], Any]) -> RunHandle[Any]:
         if started.conflict:
@@ -165,13 +177,8 @@ class Client(History):
         data = PLAIN.encode(input)
         schema = definition.input_schema
         if schema not in self._schemas:
-            import jsonschema_rs
-
-            self._schemas[schema] = jsonschema_rs.validator_for(schema.decode())
-        problem = next(iter(self._schemas[schema].iter_errors(msgspec.json.decode(data))), None)
-        if problem is not None:
-            field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
-            raise InvalidInput(f"{problem.message} at {field}", field=field, workflow=definition.name)
+            self._schemas[schema] = Schema(schema.decode())
+        self._schemas[schema].check(msgspec.json.decode(data), workflow=definition.name)
         return data
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -236,8 +243,8 @@ class Client(History):
     ) -> None:
         """At most so many runs of this workspace, workflow, queue or key at once; None: any number.
 
-        It replaces what the runs bring along, from the next claim on; none that runs is stopped. It
-        counts runs that can be limited: graphs, and those with a concurrency of their own or a key.
+        It replaces what the runs bring along, from the next claim on; none that runs is stopped. All
+        runs count, children too; with hold = run children work in the slot of their parent.
         """
         workspace = "" if kind == "queue" else self.workspace
         limit = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold))

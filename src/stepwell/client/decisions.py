@@ -14,6 +14,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import Delivery, Message
 from stepwell.domain.messages import Decision, decide_key
+from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState
 from stepwell.errors import AlreadyDecided, InvalidInput, NotAssigned, RunEnded, WrongPlace
 
@@ -130,12 +131,6 @@ def _told(by: str, choice: str, at: float) -> str:
 
 def _check_form(raw: Raw, data: bytes, question: str) -> None:
     """An answer that does not fit the form is refused at once, not found out by the run."""
-    import jsonschema_rs
-
     form = msgspec.json.decode(raw)
-    if form is None or form is True:
-        return
-    problem = next(iter(jsonschema_rs.validator_for(form).iter_errors(msgspec.json.decode(data))), None)
-    if problem is not None:
-        field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
-        raise InvalidInput(f"{problem.message} at {field}", field=field, question=question)
+    if form is not None and form is not True:
+        Schema(form).check(msgspec.json.decode(data), question=question)

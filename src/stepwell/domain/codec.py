@@ -2,7 +2,8 @@
 
 An annotated value goes by its annotation (dataclasses, enums, datetime, Decimal, UUID, bytes,
 tuples, sets by msgspec; pydantic models by pydantic, which is imported only when one is seen).
-A value without annotation must be JSON already: what would come back as another type is refused.
+A value without annotation must be JSON already: what would come back as another type is refused. So
+must be what is in a `dict` or `list` whose parts have none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args, get_origin
 
 import msgspec
 
@@ -87,6 +88,14 @@ class TypedCodec:
         return msgspec.json.schema(self._annotation, schema_hook=_model_schema)
 
 
+class OpenCodec(TypedCodec):
+    """A dict or list of anything: its parts are values without annotation."""
+
+    def encode(self, value: object) -> bytes:
+        super().encode(value)
+        return PLAIN.encode(value)
+
+
 class ModelCodec:
     """Pydantic models, and types that only pydantic understands."""
 
@@ -133,7 +142,7 @@ def _codec(annotation: Any) -> Codec:
     if _is_model(annotation):
         return ModelCodec(annotation)
     try:
-        return TypedCodec(annotation)
+        return (OpenCodec if _is_open(annotation) else TypedCodec)(annotation)
     except TypeError:  # a union or a type that msgspec does not take
         return ModelCodec(annotation)
 
@@ -168,6 +177,16 @@ def limited(data: bytes, what: str, limit: int = PAYLOAD_BYTES_MAX) -> bytes:
 def digest(data: bytes) -> str:
     """A short fingerprint; equal data, equal fingerprint."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _is_open(annotation: Any) -> bool:
+    """Containers all the way down to parts of which nothing is said."""
+    if annotation in (dict, list):
+        return True
+    container, parts = get_origin(annotation), get_args(annotation)
+    if container is dict:
+        return parts[0] is str and (parts[1] in _UNTYPED or _is_open(parts[1]))
+    return container is list and (parts[0] in _UNTYPED or _is_open(parts[0]))
 
 
 def _is_model(annotation: Any) -> bool:

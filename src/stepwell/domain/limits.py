@@ -2,8 +2,13 @@
 
 A run that a limit can apply to has a *lane*: its workspace, workflow, queue and key, and the limits
 that it brings along. A row of `limits` with the same scope replaces what the lane brings, so limits
-change at run time. What is used of a limit is counted from tickets (leased ones, or with hold = run
-all that ever began), so a dead worker's slots come free with its lease and nothing can leak.
+change at run time; a run that brings none gets its lane when somebody claims and such a row is there.
+What is used of a limit is counted from tickets (leased ones, or with hold = run all that ever began), so
+a dead worker's slots come free with its lease and nothing can leak.
+
+A child counts like any other run while it is active, and cannot lock out its parent: one that waits for it
+parks and holds no slot. With hold = run the parent holds its slot to the end, so that its children work
+in it: such a limit neither counts them nor keeps them back.
 """
 
 from __future__ import annotations
@@ -15,8 +20,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from stepwell.domain.commit import NEVER, ClaimRequest, Definition
+from stepwell.domain.ids import NEEDS_EMIT, needs_step
 from stepwell.domain.program import RunOptions
-from stepwell.errors import InvalidInput
+from stepwell.errors import InvalidDefinition, InvalidInput
 
 GRAPHS_PER_WORKSPACE = 50
 
@@ -63,7 +69,7 @@ class Concurrency(msgspec.Struct, frozen=True):
 
 
 class Lane(msgspec.Struct, frozen=True, array_like=True):
-    """Where a run queues; as text it is compact JSON. The last four are limits it brings along."""
+    """Where a run queues; as text it is compact JSON. The `most`s are limits that it brings along."""
 
     workspace: str
     workflow: str
@@ -73,13 +79,15 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
     workflow_most: int | None = None
     key_most: int | None = None
     key_hold: Hold = "active"
+    child: bool = False
 
     def is_in(self, scope: Scope) -> bool:
         return any(own == scope for own, _, _ in self.scopes())
 
     @property
     def text(self) -> str:
-        return msgspec.json.encode(self).decode()
+        text = msgspec.json.encode(self).decode()
+        return text if self.child else text.removesuffix(",false]") + "]"
 
     def scopes(self) -> list[tuple[Scope, int | None, Hold]]:
         found: list[tuple[Scope, int | None, Hold]] = [
@@ -98,7 +106,13 @@ def read_lane(text: str) -> Lane:
 
 
 def lane_of(
-    definition: Definition, options: RunOptions, queue: str, workspace: str, key: Concurrency | None
+    definition: Definition,
+    options: RunOptions,
+    queue: str,
+    workspace: str,
+    key: Concurrency | None,
+    *,
+    child: bool,
 ) -> str:
     """The lane of a new run; '' when it brings no limit along: then claiming it costs nothing more."""
     is_graph = definition.kind == "graph"
@@ -113,7 +127,15 @@ def lane_of(
         options.concurrency,
         key.most if key else None,
         key.hold if key else "active",
+        child,
     ).text
+
+
+def checked_concurrency(most: int | None, where: str) -> int | None:
+    """How many runs at once a definition asks for, or InvalidDefinition."""
+    if most is not None and most < 1:
+        raise InvalidDefinition(f"{where}(concurrency={most!r})", hint="at least one run at once")
+    return most
 
 
 def checked_limit(limit: Limit) -> Limit:
@@ -141,7 +163,11 @@ class Slots:
         """`leased`, `resting`: tickets by lane that somebody owns, and that nobody owns but once did."""
         self._table = {limit.scope: limit for limit in table}
         self._leased = _by_scope(leased)
-        self._resting = _by_scope(resting or {})
+        roots = {lane: count for lane, count in leased.items() if not read_lane(lane).child}
+        self._begun = _by_scope(roots)  # what a limit that holds for the whole run counts
+        for lane, count in (resting or {}).items():
+            if not read_lane(lane).child:
+                _count(self._begun, lane, count)
 
     def limits(self, lane: str) -> list[Limit]:
         """Those that apply to this lane."""
@@ -159,11 +185,12 @@ class Slots:
         return found
 
     def used(self, limit: Limit) -> int:
-        resting = self._resting.get(limit.scope, 0) if limit.hold == "run" else 0
-        return self._leased.get(limit.scope, 0) + resting
+        counts = self._begun if limit.hold == "run" else self._leased
+        return counts.get(limit.scope, 0)
 
     def blocking(self, lane: str, *, started: bool) -> Limit | None:
         """The first limit that keeps such a ticket of this lane back."""
+        started = started or is_child(lane)
         for limit in self.limits(lane):
             holds_already = started and limit.hold == "run"
             if not holds_already and self.used(limit) >= (limit.most or 0):
@@ -175,10 +202,10 @@ class Slots:
         return self.blocking(lane, started=True) is not None
 
     def take(self, lane: str, *, started: bool) -> None:
-        for scope, _, _ in read_lane(lane).scopes() if lane else ():
-            self._leased[scope] = self._leased.get(scope, 0) + 1
-            if started:
-                self._resting[scope] = self._resting.get(scope, 0) - 1
+        if lane:
+            _count(self._leased, lane, 1)
+            if not started and not is_child(lane):
+                _count(self._begun, lane, 1)
 
 
 def rest_counts(table: Iterable[Limit], lanes: Iterable[str]) -> bool:
@@ -191,9 +218,17 @@ def rest_counts(table: Iterable[Limit], lanes: Iterable[str]) -> bool:
 def _by_scope(lanes: Mapping[str, int]) -> dict[Scope, int]:
     counts: dict[Scope, int] = {}
     for lane, count in lanes.items():
-        for scope, _, _ in read_lane(lane).scopes():
-            counts[scope] = counts.get(scope, 0) + count
+        _count(counts, lane, count)
     return counts
+
+
+def _count(counts: dict[Scope, int], lane: str, count: int) -> None:
+    for scope, _, _ in read_lane(lane).scopes():
+        counts[scope] = counts.get(scope, 0) + count
+
+
+def is_child(lane: str) -> bool:
+    return bool(lane) and read_lane(lane).child
 
 
 class LaneUse(NamedTuple):
@@ -229,13 +264,15 @@ class Chosen(NamedTuple):
 
 
 def choose(waiting: Iterable[Waiting], slots: Slots, *, now: float, wanted: int) -> Chosen:
-    """Which tickets go next: begun before fresh, priority, due time; what must clean up is exempt.
+    """Which tickets go next, of lanes and of none: begun before fresh, priority, due time.
 
-    FIFO within a lane. A lane whose limit is full does not hold up the others.
+    FIFO within a lane. A lane whose limit is full does not hold up the others; what must clean up is
+    exempt. A child of a lane goes with those that have begun: else as many parents as wait would begin,
+    one after the other, before the first of their children could.
     """
     taken: list[Waiting] = []
     next_due, blocked, more = NEVER, False, False
-    for ticket in sorted(waiting, key=lambda t: (not t.started, -t.priority, t.due_at, t.run_id, t.path)):
+    for ticket in sorted(waiting, key=_place):
         if ticket.due_at > now:
             next_due = min(next_due, ticket.due_at)
         elif not ticket.ending and slots.blocking(ticket.lane, started=ticket.started) is not None:
@@ -246,6 +283,38 @@ def choose(waiting: Iterable[Waiting], slots: Slots, *, now: float, wanted: int)
         else:
             more = True
     return Chosen(taken, next_due, blocked, more)
+
+
+def _place(ticket: Waiting) -> tuple[bool, int, float, str, str]:
+    begun = ticket.started or is_child(ticket.lane)
+    return (not begun, -ticket.priority, ticket.due_at, ticket.run_id, ticket.path)
+
+
+class Reach(NamedTuple):
+    """What limits that were set can say of runs that bring none: they are given lanes by these."""
+
+    queues: Sequence[str]
+    workflows: Sequence[str]
+    everything: bool  # a workspace has a limit
+
+    def __bool__(self) -> bool:
+        return bool(self.queues or self.workflows or self.everything)
+
+    def has(self, queue: str, needs: str) -> bool:
+        """Tickets of runs that wait there may be in it, whatever their workspace."""
+        if needs == NEEDS_EMIT or needs.startswith(needs_step("")):
+            return False
+        named = any(needs.startswith(f"{name}@") for name in self.workflows)
+        return self.everything or queue in self.queues or named
+
+
+def reach(table: Iterable[Limit]) -> Reach:
+    counting = [limit for limit in table if limit.most is not None]
+    return Reach(
+        [limit.name for limit in counting if limit.kind == "queue"],
+        [limit.name for limit in counting if limit.kind == "workflow"],
+        any(limit.kind == "workspace" for limit in counting),
+    )
 
 
 def lanes_for(request: ClaimRequest, lanes: Iterable[str]) -> list[str]:

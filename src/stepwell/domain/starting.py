@@ -10,6 +10,7 @@ from msgspec import Raw
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import Accepted
+from stepwell.domain.fact import NULL
 from stepwell.domain.ids import NEEDS_GRAPH, RunId, needs_workflow
 from stepwell.domain.limits import Concurrency, lane_of
 from stepwell.domain.program import RunOptions, Startable, needs_of
@@ -74,7 +75,7 @@ def new_run_of(
         key=key,
         queue=queue or options.queue,
         test=test,
-        graph=Raw(graph or b"null"),
+        graph=Raw(graph) if graph else NULL,
     )
     return NewRun(
         id=run_id,
@@ -97,6 +98,12 @@ def new_run_of(
         tags=msgspec.json.encode(tags or {}),
         trigger=trigger,
         test=test,
-        # A child works for a run that has a slot: were it to wait for one, both might wait for ever.
-        lane="" if parent else lane_of(definition, options, queue or options.queue, workspace, concurrency),
+        lane=lane_of(
+            definition,
+            options,
+            queue or options.queue,
+            workspace,
+            concurrency,
+            child=bool(parent),
+        ),
     )

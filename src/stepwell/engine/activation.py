@@ -66,7 +66,7 @@ class Activation:
         self.writer = LogWriter(
             claim.run_id, claim.lease, claim.head, committer=services.committer, written=self._written
         )
-        self._advancing = False
+        self.advancing = False  # or held: something must be read before anything moves
         self._again = False
         self._ending: endings.Ending | None = None
         self.rows: deque[InboxRow] = deque(claim.inbox)  # messages that the code has not been told of
@@ -146,10 +146,10 @@ class Activation:
         """Let workflow code run as far as it can, then write what came of it."""
         if self.closed is not None:
             return
-        if self._advancing:
+        if self.advancing:
             self._again = True
             return
-        self._advancing = True
+        self.advancing = True
         try:
             self._again = True
             while self._again:
@@ -162,7 +162,7 @@ class Activation:
             self.broken = True
             self.close(LeaseLost)
         finally:
-            self._advancing = False
+            self.advancing = False
 
     def _run_turns(self) -> None:
         while self.closed is None and self._ending is None:
@@ -258,7 +258,7 @@ class Activation:
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
-        if is_answer(fact):
+        if type(fact) is ev.StepCompleted or is_answer(fact):
             self.answers.append(Answer(seq, result_path(path) if type(fact) is ev.ChildEnded else path, fact))
 
     def settle(self) -> None:

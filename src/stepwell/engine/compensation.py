@@ -7,7 +7,7 @@ compensation is a step with its own retries; one that fails is recorded and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -61,7 +61,15 @@ def after_main(activation: Activation) -> Ending | None:
 def resume(activation: Activation, started: ev.CompensationStarted) -> None:
     """An owner before us had begun it."""
     ending = Ending(Status(started.status), problem=started.error, reason=started.reason)
-    _begin(activation, Compensation(activation, ending, started))
+    compensation = Compensation(activation, ending, started)
+    if not _has_earlier(activation):
+        _begin(activation, compensation)
+        return
+    # First it must know all that is to be undone: answers and messages wait until it asks for them.
+    _enter(activation, compensation)
+    activation.advancing = True
+    activation.busy += 1
+    activation.services.runner.spawn(compensation.read_log(compensation.go_on))
 
 
 def _compensates(activation: Activation, ending: Ending) -> bool:
@@ -107,10 +115,14 @@ def _leave_code(activation: Activation) -> None:
 
 
 def _begin(activation: Activation, compensation: Compensation) -> None:
+    _enter(activation, compensation)
+    activation.main = activation.turns.create_task(compensation.run(), scope=Scope("compensate"))
+
+
+def _enter(activation: Activation, compensation: Compensation) -> None:
     activation.compensation = compensation
     activation.cancelling = True  # a cancel that comes now changes nothing
     activation.timers.unlimit_run()
-    activation.main = activation.turns.create_task(compensation.run(), scope=Scope("compensate"))
 
 
 class Compensation:
@@ -122,13 +134,11 @@ class Compensation:
         self._failed: list[str] = []
         self.ending = ending
 
-    def run(self) -> Coroutine[Any, Any, bytes]:
-        return self._run()
-
-    async def _run(self) -> bytes:
-        await self._look_back()
-        if self._started is None and not self._begun():
-            return b"null"
+    async def run(self) -> bytes:
+        if self._started is None:
+            await self._look_back()
+            if not self._begun():
+                return b"null"
         undone: set[str] = set()
         while path := self._next(undone):
             undone.add(path)
@@ -187,11 +197,19 @@ class Compensation:
         activation.busy += 1
         services = activation.services
         # Not from here: in a turn the running loop is the workflow's.
-        services.loop.call_soon(lambda: services.runner.spawn(self._read_log(found.set_result)))
-        earlier: dict[str, StepCompleted] = await found
-        activation.journal.undoable = earlier | activation.journal.undoable
+        services.loop.call_soon(lambda: services.runner.spawn(self.read_log(found.set_result)))
+        self._know(await found)
 
-    async def _read_log(self, tell: Callable[[dict[str, StepCompleted]], None]) -> None:
+    def _know(self, earlier: dict[str, StepCompleted]) -> None:
+        self._activation.journal.undoable = earlier | self._activation.journal.undoable
+
+    def go_on(self, earlier: dict[str, StepCompleted]) -> None:
+        """What an owner before us had begun goes on."""
+        self._know(earlier)
+        self._activation.advancing = False
+        _begin(self._activation, self)
+
+    async def read_log(self, tell: Callable[[dict[str, StepCompleted]], None]) -> None:
         activation = self._activation
         try:
             found = await self._read_pages()

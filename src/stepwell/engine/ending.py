@@ -225,10 +225,11 @@ def finish(activation: Activation, ending: Ending) -> Finish:
         seq = activation.writer.head + len(draft.events)
         ending.messages.append(child_ended(RunId(accepted.parent), accepted.parent_path, seq, message))
     if ending.status is not Status.COMPLETED:
-        ending.messages.extend(
-            cancel_request(child, f"parent run {activation.run_id} is {ending.status}")
-            for child in activation.waits.open_children()
-        )
+        children = list(activation.waits.open_children())
+        reason = f"parent run {activation.run_id} is {ending.status}"
+        ending.messages.extend(cancel_request(child, reason) for child in children)
+        if children:  # they may be anywhere
+            draft.then_do.append(lambda at: activation.services.bulletin.work())
     if ending.messages:
         draft.rest.deliveries.extend(ending.messages)
     return Finish(

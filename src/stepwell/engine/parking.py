@@ -57,6 +57,11 @@ def _may_end_soon(call: Call) -> bool:
     )
 
 
+def _holds_up_children(activation: Activation) -> bool:
+    """A child may wait for the slot that this run has: then even a short wait gives it back."""
+    return activation.claim.limited and any(activation.waits.open_children())
+
+
 def park(activation: Activation) -> Park | None:
     """How to park; None: the wait is so short that the lease is kept."""
     draft = activation.writer.draft
@@ -70,7 +75,7 @@ def park(activation: Activation) -> Park | None:
         due_in = 0.0
         if not draft.needed:
             draft.events.clear()  # never began: leave no trace of having had it
-    elif min(soonest, limit_at - now) < keep_seconds:
+    elif min(soonest, limit_at - now) < keep_seconds and not _holds_up_children(activation):
         # What is drafted is looked at again when it is in the log; the timeout wakes us by itself.
         if not draft.dues and soonest < keep_seconds:
             activation.timers.wake_in(soonest)

@@ -16,11 +16,11 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import Codec, limited
-from stepwell.domain.commit import NEVER
+from stepwell.domain.commit import NEVER, InboxRow
 from stepwell.domain.events import Problem
 from stepwell.domain.moves import Move
 from stepwell.domain.problems import problem_of
-from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TriggerCall
+from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TriggerCall, WaitCall
 from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, failed_answer
 from stepwell.engine.documents import visible_after
 from stepwell.engine.journal import Answer, StepRecord
@@ -47,6 +47,7 @@ class Visits:
         self._known: dict[str, Answer] = {}
         self._call: BodyCall | None = None
         self._owes_cancel = False
+        self._kept: dict[str, InboxRow] = {}  # answers that came before the body has asked again
         self.touched = True  # this visit has left something that the next must not see
         activation.visits = self
         for answer in activation.answers:
@@ -85,6 +86,34 @@ class Visits:
         if isinstance(call, StepCall) and isinstance(answer.fact, ev.StepFailed):
             self._journal.steps[answer.path] = StepRecord(attempt=call.attempt)
 
+    def keeps(self, row: InboxRow) -> bool:
+        """The body that this answers was left, and has begun again but not come to its question yet.
+
+        Until then the message stays in the inbox: if the run parks or is lost before, it comes again.
+        """
+        path, journal = row.name, self._journal
+        if path in self._activation.calls or path in self._activation.withdrawn or path in self._known:
+            return False
+        step = journal.steps.get(path)
+        sent_out = row.kind == "step" and step is not None and step.scheduled_at is not None
+        if sent_out or (row.kind == "decide" and path in journal.waits):
+            self._kept[path] = row
+            return True
+        return False
+
+    def _bring(self, call: Call, row: InboxRow) -> None:
+        """Here is the question; it is open for its answer before it is begun."""
+        if isinstance(call, StepCall):
+            self._activation.steps.recall(call)
+        elif isinstance(call, WaitCall):
+            self._activation.waits.recall(call)
+        self._activation.rows.appendleft(row)
+
+    def _give_back(self) -> None:
+        """Nobody asked: they are taken as answers to a question that is closed."""
+        self._activation.rows.extendleft(reversed(self._kept.values()))
+        self._kept.clear()
+
     def rest(self, quiet: bool) -> None:
         """While the run only waits, the time of its transition stands still."""
         running = self._call.running if self._call is not None else None
@@ -105,6 +134,8 @@ class Visits:
     def refuses(self, call: Call) -> bool:
         """Code that was begun again to clean up hears of the cancel where the log ends."""
         if not self._owes_cancel or isinstance(call, BodyCall):
+            if (row := self._kept.pop(call.path, None)) is not None:
+                self._bring(call, row)
             return False
         self._owes_cancel = False
         del self._activation.calls[call.path]
@@ -184,6 +215,7 @@ class Visits:
         journal.values.clear()
         journal.taken.clear()
         journal.told.clear()
+        self._give_back()
 
     def _failed(self, move: Move, path: str, error: BaseException) -> bool:
         """Record the failure; True: the machine went to another place, False: it is tried again."""
@@ -212,6 +244,7 @@ class Visits:
 
     def _begin_anew(self) -> None:
         begin_anew(self._journal)
+        self._give_back()
         again = {path.rstrip("!") for path, answer in self._known.items() if failed_answer(answer.fact)}
         self._known = {path: a for path, a in self._known.items() if path.rstrip("!") not in again}
         self._offer()

@@ -191,7 +191,10 @@ class Waits:
 
     def take(self, rows: Sequence[InboxRow]) -> None:
         """Move messages from the inbox into the log, in their order."""
+        visits = self._activation.visits
         for row in rows:
+            if visits is not None and visits.keeps(row):
+                continue
             self._activation.writer.draft.rest.consumed.append(row.key)
             self._activation.writer.draft.needed = True
             if row.key not in self.keys:
@@ -321,8 +324,11 @@ class Waits:
                 request = cancel_request(
                     RunId(child.run), f"run {activation.run_id} does not wait for it any more"
                 )
-                activation.writer.draft.rest.deliveries.append(request)
-                activation.writer.draft.needed = True
+                draft = activation.writer.draft
+                if not draft.rest.deliveries:
+                    draft.then_do.append(lambda at: activation.services.bulletin.work())
+                draft.rest.deliveries.append(request)
+                draft.needed = True
 
     def unmatched(self) -> Iterator[Message]:
         """Signals in the log that no wait has taken."""

@@ -3,7 +3,7 @@
 Each verb that writes is one transaction: it happens wholly or changes nothing, and it may be
 repeated with the same key. Rules of a run are decided in `domain`; a store only keeps promises
 of atomicity, order and time. The order of locks is: workers, limits sorted, tickets sorted by (run_id, path),
-start keys sorted, the rest.
+start windows sorted, start keys sorted, the rest.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.rates import RatedAnswer, RatedStart
 
 BATCH_MEMBERS_MAX = 500
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -55,6 +56,14 @@ class Runs(Protocol):
         """Write run, first event and ticket of each; a key that exists returns its run instead.
 
         After an unknown outcome the same call may be made again: the keys decide.
+        """
+        ...
+
+    async def start_within(self, asked: RatedStart) -> RatedAnswer:
+        """As `start`, and count the runs that are new in all these windows; Full: nothing was written.
+
+        Windows are shared by all who name them and are changed together with the runs: never more than
+        `most` runs are started in any `seconds` of the store's time. Runs whose key exists count nothing.
         """
         ...
 

@@ -33,6 +33,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.copies import RunCopy
 from stepwell.domain.ids import RunId
+from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.store.base import Store
 from stepwell.store.payloads import PayloadCodec
 
@@ -74,6 +75,9 @@ class EncodedStore:
 
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         return await self._store.start([self._run(run) for run in runs])
+
+    async def start_within(self, asked: RatedStart) -> RatedAnswer:
+        return await self._store.start_within(asked._replace(runs=[self._run(run) for run in asked.runs]))
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         return await self._store.commit([self._commit(commit) for commit in batch])

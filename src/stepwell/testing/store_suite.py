@@ -19,6 +19,8 @@ from stepwell.testing.stores.ending import CancelRules, RetryRules
 from stepwell.testing.stores.limiting import LimitRules
 from stepwell.testing.stores.owning import ClockRules, ReapRules, WorkerRules
 from stepwell.testing.stores.pausing import FinishRules, ParkRules
+from stepwell.testing.stores.rating import RateRules
+from stepwell.testing.stores.reaching import ReachRules
 from stepwell.testing.stores.reading import DefinitionRules, ListRules
 from stepwell.testing.stores.remote import RemoteRules
 from stepwell.testing.stores.repeating import RepeatRules
@@ -31,6 +33,7 @@ __all__ = ["MakeStore", "Scene", "StoreSuite", "checked"]
 
 class StoreSuite(
     StartRules,
+    RateRules,
     CommitRules,
     RepeatRules,
     ParkRules,
@@ -41,6 +44,7 @@ class StoreSuite(
     RetryRules,
     ClaimRules,
     LimitRules,
+    ReachRules,
     WorkerRules,
     ReapRules,
     ClockRules,

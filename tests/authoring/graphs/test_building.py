@@ -118,9 +118,9 @@ def test_building_takes_time_in_proportion_to_the_graph() -> None:
         body = _diamonds(count)
         best = float("inf")
         for _ in range(3):
-            begin = time.perf_counter()
+            begin = time.process_time()
             Builder(registry()).build(body)
-            best = min(best, time.perf_counter() - begin)
+            best = min(best, time.process_time() - begin)
         return best
 
     assert took(120) < took(30) * 10

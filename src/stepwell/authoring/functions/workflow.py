@@ -12,6 +12,7 @@ import msgspec
 from stepwell.domain.codec import Codec, codec_for, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration, timeout_seconds
+from stepwell.domain.limits import checked_concurrency
 from stepwell.domain.program import OnFailure, RunOptions
 from stepwell.domain.steps import annotations_of, checked_name
 from stepwell.errors import InvalidDefinition, InvalidInput
@@ -52,6 +53,7 @@ class Workflow(Generic[In, R]):
                 "timeout": self.options.timeout,
                 "queue": self.options.queue,
                 "priority": self.options.priority,
+                "concurrency": self.options.concurrency,
                 "on_failure": self.options.on_failure,
             }
             self._definition = Definition(
@@ -167,14 +169,12 @@ def workflow(
     """
     if on_failure not in ("compensate", "hold"):
         raise InvalidDefinition(f"@workflow(on_failure={on_failure!r})", hint='use "compensate" or "hold"')
-    if concurrency is not None and concurrency < 1:
-        raise InvalidDefinition(f"@workflow(concurrency={concurrency})", hint="at least one run at once")
     options = RunOptions(
         timeout=timeout_seconds(timeout, name="@workflow timeout"),
         queue=checked_name(queue),
         priority=priority,
         on_failure=on_failure,
-        concurrency=concurrency,
+        concurrency=checked_concurrency(concurrency, "@workflow"),
     )
 
     def decorate(target: Callable[..., Any]) -> Workflow[Any, Any]:

@@ -13,8 +13,9 @@ from stepwell.authoring.graphs.driver import Driver
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.commit import Definition
 from stepwell.domain.program import RunOptions
+from stepwell.domain.schema import Schema
 from stepwell.domain.steps import checked_name
-from stepwell.errors import InvalidDefinition, InvalidInput
+from stepwell.errors import InvalidDefinition
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -49,7 +50,7 @@ class GraphWorkflow:
                 }
             ),
         )
-        self._validator: Any = None
+        self._schema: Schema | None = None
 
     def encode_input(self, input: Any) -> bytes:
         data = PLAIN.encode({} if input is None else input)
@@ -58,14 +59,9 @@ class GraphWorkflow:
         return data
 
     def _check(self, input: Any) -> None:
-        if self._validator is None:
-            import jsonschema_rs
-
-            self._validator = jsonschema_rs.validator_for(self.plan.input_schema)
-        problem = next(iter(self._validator.iter_errors(input)), None)
-        if problem is not None:
-            field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
-            raise InvalidInput(f"{problem.message} at {field}", field=field, workflow=self.definition.name)
+        if self._schema is None:
+            self._schema = Schema(self.plan.input_schema)
+        self._schema.check(input, workflow=self.definition.name)
 
     def decode_result(self, data: bytes) -> Any:
         return PLAIN.decode(data)

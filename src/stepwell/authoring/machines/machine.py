@@ -16,6 +16,7 @@ from stepwell.domain.codec import Codec, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.events import Problem
+from stepwell.domain.limits import checked_concurrency
 from stepwell.domain.program import OnFailure, RunOptions
 from stepwell.domain.steps import checked_name
 from stepwell.errors import InvalidInput
@@ -58,7 +59,7 @@ class Machine(Generic[State]):
     It begins at the place "start" and has reached its end at one of `ends`; its result is the state
     there. `self.state` is a copy that becomes the machine's when the transition completes. `self.error`
     is the failure that led to this place, if one did. Options come with the class:
-    `class Refund(Machine[RefundState], version="2", timeout="1h")`.
+    `class Refund(Machine[RefundState], version="2", timeout="1h", concurrency=10)`.
     """
 
     ends: ClassVar[Collection[str]] = ("end",)
@@ -78,6 +79,7 @@ class Machine(Generic[State]):
         timeout: Duration | None = None,
         queue: str = "default",
         priority: int = 0,
+        concurrency: int | None = None,
         on_failure: OnFailure = "compensate",
         abstract: bool = False,
         **kwargs: Any,
@@ -95,6 +97,7 @@ class Machine(Generic[State]):
             timeout=timeout_seconds(timeout, name=f"{cls.__name__} timeout"),
             queue=checked_name(queue),
             priority=priority,
+            concurrency=checked_concurrency(concurrency, cls.__name__),
             on_failure=on_failure,
         )
         cls.definition = _Definitions(checked_name(name or cls.__name__), checked_name(version))  # type: ignore[assignment]  # made when it is first asked for
@@ -147,7 +150,12 @@ class _Definitions:
                 body=body,
                 input_schema=_json(plan.input.schema()),
                 options=_json(
-                    {"timeout": options.timeout, "queue": options.queue, "priority": options.priority}
+                    {
+                        "timeout": options.timeout,
+                        "queue": options.queue,
+                        "priority": options.priority,
+                        "concurrency": options.concurrency,
+                    }
                 ),
             )
         return self._made

@@ -24,6 +24,7 @@ from stepwell.domain.events import BASES, KIND, Cancelled, CompensationStarted, 
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.judge import due_after, judge, recognised
 from stepwell.domain.messages import Ending, cancel_request, child_ended
+from stepwell.domain.rates import Ledger, RatedAnswer, RatedStart, admitted
 from stepwell.domain.status import Status
 from stepwell.store.memory.tables import Tables, Ticket
 from stepwell.store.memory.transaction import entering, leaving, transaction
@@ -33,6 +34,16 @@ class MemoryRuns(Tables):
     @transaction("start")
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         return [self._start(run) for run in runs]
+
+    @transaction("start_within")
+    async def start_within(self, asked: RatedStart) -> RatedAnswer:
+        ledger = Ledger(self._windows, self._clock())
+        known = self._keys.keys() & {(run.workspace, run.key) for run in asked.runs}
+        full = admitted([asked], ledger, known)[0]
+        if full is not None:
+            return full
+        self._windows.update({key: starts for key, starts, _ in ledger.changed()})
+        return [self._start(run) for run in asked.runs]
 
     @transaction("commit")
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:

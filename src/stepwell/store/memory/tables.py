@@ -25,6 +25,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import Limit, Scope, Slots
+from stepwell.domain.rates import WindowKey
 from stepwell.domain.status import Status
 from stepwell.store.base import INBOX_MAX
 
@@ -82,6 +83,7 @@ class Tables:
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
         self._contact = (0.0, 0.0)  # since, last
         self._limits: dict[Scope, Limit] = {}
+        self._windows: dict[WindowKey, str] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
 
     def _start(self, new: NewRun) -> Started:

@@ -18,7 +18,7 @@ from stepwell.domain.commit import (
     WorkerInfo,
 )
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
-from stepwell.domain.limits import LaneUse, Limit, Scope, Waiting, choose
+from stepwell.domain.limits import Lane, LaneUse, Limit, Scope, Waiting, choose, reach
 from stepwell.store.base import INBOX_READ_MAX, SOLO_LOSSES
 from stepwell.store.memory.tables import Tables, Ticket
 from stepwell.store.memory.transaction import transaction
@@ -58,6 +58,7 @@ class MemoryTickets(Tables):
             and ticket.needs in request.needs
             and (ticket.losses >= SOLO_LOSSES) == request.solo
         ]
+        self._give_lanes()
         if any(ticket.lane for ticket in open_tickets):
             return self._claim_within_limits(open_tickets, request, now)
         due = [ticket for ticket in open_tickets if ticket.due_at <= now]
@@ -66,6 +67,18 @@ class MemoryTickets(Tables):
         claims = [self._take(t, request, lease) for t, lease in zip(taken, request.leases, strict=False)]
         rest = [t.due_at for t in open_tickets if t.lease is None and t.due_at != NEVER]
         return Claims(claims, now, max(0.0, min(rest) - now) if rest else None)
+
+    def _give_lanes(self) -> None:
+        """To runs that bring no limit and are within reach of one that was set."""
+        reached = reach(self._limits.values())
+        if not reached:
+            return
+        for ticket in self._tickets.values():
+            run = self._runs.get(ticket.run_id)
+            if run is None or ticket.path or ticket.lane or not reached.has(ticket.queue, ticket.needs):
+                continue
+            row = run.row
+            ticket.lane = Lane(row.workspace, row.workflow, ticket.queue, child=bool(row.parent)).text
 
     def _claim_within_limits(self, tickets: Sequence[Ticket], request: ClaimRequest, now: float) -> Claims:
         waiting = [

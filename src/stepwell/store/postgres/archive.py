@@ -16,6 +16,7 @@ from stepwell.store.postgres.faults import Refused
 from stepwell.store.postgres.session import Session, rolled_back
 
 ANY_TIME = float("inf")
+ROWS_AT_ONCE = 2000  # one answer is waited for: what it takes must stay far below a lane's time limit
 
 
 class PostgresArchive(Session):
@@ -56,8 +57,7 @@ class PostgresArchive(Session):
             if answers:
                 ours = sent_before and not any(answer.conflict for answer in answers)
                 return [answer._replace(created=ours) for answer in answers]
-            for copy in copies:
-                await self._write_copy(connection, copy)
+            await self._write_copies(connection, copies)
             return [Started(copy.id, created=True) for copy in copies]
 
         try:
@@ -79,18 +79,11 @@ class PostgresArchive(Session):
         found = {row["i"] - 1: tuple(row)[1:] for row in rows}
         return [_answer(copy, found.get(i)) for i, copy in enumerate(copies)] if found else []
 
-    async def _write_copy(self, connection: Connection, copy: RunCopy) -> None:
-        values = {name: getattr(copy, name) for name in RUN_COLUMNS} | {"status": copy.status.value}
-        await connection.execute(self._sql["restore_run"], *values.values())
-        ticket = (copy.id, copy.workspace)
-        for name, rows in (
-            ("restore_event", [(copy.id, *row) for row in copy.log]),
-            ("restore_ticket", [(*ticket, "" if row.path else copy.lane, *row) for row in copy.tickets]),
-            ("restore_message", [(copy.id, *row) for row in copy.inbox]),
-            ("restore_wait", [(copy.id, w.path, w.kind, w.name, w.key, w.since) for w in copy.waits]),
-        ):
-            if rows:
-                await connection.executemany(self._sql[name], rows)
+    async def _write_copies(self, connection: Connection, copies: Sequence[RunCopy]) -> None:
+        """Table by table for all of them: a round trip for each run would be most of the time."""
+        for name, rows in _rows(copies).items():
+            for start in range(0, len(rows), ROWS_AT_ONCE):
+                await connection.executemany(self._sql[name], rows[start : start + ROWS_AT_ONCE])
 
     async def remove(self, run_id: RunId) -> Removal:
         async def work(connection: Connection) -> Removal:
@@ -136,6 +129,30 @@ class PostgresArchive(Session):
 
     async def _lock_ended(self, connection: Connection, ids: Sequence[str], cutoff: float) -> list[str]:
         return [row["id"] for row in await connection.fetch(self._sql["lock_ended"], list(ids), cutoff)]
+
+
+def _rows(copies: Sequence[RunCopy]) -> dict[str, list[tuple[object, ...]]]:
+    """Statement -> the rows to write with it."""
+    return {
+        "restore_run": [_run_row(copy) for copy in copies],
+        "restore_event": [(copy.id, *row) for copy in copies for row in copy.log],
+        "restore_ticket": [
+            (copy.id, copy.workspace, "" if row.path else copy.lane, *row)
+            for copy in copies
+            for row in copy.tickets
+        ],
+        "restore_message": [(copy.id, *row) for copy in copies for row in copy.inbox],
+        "restore_wait": [
+            (copy.id, wait.path, wait.kind, wait.name, wait.key, wait.since)
+            for copy in copies
+            for wait in copy.waits
+        ],
+    }
+
+
+def _run_row(copy: RunCopy) -> tuple[object, ...]:
+    values = {name: getattr(copy, name) for name in RUN_COLUMNS} | {"status": copy.status.value}
+    return tuple(values.values())
 
 
 def _answer(copy: RunCopy, found: tuple[str, str, str, str] | None) -> Started:

@@ -51,15 +51,27 @@ WHERE run_id = $1
 ORDER BY path;
 
 -- name: runs_in_the_way
--- Of runs to be brought back: those whose id or key is there.
+-- Of runs to be brought back: those whose id or key is there. Two lookups, because no single index answers
+-- an OR. The key's is written as the first from there on: for an equality the planner, while the table is
+-- small, may as well take the index of workspace and workflow, and would read all runs for each key later.
 SELECT k.i, r.id, r.workspace, r.key, r.digest
 FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (id, workspace, key, i)
 CROSS JOIN LATERAL (
-    SELECT x.id, x.workspace, x.key, x.digest
+    SELECT x.id, x.workspace, x.key, x.digest, 1 AS place
     FROM stepwell.runs AS x
     WHERE x.id = k.id
-        OR (x.workspace = k.workspace AND x.key = k.key)
-    ORDER BY x.id = k.id DESC
+    UNION ALL
+    SELECT f.id, f.workspace, f.key, f.digest, 2
+    FROM (
+        SELECT x.id, x.workspace, x.key, x.digest
+        FROM stepwell.runs AS x
+        WHERE (x.workspace, x.key) >= (k.workspace, k.key)
+        ORDER BY x.workspace, x.key
+        LIMIT 1
+    ) AS f
+    WHERE f.workspace = k.workspace
+        AND f.key = k.key
+    ORDER BY place
     LIMIT 1
 ) AS r;
 

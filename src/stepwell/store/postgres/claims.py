@@ -39,12 +39,8 @@ class _Taken(NamedTuple):
 
 
 class PostgresClaims(PostgresLimits):
-    _split = False  # tickets of lanes may want some of the next claim
-    _turn = 0
-
     async def claim(self, request: ClaimRequest) -> Claims:
         limit = min(request.limit, len(request.leases))
-        share = self._share(limit)
 
         async def take(connection: Connection) -> list[Any]:
             rows: list[Any] = await connection.fetch(
@@ -54,42 +50,20 @@ class PostgresClaims(PostgresLimits):
                 list(dict.fromkeys(request.queues)),
                 list(dict.fromkeys(request.needs)),
                 list(request.leases),
-                share,
-                share + SPARE_CANDIDATES,
+                limit,
+                limit + SPARE_CANDIDATES,
                 request.solo,
             )
             return rows
 
         # Sent again after a lost connection, it returns what the same leases took the first time.
         rows = await self._write("claim", self._claim_lanes, take, single=True)
-        taken = [
-            _Taken(*(row[field] for field in _Taken._fields)) for row in rows if row["place"] is not None
-        ]
-        next_in, blocked = _next_in(rows[0], len(taken), share), False
-        leases = request.leases[len(taken) : limit]
-        self._split = rows[0]["lanes"]
-        if self._split and leases and not rows[0]["asked_again"]:
-            try:
-                limited = await self._claim_lane_tickets(request, leases, len(leases))
-            except StoreUnavailable as error:
-                if not taken:
-                    raise
-                raise OutcomeUnknown(f"tickets were claimed, those of lanes not: {error.message}") from error
-            taken += [_Taken(*(row[field] for field in _Taken._fields)) for row in limited.rows]
-            next_in = min((x for x in (next_in, limited.next_in) if x is not None), default=None)
-            blocked = limited.blocked
-            self._split = bool(limited.rows)  # else they wait at limits, and take nothing from the others
-        return Claims(await self._with_logs(taken), rows[0]["now"], next_in, blocked)
-
-    def _share(self, limit: int) -> int:
-        """Where both wait, tickets without a lane get half of what is wanted: neither starves the other.
-
-        What the others leave of their half is asked for with the next claim, which follows at once.
-        """
-        if not self._split:
-            return limit
-        self._turn ^= 1
-        return (limit + self._turn) // 2
+        now: float = rows[0]["now"]
+        if rows[0]["gate_closed"] and not rows[0]["asked_again"] and limit:
+            found = await self._claim_within_limits(request, request.leases[:limit])
+            return Claims(await self._with_logs(_taken(found.rows)), now, found.next_in, found.blocked)
+        taken = _taken(rows)
+        return Claims(await self._with_logs(taken), now, _next_in(rows[0], len(taken), limit))
 
     async def _with_logs(self, taken: Sequence[_Taken]) -> list[Claim]:
         """Read log and inbox, in later statements than the one that took the leases."""
@@ -121,6 +95,10 @@ class PostgresClaims(PostgresLimits):
             for row in await connection.fetch(self._sql["read_claimed_inboxes"], runs, INBOX_READ_MAX):
                 boxes[woken[row[0] - 1]].append(InboxRow(*row[1:]))
         return [_claim(ticket, logs[i], boxes[i]) for i, ticket in enumerate(taken)]
+
+
+def _taken(rows: Sequence[Any]) -> list[_Taken]:
+    return [_Taken(*(row[field] for field in _Taken._fields)) for row in rows if row["place"] is not None]
 
 
 def _next_in(row: Any, taken: int, limit: int) -> float | None:

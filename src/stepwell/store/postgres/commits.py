@@ -14,11 +14,11 @@ from stepwell.domain.judge import recognised
 from stepwell.store.postgres.connection import Connection, Lanes
 from stepwell.store.postgres.deliveries import PostgresDeliveries
 from stepwell.store.postgres.faults import Refused
+from stepwell.store.postgres.joined import BETWEEN_ROWS, joined
 from stepwell.store.postgres.starts import PostgresStarts
 
 OUTCOMES = (Outcome.OK, Outcome.WOKEN, Outcome.LOST)
 LAST_PATH = chr(1114111)  # sorts after every path
-_BETWEEN = "\x1f"
 _REFUSED = Committed(Outcome.REFUSED, 0, 0.0)
 
 
@@ -121,8 +121,8 @@ def _other_rows(commit: Commit) -> bool:
 
 def _owned(batch: Sequence[Commit]) -> tuple[str, ...]:
     return (
-        _joined([commit.run_id for commit in batch]),
-        _joined([commit.lease for commit in batch]),
+        joined([commit.run_id for commit in batch]),
+        joined([commit.lease for commit in batch]),
         ",".join([str(commit.head) for commit in batch]),
         ",".join([str(len(commit.events)) for commit in batch]),
         ",".join(["1" if commit.settled else "0" for commit in batch]),
@@ -130,26 +130,16 @@ def _owned(batch: Sequence[Commit]) -> tuple[str, ...]:
     )
 
 
-def _joined(texts: Sequence[str]) -> str:
-    """Many texts as one parameter. Names are checked for control characters where they are made."""
-    joined = _BETWEEN.join(texts)
-    if joined.count(_BETWEEN) >= max(1, len(texts)):
-        raise Refused("a name or path holds a control character")
-    return joined
-
-
-def _endings(batch: Sequence[Commit]) -> list[list[Any]]:
+def _endings(batch: Sequence[Commit]) -> list[str]:
     """How each member leaves its ticket: kind (0 keep, 1 park, 2 finish), seen, due at, due in."""
-    rows: list[tuple[int, int, float, float]] = []
+    kinds, seen, due_at, due_in = [], [], [], []
     for commit in batch:
         then = commit.then
-        if then is None:
-            rows.append((0, 0, 0.0, 0.0))
-        elif isinstance(then, Park):
-            rows.append((1, then.seen, then.due_at, then.due_in))
-        else:
-            rows.append((2, then.seen, 0.0, 0.0))
-    return columns(rows, 4)
+        kinds.append("0" if then is None else "1" if isinstance(then, Park) else "2")
+        seen.append("0" if then is None else str(then.seen))
+        due_at.append(repr(then.due_at) if isinstance(then, Park) else "0")
+        due_in.append(repr(then.due_in) if isinstance(then, Park) else "0")
+    return [",".join(column) for column in (kinds, seen, due_at, due_in)]
 
 
 def _event_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
@@ -169,9 +159,9 @@ def _event_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
         b"".join([event.payload for event in events]),
         ",".join(members),
         ",".join(seqs),
-        _joined([event.kind for event in events]),
+        joined([event.kind for event in events]),
         # With one more at the end: a lone '' would be no element. Its row has no member and is left out.
-        _joined([event.path for event in events]) + _BETWEEN,
+        joined([event.path for event in events]) + BETWEEN_ROWS,
         ",".join([str(event.attempt) for event in events]),
         ",".join(firsts),
         ",".join([str(len(event.payload)) for event in events]),

@@ -240,6 +240,9 @@ class Lanes:
             self.give_back(lane)
 
     async def take(self) -> Lane:
+        if not self._turns.locked():
+            await self._turns.acquire()  # at once
+            return self._idle.pop()
         try:
             async with asyncio.timeout(LANE_SECONDS):
                 await self._turns.acquire()

@@ -2,7 +2,7 @@
 
 Whoever takes tickets of a lane holds an advisory lock on each of its limits, taken in one order, and
 counts in a later statement than the one that locked: so it sees what the one before it took. Those who
-give tickets back need no lock, they only make room.
+give tickets back need no lock, they only make room. Nobody waits for a ticket while it holds these locks.
 """
 
 from __future__ import annotations
@@ -16,58 +16,116 @@ from stepwell.domain.ids import LeaseId
 from stepwell.domain.limits import (
     LaneUse,
     Limit,
+    Reach,
     Scope,
     Slots,
     Waiting,
     choose,
     lanes_for,
+    reach,
     rest_counts,
 )
+from stepwell.errors import OutcomeUnknown
 from stepwell.store.postgres.connection import Connection
 from stepwell.store.postgres.session import Session
 
 PASSED_OVER_SECONDS = 0.005  # due but row-locked at that instant: somebody is taking or waking it
+LANES_AT_ONCE = 1000  # given in one claim for each kind of work; the next one goes on
 
 
-class LaneTickets(NamedTuple):
+class TakenTickets(NamedTuple):
     rows: Sequence[Any]
     next_in: float | None
     blocked: bool
 
 
+NOTHING = TakenTickets((), None, False)
+
+
 class PostgresLimits(Session):
-    async def _claim_lane_tickets(
-        self, request: ClaimRequest, leases: Sequence[LeaseId], wanted: int
-    ) -> LaneTickets:
-        async def take(connection: Connection) -> LaneTickets:
-            worker = await connection.fetch(self._sql["hold_worker"], self._now(), request.worker)
-            if not worker:
-                return LaneTickets((), None, False)
-            return await self._take_within_limits(connection, request, leases, wanted, worker[0][0])
+    async def _claim_within_limits(self, request: ClaimRequest, leases: Sequence[LeaseId]) -> TakenTickets:
+        """Tickets of lanes and of none, in one order."""
+
+        async def take(connection: Connection) -> TakenTickets:
+            worker = await connection.fetchrow(
+                self._sql["hold_worker"], self._now(), request.worker, list(leases)
+            )
+            if worker is None:
+                return NOTHING
+            now, before = worker
+            if before:  # sent again after a lost connection: whoever asks again with these leases gets them
+                raise OutcomeUnknown("tickets were claimed, the answer was lost")
+            table = _limits(await connection.fetch(self._sql["read_limits"]))
+            reached = reach(table)
+            more = await self._give_lanes(connection, request, reached) if reached else False
+            found = await self._take(connection, request, leases, table, now)
+            return found._replace(next_in=0.0) if more else found
 
         return await self._write("claim_lanes", self._claim_lanes, take)
 
-    async def _take_within_limits(
+    async def _give_lanes(self, connection: Connection, request: ClaimRequest, reached: Reach) -> bool:
+        """To runs that bring no limit and are within reach of one that was set; True: there are more."""
+        await connection.execute(
+            self._sql["give_lanes_owned"], reached.queues, reached.workflows, reached.everything
+        )
+        kinds = [kind for kind in _kinds(request) if reached.has(*kind)]
+        if not kinds:
+            return False
+        queues, needs = zip(*kinds, strict=True)
+        given = await connection.fetch(
+            self._sql["give_lanes_open"], queues, needs, request.solo, LANES_AT_ONCE
+        )
+        return len(given) >= LANES_AT_ONCE
+
+    async def _take(
         self,
         connection: Connection,
         request: ClaimRequest,
         leases: Sequence[LeaseId],
-        wanted: int,
+        table: Sequence[Limit],
         now: float,
-    ) -> LaneTickets:
+    ) -> TakenTickets:
+        wanted = len(leases)
         lanes = lanes_for(
             request, [row[0] for row in await connection.fetch(self._sql["open_lanes"], request.solo)]
         )
-        if not lanes:
-            return LaneTickets((), None, False)
-        table = _limits(await connection.fetch(self._sql["read_limits"]))
         slots = await self._slots(connection, table, lanes)
         # What is full now needs no lock: none of it is taken.
-        roomy = {lane for lane in lanes if not slots.closed(lane)} if wanted else set()
+        roomy = {lane for lane in lanes if not slots.closed(lane)}
         locks = {_lock(self._address.schema, limit.scope) for lane in roomy for limit in slots.limits(lane)}
         if locks:
             await connection.execute(self._sql["lock_limits"], sorted(locks))
             slots = await self._slots(connection, table, lanes)
+        waiting = await self._waiting_in_lanes(connection, request, lanes, roomy, wanted)
+        able = [ticket for ticket in waiting if ticket.lane in roomy or ticket.ending]
+        blocked = any(t.due_at <= now for t in waiting) and len(able) < len(waiting)
+        able += await self._waiting_without_lane(connection, request, reach(table), wanted)
+        chosen = choose(able, slots, now=now, wanted=wanted)
+        taken: Sequence[Any] = ()
+        next_in = chosen.next_in(now)
+        if chosen.tickets:
+            taken = await connection.fetch(
+                self._sql["take_tickets"],
+                request.worker,
+                list(leases),
+                [ticket.run_id for ticket in chosen.tickets],
+                [ticket.path for ticket in chosen.tickets],
+                now,
+            )
+            if len(taken) < len(chosen.tickets):
+                next_in = PASSED_OVER_SECONDS if next_in is None else min(next_in, PASSED_OVER_SECONDS)
+        return TakenTickets(taken, next_in, blocked or chosen.blocked)
+
+    async def _waiting_in_lanes(
+        self,
+        connection: Connection,
+        request: ClaimRequest,
+        lanes: Sequence[str],
+        roomy: set[str],
+        wanted: int,
+    ) -> list[Waiting]:
+        if not lanes:
+            return []
         rows = await connection.fetch(
             self._sql["lane_tickets"],
             lanes,
@@ -77,24 +135,24 @@ class PostgresLimits(Session):
             ENDING_PRIORITY,
             wanted + 1,
         )
-        waiting = [
+        return [
             Waiting(lane, started, priority, due_at, run_id, "", ending)
             for lane, started, priority, due_at, run_id, ending in rows
         ]
-        able = [ticket for ticket in waiting if ticket.lane in roomy or ticket.ending]
-        blocked = any(t.due_at <= now for t in waiting) and len(able) < len(waiting)
-        chosen = choose(able, slots, now=now, wanted=wanted)
-        taken: Sequence[Any] = ()
-        next_in = chosen.next_in(now)
-        if chosen.tickets:
-            runs = [ticket.run_id for ticket in chosen.tickets]
-            taken = await connection.fetch(
-                self._sql["take_lane_tickets"], request.worker, list(leases), runs, now
-            )
-            taken = sorted(taken, key=lambda row: row["place"])
-            if len(taken) < len(runs):
-                next_in = PASSED_OVER_SECONDS if next_in is None else min(next_in, PASSED_OVER_SECONDS)
-        return LaneTickets(taken, next_in, blocked or chosen.blocked)
+
+    async def _waiting_without_lane(
+        self, connection: Connection, request: ClaimRequest, reached: Reach, wanted: int
+    ) -> list[Waiting]:
+        """Those that are within reach of a limit and have no lane yet wait for the next claim."""
+        kinds = [kind for kind in _kinds(request) if not reached.has(*kind)]
+        if not kinds:
+            return []
+        queues, needs = zip(*kinds, strict=True)
+        rows = await connection.fetch(self._sql["open_tickets"], queues, needs, request.solo, wanted + 1)
+        return [
+            Waiting("", started, priority, due_at, run_id, path, False)
+            for started, priority, due_at, run_id, path in rows
+        ]
 
     async def _slots(self, connection: Connection, table: Sequence[Limit], lanes: Iterable[str]) -> Slots:
         leased = dict(await connection.fetch(self._sql["leased_lanes"]))
@@ -130,6 +188,11 @@ class PostgresLimits(Session):
             return [LaneUse(at, leased.get(at, 0), resting.get(at, 0)) for at in sorted(leased | resting)]
 
         return await self._side_lanes.run(work)
+
+
+def _kinds(request: ClaimRequest) -> list[tuple[str, str]]:
+    """The kinds of work that this worker does: queue and needs."""
+    return [(q, n) for q in dict.fromkeys(request.queues) for n in dict.fromkeys(request.needs)]
 
 
 def _limits(rows: Iterable[Any]) -> list[Limit]:

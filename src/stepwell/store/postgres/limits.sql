@@ -1,8 +1,17 @@
--- Limits: tickets of lanes, which are claimed apart from the others.
+-- Limits: claims where tickets of lanes are due, or limits were set. All that waits is put in one order.
 
 -- name: hold_worker
--- First of all locks: keeps the reaper from deleting this worker until the tickets are taken.
-SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
+-- First of all locks: keeps the reaper from deleting this worker until the tickets are taken. `before`: this
+-- was sent before, and only its answer got lost.
+SELECT
+    coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now,
+    EXISTS (
+        SELECT
+        FROM stepwell.tickets AS t
+        WHERE t.owner = $2
+            AND t.owner IS NOT NULL
+            AND t.lease = ANY ($3::text[])
+    ) AS before
 FROM stepwell.workers
 WHERE id = $2
 FOR KEY SHARE;
@@ -126,28 +135,152 @@ CROSS JOIN LATERAL (
     LIMIT CASE WHEN g.priority >= $5::int THEN $6::int ELSE g.wanted END
 ) AS c;
 
--- name: take_lane_tickets
--- Passing over those that are locked or were taken or parked anew since they were read.
-WITH locked AS MATERIALIZED (
-    SELECT l.run_id, w.place
-    FROM unnest($3::text[]) WITH ORDINALITY AS w (run_id, place)
+-- name: open_tickets
+-- The same for tickets without a lane: $1 and $2 are the kinds of work that no limit can count.
+WITH RECURSIVE groups AS (
+    SELECT k.queue, k.needs, g.started, g.priority
+    FROM unnest($1::text[], $2::text[]) AS k (queue, needs)
     CROSS JOIN LATERAL (
-        SELECT t.run_id
+        SELECT t.started, t.priority
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane = ''
+            AND t.solo = $3::bool
+            AND t.queue = k.queue
+            AND t.needs = k.needs
+        ORDER BY t.started DESC, t.priority DESC
+        LIMIT 1
+    ) AS g
+    UNION ALL
+    SELECT f.queue, f.needs, g.started, g.priority
+    FROM groups AS f
+    CROSS JOIN LATERAL (
+        SELECT t.started, t.priority
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane = ''
+            AND t.solo = $3::bool
+            AND t.queue = f.queue
+            AND t.needs = f.needs
+            AND (t.started, t.priority) < (f.started, f.priority)
+        ORDER BY t.started DESC, t.priority DESC
+        LIMIT 1
+    ) AS g
+)
+SELECT g.started, g.priority, c.due_at, c.run_id, c.path
+FROM groups AS g
+CROSS JOIN LATERAL (
+    SELECT t.due_at, t.run_id, t.path
+    FROM stepwell.tickets AS t
+    WHERE t.lease IS NULL
+        AND t.lane = ''
+        AND t.solo = $3::bool
+        AND t.queue = g.queue
+        AND t.needs = g.needs
+        AND t.started = g.started
+        AND t.priority = g.priority
+    ORDER BY t.due_at, t.run_id, t.path
+    LIMIT $4
+) AS c;
+
+-- name: take_tickets
+-- Passing over those that are locked or were taken or parked anew since they were read. The log of a run that
+-- was never claimed comes along, as in `claim_due`.
+WITH locked AS MATERIALIZED (
+    SELECT l.run_id, l.path, w.place
+    FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS w (run_id, path, place)
+    CROSS JOIN LATERAL (
+        SELECT t.run_id, t.path
         FROM stepwell.tickets AS t
         WHERE t.run_id = w.run_id
-            AND t.path = ''
+            AND t.path = w.path
             AND t.lease IS NULL
-            AND t.due_at <= $4::float8
+            AND t.due_at <= $5::float8
         FOR UPDATE SKIP LOCKED
+    ) AS l
+),
+taken AS (
+    UPDATE stepwell.tickets AS t
+    SET owner = $1,
+        lease = ($2::text[])[l.place],
+        started = true
+    FROM locked AS l
+    WHERE t.run_id = ANY (ARRAY[l.run_id])
+        AND t.path = ANY (ARRAY[l.path])
+    RETURNING
+        l.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
+        t.lane <> '' AS limited
+)
+SELECT t.*, accepted.at AS accepted_at, accepted.payload AS accepted
+FROM taken AS t
+LEFT JOIN LATERAL (
+    SELECT x.at, x.payload
+    FROM stepwell.events AS x
+    WHERE x.run_id = t.run_id
+        AND x.seq = 1
+        AND t.head = 1
+        AND t.path = ''
+) AS accepted ON true
+ORDER BY t.place;
+
+-- name: give_lanes_owned
+-- To runs that are in somebody's hands, so that limits which were set since count them. Waits for their
+-- tickets, in order; no more than there are slots of workers.
+WITH found AS MATERIALIZED (
+    SELECT t.run_id, t.path
+    FROM stepwell.tickets AS t
+    WHERE t.owner IS NOT NULL
+        AND t.lane = ''
+        AND t.path = ''
+        AND t.head > 0
+        AND (t.queue = ANY ($1::text[]) OR $3::bool OR EXISTS (
+            SELECT
+            FROM unnest($2::text[]) AS w (name)
+            WHERE starts_with(t.needs, w.name || '@')
+        ))
+    ORDER BY t.run_id
+    FOR NO KEY UPDATE
+)
+UPDATE stepwell.tickets AS t
+SET lane = stepwell.plain_lane(r.workspace, r.workflow, t.queue, r.parent <> '')
+FROM found AS f
+CROSS JOIN LATERAL (
+    SELECT x.workspace, x.workflow, x.parent
+    FROM stepwell.runs AS x
+    WHERE x.id = f.run_id
+    OFFSET 0
+) AS r
+WHERE t.run_id = ANY (ARRAY[f.run_id])
+    AND t.path = ANY (ARRAY[f.path]);
+
+-- name: give_lanes_open
+-- To runs that wait, of these kinds of work, in the order of their claim; what is locked waits for the next.
+WITH found AS MATERIALIZED (
+    SELECT l.run_id, l.path
+    FROM unnest($1::text[], $2::text[]) AS k (queue, needs)
+    CROSS JOIN LATERAL (
+        SELECT t.run_id, t.path
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane = ''
+            AND t.solo = $3::bool
+            AND t.queue = k.queue
+            AND t.needs = k.needs
+            AND t.path = ''
+        ORDER BY t.started DESC, t.priority DESC, t.due_at, t.run_id, t.path
+        LIMIT $4
+        FOR NO KEY UPDATE SKIP LOCKED
     ) AS l
 )
 UPDATE stepwell.tickets AS t
-SET owner = $1,
-    lease = ($2::text[])[l.place],
-    started = true
-FROM locked AS l
-WHERE t.run_id = ANY (ARRAY[l.run_id])
-    AND t.path = ''
-RETURNING
-    l.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
-    true AS limited, NULL::float8 AS accepted_at, NULL::bytea AS accepted;
+SET lane = stepwell.plain_lane(r.workspace, r.workflow, t.queue, r.parent <> '')
+FROM found AS f
+CROSS JOIN LATERAL (
+    SELECT x.workspace, x.workflow, x.parent
+    FROM stepwell.runs AS x
+    WHERE x.id = f.run_id
+    OFFSET 0
+) AS r
+WHERE t.run_id = ANY (ARRAY[f.run_id])
+    AND t.path = ANY (ARRAY[f.path])
+RETURNING t.run_id;

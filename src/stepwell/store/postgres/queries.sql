@@ -24,7 +24,8 @@ k AS MATERIALIZED (
         FROM unnest(
             string_to_array($2, E'\x1f'), string_to_array($3, E'\x1f'), string_to_array($4, ',', '')::int[],
             string_to_array($5, ',', '')::int[], string_to_array($6, ',', '')::bool[], string_to_array($7, ',', '')::int[],
-            $8::int[], $9::int[], $10::float8[], $11::float8[]
+            string_to_array($8, ',')::int[], string_to_array($9, ',')::int[],
+            string_to_array($10, ',')::float8[], string_to_array($11, ',')::float8[]
         ) WITH ORDINALITY
             AS u (run_id, lease, head, grown, settled, base, then_, seen, due_at, due_in, i)
         ORDER BY run_id
@@ -348,14 +349,53 @@ queued AS (
 SELECT id
 FROM born;
 
+-- name: start_run
+-- The same for one run, without the lists: 0.47 instead of 0.60 ms, where writing any row takes 0.37.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
+),
+born AS (
+    INSERT INTO stepwell.runs (
+        id, workspace, workflow, version, kind, status, input, key, digest, hash, queue, priority, lane,
+        parent, parent_path, root, tags, trigger, where_at, created_at, test
+    )
+    SELECT
+        $2, $3, $4, $5, $6, 'pending', $18, $9, $10, $12, $7,
+        $20, $11, $13, $14, $15, $19, $16, '', clock.now, $22
+    FROM clock
+    ON CONFLICT (workspace, key) DO NOTHING
+    RETURNING id, workspace, queue, lane, priority, created_at
+),
+accepted AS (
+    INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
+    SELECT born.id, 1, 'accepted', '', 0, born.created_at, $17
+    FROM born
+),
+queued AS (
+    INSERT INTO stepwell.tickets (
+        run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
+        head, base, at, wakes, losses, lost_lease
+    )
+    SELECT
+        born.id, '', born.queue, $8, born.workspace, born.lane, born.priority, false, false,
+        born.created_at + $21::float8, born.created_at + $21::float8, 1, 1, born.created_at, 0, 0, ''
+    FROM born
+)
+SELECT id
+FROM born;
+
 -- name: find_keys
 -- A later statement than the one that met these keys: in that one the other starter's row is not visible.
+-- The first key from there on, and not an equality: for that the planner, while the table is small, may as
+-- well take the index of workspace and workflow, and would read all runs for each key later.
 SELECT k.i, r.id, r.digest
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (workspace, key, i)
 CROSS JOIN LATERAL (
-    SELECT x.id, x.digest
+    SELECT x.id, x.digest, x.workspace, x.key
     FROM stepwell.runs AS x
-    WHERE x.workspace = k.workspace
-        AND x.key = k.key
-    OFFSET 0
-) AS r;
+    WHERE (x.workspace, x.key) >= (k.workspace, k.key)
+    ORDER BY x.workspace, x.key
+    LIMIT 1
+) AS r
+WHERE r.workspace = k.workspace
+    AND r.key = k.key;

@@ -30,10 +30,17 @@ LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = ''
 WHERE r.id = $1;
 
 -- name: find_run
-SELECT id
-FROM stepwell.runs
-WHERE workspace = $1
-    AND key = $2;
+-- The first key from there on, as in find_keys.
+SELECT f.id
+FROM (
+    SELECT r.id, r.workspace, r.key
+    FROM stepwell.runs AS r
+    WHERE (r.workspace, r.key) >= ($1, $2)
+    ORDER BY r.workspace, r.key
+    LIMIT 1
+) AS f
+WHERE f.workspace = $1
+    AND f.key = $2;
 
 -- name: list_runs
 -- Newest first. The store adds the conditions that the filter asks for at the mark, so that each

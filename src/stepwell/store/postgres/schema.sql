@@ -16,6 +16,7 @@
 --   contact           since when the workers have been in touch with the database without a gap.
 --   limits            how many runs of a workspace, workflow, queue or key may be active at once, where it is
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere.
+--   start_windows     when runs were started lately, of each workflow or by each user that has a start rate.
 --   definitions       versions of workflows, for those who start runs without having the code.
 --   migrations        which of migrations/*.sql were applied.
 --
@@ -144,6 +145,11 @@ CREATE INDEX tickets_lane
     ON stepwell.tickets (solo, lane, needs, started DESC, priority DESC, due_at, run_id, path)
     WHERE lease IS NULL AND lane <> '';
 
+-- When the next ticket of a lane is due, for each kind of work: so that runs which are suspended cost a claim
+-- no look at the lanes. The last condition keeps the planner from using it for anything else.
+CREATE INDEX tickets_lane_due ON stepwell.tickets (solo, queue, needs, due_at)
+    WHERE lease IS NULL AND lane <> '' AND due_at < 'Infinity';
+
 -- What is used of the limits.
 CREATE INDEX tickets_held ON stepwell.tickets (lane) WHERE lease IS NOT NULL AND lane <> '';
 
@@ -219,6 +225,26 @@ CREATE TABLE stepwell.limits (
     hold text COLLATE "C" NOT NULL,
     PRIMARY KEY (kind, workspace, name)
 );
+
+CREATE TABLE stepwell.start_windows (
+    name text COLLATE "C" NOT NULL,
+    seconds double precision NOT NULL,
+    starts text COLLATE "C" NOT NULL, -- JSON: when and how many
+    until double precision NOT NULL, -- then none of them counts any more
+    PRIMARY KEY (name, seconds)
+)
+WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+CREATE INDEX start_windows_until ON stepwell.start_windows (until);
+
+-- The lane of a run that brings no limit along; the same text as Lane.text in domain/limits.py.
+CREATE FUNCTION stepwell.plain_lane(workspace text, workflow text, queue text, child boolean) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT format(
+        '[%s,%s,%s,"",null,null,null,"active"%s]',
+        to_json(workspace), to_json(workflow), to_json(queue), CASE WHEN child THEN ',true' END
+    )
+$$;
 
 -- For people. What is not JSON (compressed, encrypted) is shown as it is, escaped.
 CREATE FUNCTION stepwell.readable(payload bytea) RETURNS jsonb

@@ -13,7 +13,15 @@ from stepwell.store.postgres.connection import Connection, Lanes, Work
 
 T = TypeVar("T")
 PACKAGE = "stepwell.store.postgres"
-FILES = ("queries.sql", "messages.sql", "tickets.sql", "limits.sql", "reading.sql", "archive.sql")
+FILES = (
+    "queries.sql",
+    "messages.sql",
+    "tickets.sql",
+    "limits.sql",
+    "rates.sql",
+    "reading.sql",
+    "archive.sql",
+)
 
 # While one batch is being written Python prepares the next. Batches of 50 one-event commits, two cores
 # that others used too: two at once wrote 16,400/s where one wrote 13,000/s (medians of 60 short bursts).

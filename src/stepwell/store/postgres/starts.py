@@ -8,11 +8,10 @@ from stepwell.domain.commit import NewRun, Started
 from stepwell.domain.ids import RunId
 from stepwell.store.base import BATCH_BYTES_MAX
 from stepwell.store.postgres.connection import Connection
-from stepwell.store.postgres.faults import Refused
 from stepwell.store.postgres.gathering import Gathering
+from stepwell.store.postgres.joined import BETWEEN_COLUMNS, joined, unjoined
 from stepwell.store.postgres.session import Session
 
-BETWEEN_ROWS, BETWEEN_COLUMNS = "\x1f", "\x1e"
 STARTS_MAX = 1000  # in one statement; more in a call are several statements of one transaction
 
 
@@ -67,7 +66,10 @@ class PostgresStarts(Session):
         first = {(run.workspace, run.key): run for run in reversed(runs)}
         created: set[str] = set()
         for chunk in _chunks([run for _, run in sorted(first.items(), key=lambda item: item[0])]):
-            rows = await connection.fetch(self._sql["start_runs"], self._now(), *_arguments(chunk))
+            if len(chunk) == 1:
+                rows = await connection.fetch(self._sql["start_run"], self._now(), *_single(chunk[0]))
+            else:
+                rows = await connection.fetch(self._sql["start_runs"], self._now(), *_arguments(chunk))
             created.update(row[0] for row in rows)
         return created
 
@@ -90,15 +92,9 @@ def _chunks(runs: list[NewRun]) -> list[list[NewRun]]:
 
 
 def _arguments(runs: Sequence[NewRun]) -> tuple[object, ...]:
-    """Texts in one parameter, because the driver looks thrice at each element of an array."""
-    texts = zip(*[_texts(run) for run in runs], strict=True)
-    columns = [BETWEEN_ROWS.join([*column, ""]) for column in texts]
-    joined = BETWEEN_COLUMNS.join(columns)
-    rows, separators = joined.count(BETWEEN_ROWS), joined.count(BETWEEN_COLUMNS)
-    if rows != len(columns) * len(runs) or separators >= len(columns):
-        raise Refused("a name or key holds a control character")
+    columns = zip(*[_texts(run) for run in runs], strict=True)
     return (
-        joined,
+        joined([joined([*column, ""]) for column in columns], BETWEEN_COLUMNS),
         [run.accepted for run in runs],
         [run.input for run in runs],
         [run.tags for run in runs],
@@ -106,6 +102,10 @@ def _arguments(runs: Sequence[NewRun]) -> tuple[object, ...]:
         ",".join([repr(run.delay) for run in runs]),
         ",".join(["1" if run.test else "0" for run in runs]),
     )
+
+
+def _single(run: NewRun) -> tuple[object, ...]:
+    return (*unjoined(_texts(run)), run.accepted, run.input, run.tags, run.priority, run.delay, run.test)
 
 
 def _texts(run: NewRun) -> tuple[str, ...]:

@@ -12,13 +12,20 @@ from stepwell.store.postgres.endings import PostgresEndings
 from stepwell.store.postgres.fleet import PostgresFleet
 from stepwell.store.postgres.listener import Listener
 from stepwell.store.postgres.migrate import prepare
+from stepwell.store.postgres.rates import PostgresRates
 from stepwell.store.postgres.reading import PostgresReading
 from stepwell.store.postgres.remote import PostgresRemote
 from stepwell.store.postgres.session import COMMITS_AT_ONCE
 
 
 class PostgresStore(
-    PostgresEndings, PostgresRemote, PostgresClaims, PostgresFleet, PostgresReading, PostgresArchive
+    PostgresRates,
+    PostgresEndings,
+    PostgresRemote,
+    PostgresClaims,
+    PostgresFleet,
+    PostgresReading,
+    PostgresArchive,
 ):
     """`dsn` is a postgresql:// URL with two options of ours: schema=name, and poll_only=1 for PgBouncer
     in transaction mode. Without `clock` time is the database's.
@@ -38,12 +45,13 @@ class PostgresStore(
 
     async def close(self) -> None:
         await self._starting.close()
+        await self._start_within.close()
         await self._delivering.close()
         await self._finishing_remote.close()
         await self._listener.close()
         if self._finishing:
             await asyncio.wait(self._finishing, timeout=ANSWER_SECONDS)
-        for lanes in (*self._all_lanes, self._user_lanes):
+        for lanes in (*self._all_lanes, self._rated_lanes, self._user_lanes):
             await lanes.close()
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:

@@ -53,9 +53,11 @@ LEFT JOIN LATERAL (
 -- next; of each the first due tickets are candidates, and the first that is not due says when to look
 -- again. Only then are rows locked, in the order of the whole queue, passing over those that are locked.
 -- More candidates than wanted ($7), so that two claimers do not both go for the same few. `before` are
--- tickets that these leases own already: then this claim was sent before and takes nothing more. Tickets of
--- lanes are left to `lane_tickets`; `lanes` says whether there are any. `locked` does not say lane = '' again:
--- then the planner would look each ticket up in the queue's index, walking all of it.
+-- tickets that these leases own already: then this claim was sent before and takes nothing more.
+-- `gate`: a ticket of a lane is due for this worker, or a limit that was set may count a candidate. Then
+-- nothing is taken here, for all must be put in one order: see limits.sql. Where no ticket has a lane and no
+-- limit was set that costs a look into each of two indexes. `locked` does not say lane = '' again: then the
+-- planner would look each ticket up in the queue's index, walking all of it.
 -- The log of a run that was never claimed comes along: its one event was written together with the ticket,
 -- so whoever sees the one sees the other. Every other log must be read in a later statement.
 WITH RECURSIVE clock AS MATERIALIZED (
@@ -80,9 +82,44 @@ before AS MATERIALIZED (
         OFFSET 0
     ) AS t
 ),
+lane_due AS MATERIALIZED (
+    SELECT min(c.due_at) AS due_at
+    FROM (
+        SELECT
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
+            AND t.due_at < 'Infinity'
+            AND t.solo = $8::bool
+        LIMIT 1
+    ) AS any_lane
+    CROSS JOIN me
+    CROSS JOIN unnest($3::text[]) AS q (queue)
+    CROSS JOIN unnest($4::text[]) AS n (needs)
+    CROSS JOIN LATERAL (
+        SELECT t.due_at
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
+            AND t.due_at < 'Infinity'
+            AND t.solo = $8::bool
+            AND t.queue = q.queue
+            AND t.needs = n.needs
+        ORDER BY t.due_at
+        LIMIT 1
+    ) AS c
+),
 groups AS (
     SELECT q.queue, n.needs, g.started, g.priority
-    FROM (SELECT me.id FROM me WHERE NOT EXISTS (SELECT FROM before) OFFSET 0) AS asker
+    FROM (
+        SELECT me.id
+        FROM me
+        CROSS JOIN clock
+        CROSS JOIN lane_due
+        WHERE NOT EXISTS (SELECT FROM before)
+            AND (lane_due.due_at <= clock.now) IS NOT TRUE
+        OFFSET 0
+    ) AS asker
     CROSS JOIN unnest($3::text[]) AS q (queue)
     CROSS JOIN unnest($4::text[]) AS n (needs)
     CROSS JOIN LATERAL (
@@ -150,11 +187,37 @@ later AS MATERIALIZED (
         LIMIT 1
     ) AS c
 ),
+gate AS MATERIALIZED (
+    SELECT coalesce(lane_due.due_at <= clock.now, false)
+        OR (
+            EXISTS (SELECT FROM candidates)
+            AND EXISTS (
+                SELECT
+                FROM stepwell.limits AS l
+                WHERE l.most IS NOT NULL
+                    AND (
+                        l.kind = 'workspace'
+                        OR (l.kind = 'queue' AND l.name = ANY ($3::text[]))
+                        OR (
+                            l.kind = 'workflow'
+                            AND EXISTS (
+                                SELECT
+                                FROM unnest($4::text[]) AS n (needs)
+                                WHERE starts_with(n.needs, l.name || '@')
+                            )
+                        )
+                    )
+            )
+        ) AS closed
+    FROM clock
+    CROSS JOIN lane_due
+),
 locked AS MATERIALIZED (
     SELECT l.run_id, l.path
     FROM (
         SELECT c.run_id, c.path
         FROM candidates AS c
+        WHERE NOT (SELECT gate.closed FROM gate)
         ORDER BY c.started DESC, c.priority DESC, c.due_at, c.run_id, c.path
     ) AS o
     CROSS JOIN clock
@@ -187,14 +250,16 @@ taken AS (
 )
 SELECT
     clock.now,
-    later.due_at AS later_at,
+    least(later.due_at, lane_due.due_at) AS later_at,
     (SELECT count(*) FROM candidates) AS candidates,
     EXISTS (SELECT FROM before) AS asked_again,
-    EXISTS (SELECT FROM me CROSS JOIN stepwell.tickets AS t WHERE t.lease IS NULL AND t.lane <> '') AS lanes,
+    gate.closed AS gate_closed,
     t.place, t.run_id, t.path, t.needs, t.lease, t.head, t.base, t.wakes, t.losses, t.lost_lease,
     t.limited, accepted.at AS accepted_at, accepted.payload AS accepted
 FROM clock
 CROSS JOIN later
+CROSS JOIN lane_due
+CROSS JOIN gate
 LEFT JOIN (
     SELECT taken.*
     FROM taken

@@ -18,10 +18,11 @@ from stepwell.domain.commit import (
     Outcome,
 )
 from stepwell.domain.ids import LeaseId, RunId
-from stepwell.domain.limits import Waiting, choose, lanes_for
+from stepwell.domain.limits import Waiting, choose, lanes_for, reach
 from stepwell.store.base import INBOX_READ_MAX
 from stepwell.store.sqlite.deliveries import deliver
-from stepwell.store.sqlite.limits import slots_now
+from stepwell.store.sqlite.limits import give_lanes, slots_now
+from stepwell.store.sqlite.limits import limits as set_limits
 from stepwell.store.sqlite.session import Row, Session, as_list
 
 LAST_SEQ = 2**62
@@ -57,12 +58,13 @@ class _Open(NamedTuple):
     known: bool
     before: bool
     lanes: bool  # tickets of lanes are there
+    limits: bool  # limits were set
     groups: list[_Group]
 
 
 def nothing_due(session: Session, request: ClaimRequest) -> Claims | None:
     """What `claim` answers when there is nothing to take; None: there is."""
-    known, before, lanes, groups = _open(session, request)
+    known, before, lanes, _, groups = _open(session, request)
     next_due = min([group.due_at for group in groups], default=NEVER)
     if not known:
         return Claims([], session.now, None)
@@ -73,14 +75,21 @@ def nothing_due(session: Session, request: ClaimRequest) -> Claims | None:
 
 def claim(session: Session, request: ClaimRequest) -> Claims:
     now = session.now
-    known, before, lanes, groups = _open(session, request)
+    known, before, lanes, limits, groups = _open(session, request)
     if not known:
         return Claims((), now, None)
     if before:  # asked again, because the answer was lost
         rows = session.rows("taken_before", request.worker, as_list(list(request.leases)))
         again = [_Found(*row[:-1]) for row in rows]
         return Claims(_with_logs(session, again, [LeaseId(row[-1]) for row in rows]), now, 0.0)
+    more = False
+    reached = reach(set_limits(session, None)) if limits else None
+    if reached:
+        more = give_lanes(session, request, reached)
+        _, _, lanes, _, groups = _open(session, request)
+        groups = [group for group in groups if not reached.has(group.queue, group.needs)]
     found, next_due = _look(session, request, groups)
+    next_due = now if more else next_due
     blocked = False
     if lanes:
         found, next_due, blocked = _within_limits(session, request, found, next_due)
@@ -100,8 +109,9 @@ def _open(session: Session, request: ClaimRequest) -> _Open:
         *(request.worker, as_list(list(request.leases))),
     )
     if not rows or rows[0][0] is not None:
-        return _Open(False, False, False, [])
-    return _Open(True, bool(rows[0][3]), bool(rows[0][4]), [_Group(*row[:4]) for row in rows[1:]])
+        return _Open(False, False, False, False, [])
+    *_, before, lanes, limits = rows[0]
+    return _Open(True, bool(before), bool(lanes), bool(limits), [_Group(*row[:4]) for row in rows[1:]])
 
 
 def _look(session: Session, request: ClaimRequest, groups: Sequence[_Group]) -> tuple[list[_Found], float]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stepwell.domain.limits import LaneUse, Limit, Scope, Slots, rest_counts
-from stepwell.store.sqlite.session import Session
+from stepwell.domain.commit import ClaimRequest
+from stepwell.domain.limits import Lane, LaneUse, Limit, Reach, Scope, Slots, rest_counts
+from stepwell.store.sqlite.session import Row, Session
+
+LANES_AT_ONCE = 1000  # given in one claim; the next one goes on
 
 
 def slots_now(session: Session, lanes: Iterable[str]) -> Slots:
@@ -13,6 +16,25 @@ def slots_now(session: Session, lanes: Iterable[str]) -> Slots:
     table = limits(session, None)
     resting = _counts(session, "resting_lanes") if rest_counts(table, lanes) else {}
     return Slots(table, _counts(session, "leased_lanes"), resting)
+
+
+def give_lanes(session: Session, request: ClaimRequest, reached: Reach) -> bool:
+    """To runs that bring no limit and are within reach of one that was set; True: there are more."""
+    owned = [row for row in session.rows("owned_without_lane") if reached.has(row[3], row[5])]
+    waiting: list[Row] = []
+    kind = "solo" if request.solo else "open"
+    for queue in dict.fromkeys(request.queues):
+        for needs in dict.fromkeys(request.needs):
+            if reached.has(queue, needs) and len(waiting) < LANES_AT_ONCE:
+                waiting += session.rows(f"{kind}_without_lane", queue, needs, LANES_AT_ONCE)
+    session.many(
+        "give_lane",
+        [
+            (run_id, Lane(workspace, workflow, queue, child=bool(child)).text)
+            for run_id, workspace, workflow, queue, child, _ in owned + waiting
+        ],
+    )
+    return len(waiting) >= LANES_AT_ONCE
 
 
 def _counts(session: Session, name: str) -> dict[str, int]:

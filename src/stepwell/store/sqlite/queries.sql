@@ -235,7 +235,8 @@ WHERE run_id = ?1 AND path = ?2;
 -- group along the index: the cost is groups, not tickets (0.06 ms with 110,000 of them). As one leap over
 -- (needs, rank) it read the backlog: SQLite bounds such a pair by its first column only (90 to 250 ms).
 -- The first row has no rank: it is there when the worker is, and its last column says whether these leases
--- took something when they were asked for before; the one after it, whether tickets of lanes are there.
+-- took something when they were asked for before; the next, whether tickets of lanes are there; the last,
+-- whether limits were set.
 WITH RECURSIVE
 kinds (queue, needs) AS (
     SELECT wanted.value, (
@@ -279,7 +280,7 @@ SELECT NULL AS queue, NULL AS needs, NULL AS rank, EXISTS (
     SELECT 1
     FROM tickets
     WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane > ''
-) AS lanes
+) AS lanes, EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL AND kind <> 'key') AS limits
 FROM workers
 WHERE id = ?3
 UNION ALL
@@ -288,7 +289,7 @@ SELECT ranks.queue, ranks.needs, ranks.rank, (
     FROM tickets
     WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
         AND rank = ranks.rank
-), NULL AS lanes
+), NULL AS lanes, NULL AS limits
 FROM ranks
 WHERE ranks.rank IS NOT NULL
 ORDER BY rank;
@@ -338,7 +339,7 @@ SELECT NULL AS queue, NULL AS needs, NULL AS rank, EXISTS (
     SELECT 1
     FROM tickets
     WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane > ''
-) AS lanes
+) AS lanes, EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL AND kind <> 'key') AS limits
 FROM workers
 WHERE id = ?3
 UNION ALL
@@ -347,7 +348,7 @@ SELECT ranks.queue, ranks.needs, ranks.rank, (
     FROM tickets
     WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
         AND rank = ranks.rank
-), NULL AS lanes
+), NULL AS lanes, NULL AS limits
 FROM ranks
 WHERE ranks.rank IS NOT NULL
 ORDER BY rank;
@@ -462,6 +463,35 @@ FROM tickets
 WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = ?1 AND needs = ?2 AND rank = ?3
 ORDER BY due_at, run_id
 LIMIT ?4;
+
+-- name: open_without_lane
+-- Runs that bring no limit, of one kind of work, in the order of their claim.
+SELECT run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs
+FROM tickets
+CROSS JOIN runs ON runs.id = tickets.run_id
+WHERE lease IS NULL AND losses < 2 AND tickets.lane = '' AND path = '' AND tickets.queue = ?1 AND needs = ?2
+ORDER BY rank, due_at, run_id
+LIMIT ?3;
+
+-- name: solo_without_lane
+SELECT run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs
+FROM tickets
+CROSS JOIN runs ON runs.id = tickets.run_id
+WHERE lease IS NULL AND losses >= 2 AND tickets.lane = '' AND path = '' AND tickets.queue = ?1 AND needs = ?2
+ORDER BY rank, due_at, run_id
+LIMIT ?3;
+
+-- name: owned_without_lane
+-- No more rows than there are slots of workers.
+SELECT run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs
+FROM tickets
+CROSS JOIN runs ON runs.id = tickets.run_id
+WHERE owner IS NOT NULL AND tickets.lane = '' AND path = '';
+
+-- name: give_lane
+UPDATE tickets
+SET lane = ?2
+WHERE run_id = ?1 AND path = '';
 
 -- name: leased_lanes
 -- No more rows than the limits allow.
@@ -802,3 +832,24 @@ WHERE run_id = ?1;
 -- name: delete_run
 DELETE FROM runs
 WHERE id = ?1;
+
+-- name: read_windows
+SELECT start_windows.name, start_windows.seconds, start_windows.starts
+FROM json_each(?1) AS wanted
+CROSS JOIN start_windows
+    ON start_windows.name = wanted.value ->> 0 AND start_windows.seconds = wanted.value ->> 1;
+
+-- name: put_window
+INSERT OR REPLACE INTO start_windows (name, seconds, starts, until)
+VALUES (?, ?, ?, ?);
+
+-- name: drop_windows
+-- A few that count nothing any more: each start that makes one takes away more than one.
+DELETE FROM start_windows
+WHERE (name, seconds) IN (
+    SELECT w.name, w.seconds
+    FROM start_windows AS w
+    WHERE w.until < ?1
+    ORDER BY w.until
+    LIMIT 10
+);

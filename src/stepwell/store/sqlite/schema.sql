@@ -17,6 +17,7 @@
 --   contact           one row: since when the fleet has been in touch with this file without a gap
 --   limits            how many runs of a workspace, workflow, queue or key may be active at once, where it is
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere
+--   start_windows     when runs were started lately, of each workflow or by each user that has a start rate
 --   definitions       versions of workflows, for those who start runs without their code
 --
 -- Times are seconds since the epoch. Payloads are JSON in bytes; `run_view` and `event_view` show them
@@ -173,6 +174,16 @@ CREATE TABLE limits (
     hold TEXT NOT NULL,
     PRIMARY KEY (kind, workspace, name)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE start_windows (
+    name TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    starts TEXT NOT NULL, -- JSON: when and how many
+    until REAL NOT NULL, -- then none of them counts any more
+    PRIMARY KEY (name, seconds)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX start_windows_until ON start_windows (until);
 
 CREATE TABLE definitions (
     n INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,

@@ -36,6 +36,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.store.base import REAP_CHUNK
 from stepwell.store.sqlite import (
     archive,
@@ -46,6 +47,7 @@ from stepwell.store.sqlite import (
     file,
     guard,
     limits,
+    rates,
     reading,
     starts,
 )
@@ -61,6 +63,7 @@ L = TypeVar("L")
 T = TypeVar("T")
 
 START = Verb("start", starts.start)
+START_WITHIN = Verb("start_within", rates.start_within)
 COMMIT = Verb("commit", commits.commit, apart=commits.commit_apart)
 TRANSACT = each("transact", transact, alone=True)
 DELIVER = Verb("deliver", deliveries.deliver)
@@ -161,6 +164,9 @@ class SqliteStore:
 
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         return await self._write(START, runs)
+
+    async def start_within(self, asked: RatedStart) -> RatedAnswer:
+        return await self._write(START_WITHIN, asked)
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         return await self._write(COMMIT, batch)

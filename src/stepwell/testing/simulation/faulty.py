@@ -42,6 +42,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import BEGIN
@@ -218,6 +219,9 @@ class FaultyStore:
 
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         return await self._ask("start", runs)  # type: ignore[no-any-return]  # and so below: the memory store's
+
+    async def start_within(self, asked: RatedStart) -> RatedAnswer:
+        return await self._ask("start_within", asked)  # type: ignore[no-any-return]
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         return await self._ask("commit", batch)  # type: ignore[no-any-return]

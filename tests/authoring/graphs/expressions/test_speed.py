@@ -13,7 +13,7 @@ import pytest
 
 from stepwell.authoring.graphs.expressions import compile_expression
 
-pytestmark = [pytest.mark.req("G14"), pytest.mark.slow]
+pytestmark = [pytest.mark.req("G14"), pytest.mark.slow, pytest.mark.alone]
 
 
 def context(lines: int) -> dict[str, Any]:

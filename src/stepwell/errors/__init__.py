@@ -1,0 +1,182 @@
+"""Every error a person can meet, in one tree.
+
+StepwellError                     code, message, hint; the text is the same in Python, CLI, API and Studio
+├─ AskedWrongly                   fix the call and ask again; nothing was written
+│   ├─ InvalidInput               a value does not fit its type
+│   │   └─ NotSerialisable        a value cannot be written as JSON and read back the same
+│   ├─ PayloadTooLarge
+│   ├─ InvalidDefinition          a workflow or step is declared wrongly
+│   ├─ BadExpression              an expression or template cannot be read; names the column
+│   ├─ NoWayOut                   no transition of a machine can leave the place where it is
+│   ├─ UnknownWorkflow
+│   ├─ RunNotFound
+│   ├─ StepNotFound
+│   ├─ DocumentNotFound
+│   ├─ InvalidFile                no exported run, or one that this version cannot read
+│   ├─ SettingsInvalid
+│   ├─ NotAssigned                a decision by somebody who was not asked
+│   ├─ StatelessWait              a run without a store waits for a message
+│   └─ NotDurable                 workflow code awaits something that no replay can repeat
+├─ Conflict                       the run is not in a state that allows this
+│   ├─ KeyConflict                same idempotency key, other input
+│   ├─ RunEnded                   a signal or decision for a finished run
+│   ├─ AlreadyDecided             the wait is closed, or somebody answered it before
+│   ├─ WrongPlace                 a trigger that does not fit the place where the machine is
+│   ├─ NotRetryable
+│   ├─ NotForkable                no new run can begin at that place of the log
+│   ├─ NotRemovable               the run, or one below it, has not ended
+│   ├─ RunExists                  an imported run is there already
+│   ├─ SignalLimit
+│   └─ CodeChanged                the log does not fit the code any more
+├─ RateLimited                    too many starts; none was made, try again after a while
+├─ RunError                       the run went wrong; raised by result()
+│   ├─ RunFailed · RunCancelled · RunTimedOut
+├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
+│   ├─ StepTimedOut
+│   │   └─ TransitionTimedOut     of a machine
+│   ├─ CompensationFailed
+│   ├─ StepNotBegun              a remote step that no worker could take up
+│   └─ ChildFailed
+├─ ExpressionError                an expression has no value for this data
+├─ WaitTimedOut                   a signal, event or approval did not come in time
+├─ WorkerBroken                   the engine's own fault: its worker stopped, the runs are safe
+└─ StoreError                     the database is the trouble
+    ├─ StoreUnavailable           try again: nothing is known to be lost
+    ├─ StoreUnusable              corrupt, newer, read-only: a person must act
+    └─ OutcomeUnknown             sent, not answered; ask again with the same key
+
+Permanent, RetryAfter             what authors raise in a step: never again · again after a while
+
+Unwind (BaseException)            control flow of the engine; `except Exception` cannot swallow it
+├─ Suspended · LeaseLost · Continue · RunCancelling · TransitionStopped
+"""
+
+from __future__ import annotations
+
+from stepwell.errors.asking import (
+    AskedWrongly,
+    BadExpression,
+    DocumentNotFound,
+    InvalidDefinition,
+    InvalidFile,
+    InvalidInput,
+    NotAssigned,
+    NotDurable,
+    NotSerialisable,
+    NoWayOut,
+    PayloadTooLarge,
+    RunNotFound,
+    SettingsInvalid,
+    StatelessWait,
+    StepNotFound,
+    UnknownWorkflow,
+)
+from stepwell.errors.conflicts import (
+    AlreadyDecided,
+    CodeChanged,
+    Conflict,
+    KeyConflict,
+    NotForkable,
+    NotRemovable,
+    NotRetryable,
+    RateLimited,
+    RunEnded,
+    RunExists,
+    SignalLimit,
+    WrongPlace,
+)
+from stepwell.errors.root import (
+    StepwellError,
+)
+from stepwell.errors.running import (
+    ChildFailed,
+    CompensationFailed,
+    ExpressionError,
+    Permanent,
+    RetryAfter,
+    RunCancelled,
+    RunError,
+    RunFailed,
+    RunTimedOut,
+    StepError,
+    StepNotBegun,
+    StepTimedOut,
+    TransitionTimedOut,
+    WaitTimedOut,
+    WorkerBroken,
+)
+from stepwell.errors.store import (
+    OutcomeUnknown,
+    StoreError,
+    StoreUnavailable,
+    StoreUnusable,
+)
+from stepwell.errors.unwinding import (
+    Continue,
+    LeaseLost,
+    RunCancelling,
+    Suspended,
+    TransitionStopped,
+    Unwind,
+)
+
+__all__ = [
+    "AlreadyDecided",
+    "AskedWrongly",
+    "BadExpression",
+    "ChildFailed",
+    "CodeChanged",
+    "CompensationFailed",
+    "Conflict",
+    "Continue",
+    "DocumentNotFound",
+    "ExpressionError",
+    "InvalidDefinition",
+    "InvalidFile",
+    "InvalidInput",
+    "KeyConflict",
+    "LeaseLost",
+    "NoWayOut",
+    "NotAssigned",
+    "NotDurable",
+    "NotForkable",
+    "NotRemovable",
+    "NotRetryable",
+    "NotSerialisable",
+    "OutcomeUnknown",
+    "PayloadTooLarge",
+    "Permanent",
+    "RateLimited",
+    "RetryAfter",
+    "RunCancelled",
+    "RunCancelling",
+    "RunEnded",
+    "RunError",
+    "RunExists",
+    "RunFailed",
+    "RunNotFound",
+    "RunTimedOut",
+    "SettingsInvalid",
+    "SignalLimit",
+    "StatelessWait",
+    "StepError",
+    "StepNotBegun",
+    "StepNotFound",
+    "StepTimedOut",
+    "StepwellError",
+    "StoreError",
+    "StoreUnavailable",
+    "StoreUnusable",
+    "Suspended",
+    "TransitionStopped",
+    "TransitionTimedOut",
+    "UnknownWorkflow",
+    "Unwind",
+    "WaitTimedOut",
+    "WorkerBroken",
+    "WrongPlace",
+]
+
+# Logs and retry policies hold the full names of errors: where a class is written must not show in them.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -1,0 +1,113 @@
+"""Asked wrongly: fix the call and ask again; nothing was written."""
+
+from __future__ import annotations
+
+from stepwell.errors.root import StepwellError
+
+
+class AskedWrongly(StepwellError):
+    """The request cannot be carried out as it was made."""
+
+    code = "ASKED_WRONGLY"
+
+
+class InvalidInput(AskedWrongly):
+    """The value does not fit the declared type."""
+
+    code = "INVALID_INPUT"
+    hint = "pass a value of the declared type; nothing was written"
+
+
+class NotSerialisable(InvalidInput):
+    """The value cannot be written as JSON and read back the same."""
+
+    code = "NOT_SERIALISABLE"
+    hint = "return JSON values, or annotate the type (pydantic model, dataclass, datetime, tuple[...], ...)"
+
+
+class PayloadTooLarge(AskedWrongly):
+    """The value is larger than the payload limit."""
+
+    code = "PAYLOAD_TOO_LARGE"
+    hint = "store large data elsewhere and pass a reference, or raise Settings.payload_bytes_max"
+
+
+class InvalidDefinition(AskedWrongly):
+    """The workflow or step is declared wrongly."""
+
+    code = "INVALID_DEFINITION"
+
+
+class BadExpression(AskedWrongly):
+    """The expression cannot be read."""
+
+    code = "BAD_EXPRESSION"
+
+    def __init__(self, message: str = "", *, hint: str = "", column: int = 1, **context: object) -> None:
+        super().__init__(message, hint=hint, column=column, **context)
+        self.column = column
+
+
+class NoWayOut(AskedWrongly):
+    """A machine is at a place that none of its transitions can leave now."""
+
+    code = "NO_WAY_OUT"
+
+
+class UnknownWorkflow(AskedWrongly):
+    """No workflow of that name is known."""
+
+    code = "UNKNOWN_WORKFLOW"
+
+
+class RunNotFound(AskedWrongly):
+    """There is no run with that id."""
+
+    code = "RUN_NOT_FOUND"
+    hint = "check the id, and that you are connected to the right database"
+
+
+class StepNotFound(AskedWrongly):
+    """The run has no step of that name or path."""
+
+    code = "STEP_NOT_FOUND"
+    hint = "look at the paths in the run's log: run.events() or run.checkpoints()"
+
+
+class DocumentNotFound(AskedWrongly):
+    """The run has no such document there."""
+
+    code = "DOCUMENT_NOT_FOUND"
+    hint = "a document is visible once the step or transition that saves it has completed"
+
+
+class InvalidFile(AskedWrongly):
+    """The file is no exported run."""
+
+    code = "INVALID_FILE"
+    hint = "give a file that export made; nothing was written"
+
+
+class SettingsInvalid(AskedWrongly):
+    """A setting has a value that cannot work."""
+
+    code = "SETTINGS_INVALID"
+
+
+class NotAssigned(AskedWrongly):
+    """That question is for others to decide."""
+
+    code = "NOT_ASSIGNED"
+
+
+class StatelessWait(AskedWrongly):
+    """A stateless run waits for something that nobody can send."""
+
+    code = "STATELESS_WAIT"
+    hint = "give the answer along: run_stateless(..., signals={name: payload}), or run it on an Engine"
+
+
+class NotDurable(AskedWrongly):
+    """Workflow code awaited something that a replay cannot repeat."""
+
+    code = "NOT_DURABLE"

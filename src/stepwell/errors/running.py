@@ -1,0 +1,120 @@
+"""What goes wrong in runs and their steps, and what authors raise there."""
+
+from __future__ import annotations
+
+from stepwell.errors.root import StepwellError
+
+
+class RunError(StepwellError):
+    """The run did not complete."""
+
+    code = "RUN_ERROR"
+
+    def __init__(self, message: str = "", *, hint: str = "", cause_code: str = "", **context: object) -> None:
+        super().__init__(message, hint=hint, **context)
+        self.cause_code = cause_code
+
+
+class RunFailed(RunError):
+    """The run failed."""
+
+    code = "RUN_FAILED"
+
+
+class RunCancelled(RunError):
+    """The run was cancelled."""
+
+    code = "RUN_CANCELLED"
+
+
+class RunTimedOut(RunError):
+    """The run took longer than it may."""
+
+    code = "RUN_TIMED_OUT"
+
+
+class StepError(StepwellError):
+    """The step failed and will not be tried again."""
+
+    code = "STEP_FAILED"
+
+    def __init__(
+        self, message: str = "", *, hint: str = "", path: str = "", error_type: str = "", **context: object
+    ) -> None:
+        super().__init__(message, hint=hint, **context)
+        self.path = path
+        self.error_type = error_type
+        self.cause_code = ""  # of the error that it failed with
+        self.cause_message = ""
+
+
+class StepTimedOut(StepError, TimeoutError):
+    """The step took longer than its timeout."""
+
+    code = "STEP_TIMED_OUT"
+    hint = "give it more time with @step(timeout=...), or timeout=None to wait for ever"
+
+
+class TransitionTimedOut(StepTimedOut):
+    """An attempt of the transition took longer than its timeout."""
+
+    code = "TRANSITION_TIMED_OUT"
+    hint = "give it more time with @transition(timeout=...), or timeout=None to wait for ever"
+
+
+class CompensationFailed(StepError):
+    """What a step did could not be undone."""
+
+    code = "COMPENSATION_FAILED"
+    hint = "look at the compensation's error in the log and undo it by hand"
+
+
+class StepNotBegun(StepError):
+    """The worker that took a remote step could not begin it."""
+
+    code = "STEP_NOT_BEGUN"
+
+
+class ChildFailed(StepError):
+    """The child run did not complete."""
+
+    code = "CHILD_FAILED"
+
+
+class ExpressionError(StepwellError):
+    """The expression has no value for this data."""
+
+    code = "EXPRESSION_ERROR"
+
+    def __init__(
+        self, message: str = "", *, hint: str = "", column: int = 0, path: str = "", **context: object
+    ) -> None:
+        super().__init__(message, hint=hint, column=column, **context)
+        self.column = column
+        self.path = path  # up to the first part that is missing
+
+
+class WaitTimedOut(StepwellError, TimeoutError):
+    """What the run waited for did not come in time."""
+
+    code = "WAIT_TIMED_OUT"
+    path = ""  # of the wait
+
+
+class WorkerBroken(StepwellError):
+    """The worker of this process stopped because of a fault in the engine; nothing is lost."""
+
+    code = "WORKER_BROKEN"
+    hint = "open the engine again or start another worker: runs go on where they stopped; report the cause"
+
+
+class Permanent(Exception):
+    """Raise this in a step when trying again cannot help; it is never retried."""
+
+
+class RetryAfter(Exception):
+    """Raise this in a step to be tried again after `seconds`, whatever the backoff says."""
+
+    def __init__(self, seconds: float, message: str = "") -> None:
+        super().__init__(message or f"try again in {seconds:g} s")
+        self.seconds = seconds

@@ -1,0 +1,117 @@
+"""Start rates of the PostgreSQL store: windows, counted in the transaction that starts the runs.
+
+The rows of the windows are locked first, so those who start in the same window go one after the other;
+calls of one process go together. Starts without a rate never come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import asyncpg
+
+from stepwell.domain.commit import NewRun, Started
+from stepwell.domain.ids import RunId
+from stepwell.domain.rates import (
+    Full,
+    Ledger,
+    RatedAnswer,
+    RatedStart,
+    WindowKey,
+    admitted,
+    keys_of,
+)
+from stepwell.store.postgres.connection import Connection, Lanes
+from stepwell.store.postgres.faults import Fault, fault
+from stepwell.store.postgres.gathering import Gathering
+from stepwell.store.postgres.starts import PostgresStarts
+
+CALLS_MAX = 100  # in one transaction
+LOCK_TRIES = 5  # a window may be taken away between making and locking it
+
+
+class PostgresRates(PostgresStarts):
+    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(dsn, clock=clock)
+        # Of its own: whoever waits for a window holds up no start without one.
+        self._rated_lanes = Lanes(self._address, 1)
+        self._start_within = Gathering[RatedStart, RatedAnswer](self._start_calls, CALLS_MAX)
+
+    async def start_within(self, asked: RatedStart) -> RatedAnswer:
+        return (await self._start_within.ask([asked]))[0]
+
+    async def _start_calls(self, calls: Sequence[RatedStart]) -> Sequence[RatedAnswer]:
+        sent_before: set[str] = set()
+
+        def in_doubt() -> None:
+            sent_before.update(run.id for call in calls for run in call.runs)
+
+        async def work(connection: Connection) -> list[RatedAnswer]:
+            rows = await self._locked_windows(connection, keys_of(calls))
+            if rows is None:
+                return [Full(call.windows[0], None) for call in calls]
+            return await self._within_windows(connection, calls, rows, sent_before)
+
+        return await self._write("start_within", self._rated_lanes, work, on_doubt=in_doubt, own_task=True)
+
+    async def _within_windows(
+        self,
+        connection: Connection,
+        calls: Sequence[RatedStart],
+        rows: dict[WindowKey, str],
+        sent_before: set[str],
+    ) -> list[RatedAnswer]:
+        now: float = await connection.fetchval(self._sql["window_time"], self._now())
+        runs = [run for call in calls for run in call.runs]
+        found = await self._known_keys(connection, runs)
+        ledger = Ledger(rows, now)
+        full = admitted(calls, ledger, set(found))
+        accepted = [run for call, no in zip(calls, full, strict=True) if no is None for run in call.runs]
+        created = await self._write_starts(connection, accepted) | sent_before
+        changed = ledger.changed()
+        if changed:
+            names, seconds = [key.name for key, _, _ in changed], [key.seconds for key, _, _ in changed]
+            starts, until = [starts for _, starts, _ in changed], [until for _, _, until in changed]
+            await connection.execute(self._sql["put_windows"], names, seconds, starts, until, now)
+        found |= await self._known_keys(connection, [run for run in accepted if _key(run) not in found])
+        return [
+            [_started(run, *found[_key(run)], created) for run in call.runs] if no is None else no
+            for call, no in zip(calls, full, strict=True)
+        ]
+
+    async def _locked_windows(
+        self, connection: Connection, keys: Sequence[WindowKey]
+    ) -> dict[WindowKey, str] | None:
+        """None: the windows themselves cannot be used; runs could be started all the same."""
+        asked = [key.name for key in keys], [key.seconds for key in keys]
+        try:
+            for _ in range(LOCK_TRIES):
+                rows = await connection.fetch(self._sql["lock_windows"], *asked)
+                if len(rows) == len(keys):
+                    return {WindowKey(name, seconds): starts for name, seconds, starts in rows}
+                await connection.execute(self._sql["make_windows"], *asked)
+        except asyncpg.PostgresError as error:
+            if fault(error) is not Fault.OTHER:
+                raise
+        return None
+
+    async def _known_keys(
+        self, connection: Connection, runs: Sequence[NewRun]
+    ) -> dict[tuple[str, str], tuple[str, str]]:
+        if not runs:
+            return {}
+        keys = list(dict.fromkeys(map(_key, runs)))
+        rows = await connection.fetch(
+            self._sql["find_keys"], [workspace for workspace, _ in keys], [key for _, key in keys]
+        )
+        return {keys[row["i"] - 1]: (row["id"], row["digest"]) for row in rows}
+
+
+def _key(run: NewRun) -> tuple[str, str]:
+    return run.workspace, run.key
+
+
+def _started(run: NewRun, run_id: str, digest: str, created: set[str]) -> Started:
+    """Ids are made for one call, so a run with our id after a lost answer is the one we made."""
+    mine = run_id == run.id and run_id in created
+    return Started(RunId(run_id), created=mine, conflict=digest != run.digest)

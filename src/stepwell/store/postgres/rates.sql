@@ -1,0 +1,45 @@
+-- Start rates: windows, locked before the runs that they count are written.
+
+-- name: lock_windows
+-- In the order in which they are given, which is the same for everybody.
+SELECT w.name, w.seconds, w.starts
+FROM unnest($1::text[], $2::float8[]) AS k (name, seconds)
+CROSS JOIN LATERAL (
+    SELECT x.name, x.seconds, x.starts
+    FROM stepwell.start_windows AS x
+    WHERE x.name = k.name
+        AND x.seconds = k.seconds
+    FOR UPDATE
+) AS w;
+
+-- name: make_windows
+INSERT INTO stepwell.start_windows (name, seconds, starts, until)
+SELECT k.name, k.seconds, '[]', 0
+FROM unnest($1::text[], $2::float8[]) AS k (name, seconds)
+ON CONFLICT (name, seconds) DO NOTHING;
+
+-- name: window_time
+-- After the locks: what others counted before is not later than this.
+SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8);
+
+-- name: put_windows
+-- And take away a few that count nothing any more; those that somebody has locked do.
+WITH dropped AS (
+    DELETE FROM stepwell.start_windows AS w
+    USING (
+        SELECT x.name, x.seconds
+        FROM stepwell.start_windows AS x
+        WHERE x.until < $5::float8
+            AND x.name <> ALL ($1::text[])
+        ORDER BY x.until
+        LIMIT 10
+        FOR UPDATE SKIP LOCKED
+    ) AS old
+    WHERE w.name = old.name
+        AND w.seconds = old.seconds
+)
+UPDATE stepwell.start_windows AS w
+SET starts = k.starts, until = k.until
+FROM unnest($1::text[], $2::float8[], $3::text[], $4::float8[]) AS k (name, seconds, starts, until)
+WHERE w.name = k.name
+    AND w.seconds = k.seconds;

@@ -1,0 +1,26 @@
+"""Start rates of the SQLite store: windows, counted under the same write lock as the runs are started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepwell.domain.rates import Ledger, RatedAnswer, RatedStart, WindowKey, admitted, keys_of
+from stepwell.store.sqlite.session import Session, as_list
+from stepwell.store.sqlite.starts import start
+
+
+def start_within(session: Session, calls: Sequence[RatedStart]) -> Sequence[RatedAnswer]:
+    rows = {
+        WindowKey(name, seconds): starts
+        for name, seconds, starts in session.rows("read_windows", as_list(keys_of(calls)))
+    }
+    wanted = [(run.workspace, run.key) for call in calls for run in call.runs]
+    known = {(workspace, key) for workspace, key, _, _ in session.rows("known_keys", as_list(wanted))}
+    ledger = Ledger(rows, session.now)
+    full = admitted(calls, ledger, known)
+    changed = ledger.changed()
+    if changed:
+        session.many("put_window", [(*key, starts, until) for key, starts, until in changed])
+        session.run("drop_windows", session.now)
+    started = iter(start(session, [call.runs for call, no in zip(calls, full, strict=True) if no is None]))
+    return [next(started) if no is None else no for no in full]

@@ -1,0 +1,104 @@
+"""Forks: many short lives of the tour, without the start of an interpreter for each.
+
+    python -m tests.faults.forks            lives on stdin, how they ended on stdout, as JSON
+
+Each life is a fork of this process, which has imported everything and begun nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from stepwell import failpoints
+from tests.faults import tour
+from tests.faults.fleet import ROOT
+
+LIFE_SECONDS = 60
+AT_ONCE = 6  # most of the time they wait
+DRIVERS = ("stepwell.store.sqlite.store", "stepwell.store.postgres.store")  # else imported on first use
+
+
+class Life(NamedTuple):
+    """What to run, where it is killed, and the file that hears what it says."""
+
+    what: str
+    url: str
+    failpoint: str
+    said: str
+    env: dict[str, str] = {}  # noqa: RUF012  # never changed
+
+
+class Death(NamedTuple):
+    code: int
+    pid: int
+    since: int  # monotonic ns
+    until: int
+
+
+def lived(lives: Sequence[Sequence[Life]], env: Mapping[str, str], log: Path) -> list[Death]:
+    """Lives that share a database come one after another; the death of the last one of each."""
+    with open(log, "wb") as errors:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.faults.forks"],
+            env=env,
+            cwd=ROOT,
+            input=json.dumps(lives).encode(),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            check=True,
+        )
+    return [Death(*death) for death in json.loads(done.stdout)]
+
+
+def begin(life: Life) -> int:
+    """The new process; it dies of the alarm when nothing else ends it."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.alarm(LIFE_SECONDS)
+        os.dup2(os.open(life.said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 1)
+        os.environ.update(life.env)
+        failpoints.hit = failpoints.parse(life.failpoint)
+        asyncio.run(tour.main(life.what, life.url))
+    finally:
+        print(f"{life.failpoint} was not reached, {sys.exc_info()[1]!r}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def run(lives: Sequence[Sequence[Life]]) -> list[Death]:
+    deaths: dict[int, Death] = {}
+    waiting = list(enumerate(lives))
+    running: dict[int, tuple[int, Sequence[Life], int]] = {}
+    while waiting or running:
+        while waiting and len(running) < AT_ONCE:
+            place, rest = waiting.pop(0)
+            since = time.monotonic_ns()
+            running[begin(rest[0])] = (place, rest[1:], since)
+        pid, status = os.wait()
+        place, rest, since = running.pop(pid)
+        if rest:
+            waiting.insert(0, (place, rest))
+        else:
+            deaths[place] = Death(os.waitstatus_to_exitcode(status), pid, since, time.monotonic_ns())
+    return [deaths[place] for place in range(len(lives))]
+
+
+def main() -> None:
+    for name in DRIVERS:
+        importlib.import_module(name)
+    print(json.dumps(run([[Life(*life) for life in some] for some in json.load(sys.stdin)])))
+
+
+if __name__ == "__main__":
+    main()

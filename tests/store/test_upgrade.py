@@ -1,0 +1,65 @@
+"""A database of an earlier version: opened by this one it has all that is new, and what was in it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepwell.domain.limits import Limit
+from stepwell.domain.rates import Full, RatedStart, Window
+from stepwell.store.postgres import migrate
+from stepwell.store.postgres.store import PostgresStore
+from stepwell.store.sqlite import file
+from stepwell.store.sqlite.store import SqliteStore
+from stepwell.testing.clock import FakeClock
+from stepwell.testing.stores.limiting import lane
+from stepwell.testing.stores.scene import Scene
+
+Store = SqliteStore | PostgresStore
+MIGRATIONS: dict[str, tuple[Any, Callable[[], Any]]] = {
+    "sqlite": (file, file.migrations),
+    "postgres": (migrate, migrate.migrations),
+}
+
+
+@pytest.mark.req("R8", "K19", "K20")
+@pytest.mark.parametrize("kind", MIGRATIONS)
+async def test_runs_that_wait_since_before_limits_were_shared_go_on(
+    kind: str, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    module, known = MIGRATIONS[kind]
+
+    def made() -> Store:
+        if kind == "sqlite":
+            return SqliteStore(tmp_path / "app.db", clock=clock.time)
+        return PostgresStore(postgres_url, clock=clock.time)
+
+    monkeypatch.setattr(module, "migrations", lambda: known()[:2])
+    old = made()
+    await old.open()
+    scene = Scene(old, clock)
+    waiting = [await scene.start(lane=text) for text in ("", lane(1), lane(1), "")]
+    await old.close()
+    monkeypatch.setattr(module, "migrations", known)
+
+    store = made()
+    await store.open()
+    try:
+        scene = Scene(store, clock)
+        scene._count = 100
+        worker = await scene.worker()
+        first = await scene.claimed_ids(worker)
+        await store.put_limit(Limit(kind="queue", name="default", most=3))
+        window = Window("workflow default/order", 1, 60.0)
+        answers = [await store.start_within(RatedStart([scene.new_run()], [window])) for _ in range(2)]
+        blocked = await scene.claims(worker)
+    finally:
+        await store.close()
+
+    assert first == [waiting[0], waiting[1], waiting[3]]
+    assert (list(blocked.claims), blocked.blocked) == ([], True)
+    assert [isinstance(answer, Full) for answer in answers] == [False, True]
