@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import alone
 from tests.stage import (
     disk,
     memory,
     postgres,
-    postgres_stage_url,
+    postgres_stage,
     rehearsal,
     run_coroutine_test,
     sqlite,
@@ -22,7 +23,14 @@ from tests.stage import (
 from tools.postgres.cluster import Cluster
 from tools.postgres.databases import Databases
 
-__all__ = ["disk", "memory", "postgres", "postgres_stage_url", "rehearsal", "sqlite", "stage"]
+__all__ = ["disk", "memory", "postgres", "postgres_stage", "rehearsal", "sqlite", "stage"]
+
+
+# A busy machine is slow now and then, and what a change breaks it shall break every time.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:

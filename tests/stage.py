@@ -23,11 +23,11 @@ from stepwell.domain.program import Program
 from stepwell.domain.status import Status
 from stepwell.store.base import Store
 from stepwell.store.memory import MemoryStore
-from tests.store.trio import empty
+from tests.store.trio import SharedDatabase
 from tools.postgres.databases import Databases
 
-TEST_SECONDS = 60.0
-PATIENCE = 15.0  # for what must happen; a machine under load is slow, a broken engine never gets there
+TEST_SECONDS = 180.0
+PATIENCE = 40.0  # for what must happen; a machine under load is slow, a broken engine never gets there
 
 # Patient leases: a busy machine must not look like a dead worker. Waits park at once.
 SETTINGS = Settings(lease_seconds=30, heartbeat_seconds=3, sweep_seconds=1, keep_lease_seconds=0.001)
@@ -120,11 +120,10 @@ def same(one: object, other: object) -> bool:
 
 
 @pytest.fixture(scope="session")
-def postgres_stage_url(postgres_databases: Databases) -> Iterator[str]:
-    """One database for many tests: taking the rows out is faster than making a new one."""
-    url = postgres_databases.create()
-    yield url
-    postgres_databases.drop(url)
+def postgres_stage(postgres_databases: Databases) -> Iterator[SharedDatabase]:
+    shared = SharedDatabase(postgres_databases)
+    yield shared
+    shared.close()
 
 
 @pytest.fixture
@@ -138,9 +137,9 @@ def sqlite(tmp_path: Path) -> Stage:
 
 
 @pytest.fixture
-def postgres(postgres_stage_url: str) -> Stage:
-    asyncio.run(empty(postgres_stage_url))
-    return Stage("postgres", postgres_stage_url)
+def postgres(postgres_stage: SharedDatabase) -> Stage:
+    postgres_stage.empty()
+    return Stage("postgres", postgres_stage.url)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -109,7 +109,7 @@ def check(evidence: Evidence) -> Findings:
             problems.append(f"I16 the log says {story.folded}, the run is {story.status}")
         if story.tickets:
             problems.append(f"I18 {story.tickets} tickets are left")
-        found.take_overs.extend(_take_overs(story, evidence))
+        found.take_overs.extend(take_over_seconds(story, evidence))
         found.condemned += sum(
             event.kind == "failed" and event.data["error"]["code"] == "WORKER_CRASHED"
             for event in story.events
@@ -250,7 +250,7 @@ def _struck(faults: list[Fault], pid: int, since: int, until: int | None) -> boo
     )
 
 
-def _take_overs(story: Story, evidence: Evidence) -> Iterator[float]:
+def take_over_seconds(story: Story, evidence: Evidence) -> Iterator[float]:
     """From the death of an owner to the first event of the next one."""
     killed = {fault.pid: fault.at + evidence.wall_ns for fault in evidence.faults if fault.kind == "kill"}
     owners: dict[str, str] = {}

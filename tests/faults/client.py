@@ -143,7 +143,7 @@ async def _ended(handle: RunHandle[Any]) -> None:
     await until(has_ended, seconds=math.inf)
 
 
-async def until(question: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+async def until(question: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
     """Ask again and again; other processes do not tell us when."""
     deadline = time.monotonic() + seconds
     while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,16 +11,15 @@ from stepwell.store.memory import MemoryStore
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.store.sqlite.store import SqliteStore
 from stepwell.testing.store_suite import MakeStore
-from tests.store.trio import empty
+from tests.store.trio import SharedDatabase
 from tools.postgres.databases import Databases
 
 
 @pytest.fixture(scope="session")
-def postgres_shared_url(postgres_databases: Databases) -> Iterator[str]:
-    """One database for many tests: taking the rows out is faster than making a new one."""
-    url = postgres_databases.create()
-    yield url
-    postgres_databases.drop(url)
+def postgres_shared(postgres_databases: Databases) -> Iterator[SharedDatabase]:
+    shared = SharedDatabase(postgres_databases)
+    yield shared
+    shared.close()
 
 
 @pytest.fixture
@@ -35,9 +33,9 @@ def make_sqlite(tmp_path: Path) -> MakeStore:
 
 
 @pytest.fixture
-def make_postgres(postgres_shared_url: str) -> MakeStore:
-    asyncio.run(empty(postgres_shared_url))
-    return lambda clock: PostgresStore(postgres_shared_url, clock=clock)
+def make_postgres(postgres_shared: SharedDatabase) -> MakeStore:
+    postgres_shared.empty()
+    return lambda clock: PostgresStore(postgres_shared.url, clock=clock)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -15,6 +15,7 @@ from stepwell.domain.ids import WorkerId
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import MakeStore, Scene
+from tests.store.trio import SharedDatabase
 
 Forget = Callable[[Scene], Awaitable[None]]
 
@@ -74,5 +75,7 @@ def test_orphan_in_sqlite_is_freed_at_once(make_sqlite: MakeStore, tmp_path: Pat
 
 
 @pytest.mark.req("K4")
-def test_orphan_in_postgres_is_freed_at_once(make_postgres: MakeStore, postgres_shared_url: str) -> None:
-    orphan(make_postgres, in_postgres(postgres_shared_url))
+def test_orphan_in_postgres_is_freed_at_once(
+    make_postgres: MakeStore, postgres_shared: SharedDatabase
+) -> None:
+    orphan(make_postgres, in_postgres(postgres_shared.url))

@@ -13,6 +13,7 @@ from stepwell.domain.commit import Outcome
 from stepwell.domain.ids import LeaseId
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import MakeStore, Scene
+from tests.store.trio import SharedDatabase
 
 
 async def pay(connection: Any) -> None:
@@ -25,12 +26,12 @@ async def pay_and_fail(connection: Any) -> None:
 
 
 @pytest.fixture
-def payments(make_postgres: MakeStore, postgres_shared_url: str) -> Callable[..., int]:
+def payments(make_postgres: MakeStore, postgres_shared: SharedDatabase) -> Callable[..., int]:
     """Plays a story with a table of the user's own; returns how many rows were left in it."""
 
     def play(story: Callable[[Scene], Awaitable[None]]) -> int:
         async def told() -> int:
-            user = await asyncpg.connect(postgres_shared_url)
+            user = await asyncpg.connect(postgres_shared.url)
             await user.execute("DROP TABLE IF EXISTS public.payments")
             await user.execute("CREATE TABLE public.payments (id int PRIMARY KEY)")
             clock = FakeClock()

@@ -258,7 +258,7 @@ class Activation:
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
-        if is_answer(fact):
+        if type(fact) is ev.StepCompleted or is_answer(fact):
             self.answers.append(Answer(seq, result_path(path) if type(fact) is ev.ChildEnded else path, fact))
 
     def settle(self) -> None:

@@ -32,6 +32,7 @@ _log = logging.getLogger("stepwell.engine")
 
 _LONG_STEP_SECONDS = 0.2  # a step that runs longer is announced in the log
 _PAUSE = 0.2  # seconds, when the store does not answer
+_AGAIN_SECONDS = 5.0  # until a run with which this process failed may be claimed again
 _LOOK_SECONDS = 0.1  # how often to look for such steps, and for messages to runs that are busy
 
 
@@ -297,10 +298,11 @@ class Worker:
                 tickets = [t for t in await self.store.read_tickets(claim.run_id) if t.path == claim.path]
                 if not tickets or tickets[0].lease != claim.lease:
                     return
-                park = Park(seen=tickets[0].wakes, status=Status.RUNNING, due_in=5.0)
+                park = Park(seen=tickets[0].wakes, status=Status.RUNNING, due_in=_AGAIN_SECONDS)
                 commit = Commit(run_id=claim.run_id, lease=claim.lease, head=tickets[0].head, then=park)
                 results = await self.store.commit([commit])
                 if results[0].outcome is Outcome.OK:
+                    self._claimer.note_due(_AGAIN_SECONDS)
                     return
             except StoreError as error:
                 _log.warning("run %s could not be given back yet: %s", claim.run_id, error.message)

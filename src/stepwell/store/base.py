@@ -210,6 +210,14 @@ class Definitions(Protocol):
         """Keep each version; a version that exists is replaced (code is identified by its version)."""
         ...
 
+    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        """Put it if that version is there with the hash `expected`, or, '', is not there at all.
+
+        False: something else is there, and stays. Of several at the same time one is told True; asked
+        again after an unknown outcome it is True for the one that was put.
+        """
+        ...
+
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         """That version, or the latest one put."""
         ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 
 from stepwell.testing.graphs.cases import Case, read_cases, verdict
 from stepwell.testing.graphs.runner import run_case
-from tests.store.trio import empty
+from tests.store.trio import SharedDatabase
 
 CASES = read_cases(Path(__file__).parent / "data" / "cases.json")
 
@@ -23,9 +22,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return ""
     if request.param == "sqlite":
         return str(tmp_path / "cases.db")
-    url: str = request.getfixturevalue("postgres_stage_url")
-    asyncio.run(empty(url))
-    return url
+    shared: SharedDatabase = request.getfixturevalue("postgres_stage")
+    shared.empty()
+    return shared.url
 
 
 @pytest.mark.req("G1", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11")

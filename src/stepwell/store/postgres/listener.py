@@ -99,6 +99,8 @@ class Listener:
             await asyncio.sleep(HINT_SECONDS)
 
     def _heard(self, connection: Connection, process: int, channel: str, payload: str) -> None:
+        if connection.is_closed():
+            return  # it was on its way when we left; the next connection begins by telling
         if process != connection.get_server_pid():  # our own hints come back to us
             self._tell()
 

@@ -306,6 +306,9 @@ class FaultyStore:
     async def put_definitions(self, definitions: Sequence[Definition]) -> None:
         await self._ask("put_definitions", definitions)
 
+    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        return await self._ask("swap_definition", definition, expected=expected)  # type: ignore[no-any-return]
+
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         return await self._ask("read_definition", workspace, name, version)  # type: ignore[no-any-return]
 
