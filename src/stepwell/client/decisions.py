@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepwell.client.handle import RunHandle
 
 
-_OPEN_FORMS = (None, True, {})  # any answer fits
+_OPEN_FORMS: tuple[Any, ...] = (None, True, {})  # any answer fits
 
 
 async def decide(run: RunHandle[Any], answer: Any, *, path: str, by: str, roles: Collection[str]) -> None:

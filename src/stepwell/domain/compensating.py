@@ -14,11 +14,17 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.domain.codec import PLAIN, limited
-from stepwell.domain.events import StepCompleted, Undo
+from stepwell.domain.events import CancelRequested, CompensationStarted, Fact, Retried, StepCompleted, Undo
 from stepwell.domain.steps import Arguments, StepSpec, encode_arguments, parameter_codecs
 from stepwell.errors import InvalidDefinition
 
 _declared: WeakValueDictionary[str, StepSpec] = WeakValueDictionary()
+
+
+def is_leaving(fact: Fact) -> bool:
+    """From here on the workflow's code only cleans up, or is not asked any more."""
+    undone = isinstance(fact, Retried) and fact.undo
+    return undone or isinstance(fact, CancelRequested | CompensationStarted)
 
 
 def reference(spec: StepSpec) -> str:

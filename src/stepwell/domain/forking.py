@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import LogRow
+from stepwell.domain.compensating import is_leaving
 from stepwell.domain.copies import RunCopy, TicketCopy
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
@@ -104,12 +105,6 @@ def closed_places(events: Sequence[Event]) -> list[int]:
 # Functions
 
 
-def _ends(fact: ev.Fact) -> bool:
-    """From here on the code only cleaned up, or was not asked any more."""
-    undone = isinstance(fact, ev.Retried) and fact.undo
-    return undone or isinstance(fact, ev.CancelRequested | ev.CompensationStarted)
-
-
 def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     if edits.state is not None:
         raise InvalidInput(
@@ -119,7 +114,7 @@ def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     seq = _before_the_end(events, seq)
     kept = list(events[:seq])
     for event in kept:
-        if _ends(event.fact):
+        if is_leaving(event.fact):
             raise NotForkable(
                 f"at event {seq} the run was already ending ({event.kind} at {event.seq})",
                 hint=f"fork at {event.seq - 1} or before",
@@ -170,7 +165,7 @@ def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
             )
         return Cut(past, place)
     visit = events[place:seq]
-    if any(_ends(event.fact) for event in visit):
+    if any(is_leaving(event.fact) for event in visit):
         raise NotForkable(
             f"at event {seq} the run was already ending", hint=f"fork at {place}, its last checkpoint"
         )
