@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
@@ -17,7 +17,8 @@ from stepwell.client import Client, RunHandle
 from stepwell.client.library import GraphLibrary
 from stepwell.client.rates import StartRate, checked_rates
 from stepwell.domain import events as ev
-from stepwell.domain.forking import Edits
+from stepwell.domain.copies import RunCopy
+from stepwell.domain.cuts import Edits
 from stepwell.domain.ids import Ids
 from stepwell.domain.program import Program, needs_of
 from stepwell.domain.steps import StepSpec, spec_of
@@ -145,15 +146,24 @@ class Engine(Client):
 
     async def rerun_from_node(self, run: RunHandle[Any] | str, node: str, *, key: str = "") -> RunHandle[Any]:
         """A new run that does a graph's node again, and what follows from it; all else is kept."""
-        from stepwell.authoring.graphs.trace import descendants
+        from stepwell.authoring.graphs.cutting import done_again
 
         old = await self._read(run)
-        again = descendants(await self.trace(run), node)
-        dropped = frozenset(
-            row.path for row in old.log if row.path.removeprefix("0/").partition("@")[0] in again
-        )
+        dropped = done_again(await self.trace(run), [row.path for row in old.log], node)
         origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
         return await self._fork(run, old, origin, Edits(dropped=dropped), key)
+
+    async def _edits(self, old: RunCopy, input: Any, state: Any, outputs: Mapping[str, Any] | None) -> Edits:
+        if old.kind != "graph":
+            return await super()._edits(old, input, state, outputs)
+        from stepwell.authoring.graphs.cutting import edited
+
+        paths = [row.path for row in old.log if row.path]
+        edits = await super()._edits(old, input, state, None)
+        dropped, changed = edited(await self.trace(old.id), paths, self.graphs.registry, outputs or {})
+        if edits.input is not None:  # everything follows from it
+            dropped = frozenset(paths) - changed.keys()
+        return replace(edits, outputs=changed, dropped=dropped)
 
     async def _graph_body(self, first: ev.Event) -> bytes:
         accepted = first.fact

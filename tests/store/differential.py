@@ -13,9 +13,11 @@ from hypothesis.stateful import (
     initialize,
     rule,
 )
+from msgspec.structs import replace
 
 from stepwell.domain.commit import Claims, Commit, Definition, Outcome, RunFilter
 from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.rates import Full, RatedStart
 from stepwell.store.base import Store
 from stepwell.testing.clock import FakeClock
 from tests.store.operations import EVENT_NAMES, WORKERS, Planner
@@ -24,7 +26,18 @@ from tests.store.trio import Trio
 Ask = Callable[[Store], Awaitable[Any]]
 
 # Not the claim: asked again with the same leases it returns what those own by then.
-REPEATABLE = {"start", "commit", "transact", "deliver", "cancel", "retry", "emit", "fan_out", "finish_remote"}
+REPEATABLE = {
+    "start",
+    "start_within",
+    "commit",
+    "transact",
+    "deliver",
+    "cancel",
+    "retry",
+    "emit",
+    "fan_out",
+    "finish_remote",
+}
 
 picks = st.integers(min_value=0, max_value=2**32)
 workers = st.sampled_from(WORKERS)
@@ -121,6 +134,26 @@ class Differential(RuleBasedStateMachine):
         self._think(pick)
         self._start()
 
+    @rule(pick=picks)
+    def start_within(self, pick: int) -> None:
+        self._think(pick)
+        asked = self.plan.rated()
+        answer = self.ask("start_within", lambda store: rated(store, asked), *(run.id for run in asked.runs))
+        if isinstance(answer, Full):
+            self.saw("rate full")
+            return
+        self.saw("rate free")
+        self.plan.runs += [started.run_id for started in answer if started.created]
+
+    @rule(pick=picks)
+    def limit(self, pick: int) -> None:
+        self._think(pick)
+        limit = self.plan.limit()
+        if self.plan.often(0.4):
+            self.ask("drop_limit", lambda store: store.drop_limit(limit.scope))
+        else:
+            self.ask("put_limit", lambda store: store.put_limit(limit))
+
     @rule(pick=picks, worker=workers)
     def claim(self, pick: int, worker: WorkerId) -> None:
         self._think(pick)
@@ -132,6 +165,10 @@ class Differential(RuleBasedStateMachine):
         if request.solo and found.claims:
             self.saw("claim solo")
         self.saw("claim nothing" if not found.claims else "claim run")
+        if found.blocked:
+            self.saw("claim blocked")
+        if any(claim.limited for claim in found.claims):
+            self.saw("claim limited")
         if self.plan.remote:
             self.saw("claim remote")
         if self.plan.events:
@@ -326,6 +363,9 @@ class Differential(RuleBasedStateMachine):
         version, hash = str(self.plan.pick.randint(1, 3)), self.plan.pick.choice("ab")
         definition = Definition(name="order", version=version, kind="function", hash=hash)
         self.ask("define", lambda store: store.put_definitions([definition]))
+        other = Definition(name="order", version=version, kind="function", hash=self.plan.pick.choice("abc"))
+        expected = self.plan.pick.choice(("", "a", "b"))
+        self.ask("swap", lambda store: store.swap_definition(other, expected=expected))
         self.ask("latest", lambda store: store.read_definition("default", "order"))
         self.saw("define")
         name, key = self.plan.pick.choice(EVENT_NAMES), self.plan.pick.choice(("", "k"))
@@ -359,7 +399,14 @@ async def claimed(answer: Awaitable[Claims]) -> Claims:
     """With plain lists: a store may use any sequence."""
     found = await answer
     plain = [claim._replace(log=list(claim.log), inbox=list(claim.inbox)) for claim in found.claims]
-    return found._replace(claims=plain)
+    # Behind a full limit nobody looks for what is due later: a slot that comes free is a reason to look.
+    next_in = found.next_in if not found.blocked or found.next_in == 0.0 else None
+    return found._replace(claims=plain, next_in=next_in)
+
+
+async def rated(store: Store, asked: RatedStart) -> Any:
+    answer = await store.start_within(asked)
+    return answer if isinstance(answer, Full) else list(answer)
 
 
 async def transacted(store: Store, commit: Commit) -> Any:
@@ -387,7 +434,9 @@ async def readable(store: Store, run_id: RunId) -> dict[str, Any]:
     run, log, tickets, inbox = await asyncio.gather(
         store.read_run(run_id), store.read_log(run_id), store.read_tickets(run_id), store.read_inbox(run_id)
     )
-    return {"run": run, "log": list(log), "tickets": list(tickets), "inbox": list(inbox)}
+    # When a ticket without a lane is given one is the store's own affair; what is claimed is not.
+    plain = [replace(row, lane="") for row in tickets]
+    return {"run": run, "log": list(log), "tickets": plain, "inbox": list(inbox)}
 
 
 async def overview(store: Store) -> dict[str, Any]:

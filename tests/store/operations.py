@@ -40,7 +40,9 @@ from stepwell.domain.events import (
     written,
 )
 from stepwell.domain.ids import NEEDS_EMIT, LeaseId, RunId, WorkerId, needs_workflow
+from stepwell.domain.limits import Hold, Kind, Lane, Limit
 from stepwell.domain.messages import Decision, Ending, decide_key, step_ended
+from stepwell.domain.rates import RatedStart, Window
 from stepwell.domain.status import Status
 
 QUEUES = ("default", "gpu")
@@ -84,7 +86,7 @@ class Planner:
         return self.pick.random() < share
 
     def some_run(self) -> RunId:
-        if not self.runs or self.often(0.03):
+        if not self.runs or self.often(0.06):
             return RunId("nobody")
         return self.pick.choice(self.runs[-6:] if self.often(0.7) else self.runs)
 
@@ -92,7 +94,7 @@ class Planner:
 
     def new_run(self) -> NewRun:
         run_id = RunId(self.fresh("r"))
-        workflow = self.pick.choice(WORKFLOWS)
+        workflow, queue = self.pick.choice(WORKFLOWS), self.pick.choice(QUEUES)
         key = f"key{self.pick.randrange(6)}" if self.often(0.15) else f"key-{run_id}"
         parent = self.some_run() if self.often(0.3) else ""
         return NewRun(
@@ -100,7 +102,7 @@ class Planner:
             workflow=workflow,
             version="1",
             kind="function",
-            queue=self.pick.choice(QUEUES),
+            queue=queue,
             needs=needs_workflow(workflow, "1"),
             accepted=b"{}",
             input=b"[1]",
@@ -111,7 +113,29 @@ class Planner:
             parent=parent,
             parent_path="child#1" if parent else "",
             root=run_id,
+            lane=self._lane(workflow, queue, bool(parent)),
         )
+
+    def _lane(self, workflow: str, queue: str, child: bool) -> str:
+        if self.often(0.7):
+            return ""
+        key, hold = self.pick.choice((("", "active"), ("k", "active"), ("k", "run")))
+        most = self.pick.choice((None, 1, 2))
+        lane = Lane("default", workflow, queue, key, None, most, 2 if key else None, child=child)
+        return replace(lane, key_hold=hold).text
+
+    def limit(self) -> Limit:
+        kind: Kind = self.pick.choice(("workspace", "workflow", "queue"))
+        name = {"workspace": "", "workflow": WORKFLOWS[0], "queue": QUEUES[0]}[kind]
+        hold: Hold = self.pick.choice(("active", "active", "run"))
+        most = self.pick.choice((None, 0, 1, 3))
+        return Limit(
+            kind=kind, workspace="" if kind == "queue" else "default", name=name, most=most, hold=hold
+        )
+
+    def rated(self) -> RatedStart:
+        windows = [Window("workflow default/order", 4, 10.0), Window("user default/ann", 2, 5.0)]
+        return RatedStart(self.new_runs(), self.pick.choice((windows, windows[:1])))
 
     def new_runs(self) -> list[NewRun]:
         return [self.new_run() for _ in range(self.pick.randint(1, 3))]

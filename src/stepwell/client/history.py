@@ -23,7 +23,8 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
 from stepwell.domain.commit import Definition, Started
 from stepwell.domain.copies import RunCopy
-from stepwell.domain.forking import Birth, Edits, forked, place_before
+from stepwell.domain.cuts import Edits, place_before
+from stepwell.domain.forking import Birth, forked
 from stepwell.domain.ids import Ids, RunId
 from stepwell.errors import KeyConflict, RunExists, RunNotFound, UnknownWorkflow
 
@@ -129,16 +130,20 @@ class History:
     ) -> RunHandle[Any]:
         """A new run that begins as the old one was at event `at`, but for what is edited.
 
-        `outputs` replaces what steps and children returned, by path; `state` is a machine's.
+        `outputs` replaces what steps and children returned, by path; `state` is a machine's. Of a graph,
+        what depends on an edited output (by node) is done again, and everything on another input.
         NotForkable says why there is no fork at that place, and where there is one.
         """
         old = await self._read(run)
-        edits = Edits(
+        edits = await self._edits(old, input, state, outputs)
+        return await self._fork(run, old, ev.Origin(how="fork", run=old.id, seq=at), edits, key)
+
+    async def _edits(self, old: RunCopy, input: Any, state: Any, outputs: Mapping[str, Any] | None) -> Edits:
+        return Edits(
             input=await self._encoded_input(old, input),
             state=await self._encoded_state(old, state),
             outputs=self._encoded_outputs(outputs),
         )
-        return await self._fork(run, old, ev.Origin(how="fork", run=old.id, seq=at), edits, key)
 
     async def _read(self, run: RunHandle[Any] | str) -> RunCopy:
         run_id = RunId(run if isinstance(run, str) else run.id)

@@ -1,26 +1,34 @@
 """GraphLibrary: saved graphs of a workspace. A draft is edited; publishing it makes a version.
 
-Runs keep the graph they began with, so nothing here touches them. Whoever edits says which draft he
-saw (`expected`, its hash). It is compared before the draft is written, not in the same transaction: two
-who save in the same instant are not told apart, nor two who publish.
+Runs keep the graph they began with, so nothing here touches them. Whoever edits says which draft was
+seen (`expected`, its hash): of two who save over the same draft one is told that it has changed, by whom,
+and where it differs. Of two who create or publish at once one gets the conflict, or the next version.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from stepwell.client.handle import RunHandle
+from stepwell.client.text import checked_text
 from stepwell.domain.commit import Definition
+from stepwell.domain.ids import DRAFT
 from stepwell.domain.program import Startable
 from stepwell.errors import Conflict, UnknownWorkflow
 
 if TYPE_CHECKING:
     from stepwell.client.client import Client
 
-_DRAFT = "draft:"  # drafts have names of their own: no run starts one by mistake
+
+class Saving(msgspec.Struct, frozen=True, kw_only=True):
+    """Who saved a draft, and when."""
+
+    by: str = ""
+    at: float = 0.0
 
 
 class GraphTools(Protocol):
@@ -36,6 +44,8 @@ class SavedGraph:
     hash: str  # of the draft
     versions: tuple[str, ...]  # published, oldest first
     changed: bool  # the draft differs from the last published version
+    by: str = ""  # who saved the draft, and when
+    at: float = 0.0
 
 
 class GraphLibrary:
@@ -62,40 +72,71 @@ class GraphLibrary:
     async def about(self, name: str) -> SavedGraph:
         return _saved(name, await self._found(name))
 
-    async def create(self, body: Any, *, name: str = "") -> SavedGraph:
+    async def create(self, body: Any, *, name: str = "", by: str = "") -> SavedGraph:
         """A new graph, as a draft. InvalidGraph says all that is wrong with it."""
-        made = self._made(body, name)
-        if made.name in await self._known():
+        draft = await self._draft(self._made(body, name), by)
+        name = draft.name.removeprefix(DRAFT)
+        if not await self._swap(draft, ""):
             raise Conflict(
-                f"there is a graph {made.name!r} already", hint="update it, or choose another name"
+                f"there is a graph {name!r} already{await self._saved_by(name)}",
+                hint="update it, or choose another name",
             )
-        return await self._put_draft(made)
+        return await self.about(name)
 
-    async def update(self, name: str, body: Any, *, expected: str = "") -> SavedGraph:
-        """Replace the draft, nodes and edges at once; Conflict when it is not the one that you saw."""
-        found = await self._found(name)
-        if expected and found["draft"].hash != expected:
-            raise Conflict(
-                f"the draft of {name!r} was changed by somebody else", hint="load it and try again"
-            )
-        return await self._put_draft(self._made(body, name))
+    async def update(self, name: str, body: Any, *, expected: str = "", by: str = "") -> SavedGraph:
+        """Replace the draft, nodes and edges at once; Conflict when it is not the one that you saw.
+
+        Without `expected` it is replaced whatever it is.
+        """
+        await self._found(name)
+        draft = await self._draft(self._made(body, name), by)
+        if not expected:
+            await self._client.store.put_definitions([draft])
+        elif not await self._swap(draft, expected):
+            raise await self._changed(name, draft)
+        return await self.about(name)
+
+    async def _changed(self, name: str, mine: Definition) -> Conflict:
+        theirs = (await self._found(name))["draft"]
+        nodes = self._tools.diff(msgspec.json.decode(theirs.body), msgspec.json.decode(mine.body))["nodes"]
+        differing = ", ".join([*nodes["added"], *nodes["removed"], *nodes["changed"]])
+        return Conflict(
+            f"the draft of {name!r} was changed by somebody else{await self._saved_by(name)}",
+            hint="load it and try again",
+            draft=theirs.hash,
+            nodes=f"other than yours: {differing or 'none'}",
+        )
+
+    async def _saved_by(self, name: str) -> str:
+        saved = await self.about(name)
+        if not saved.at:
+            return ""
+        when = datetime.fromtimestamp(saved.at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f" ({saved.by or 'without a name'}, {when})"
 
     async def delete(self, name: str) -> None:
         """Forget the graph and its versions. Runs that have begun go on."""
         await self._found(name)
-        await self._client.store.drop_definitions(self._client.workspace, _DRAFT + name)
+        await self._client.store.drop_definitions(self._client.workspace, DRAFT + name)
         await self._client.store.drop_definitions(self._client.workspace, name)
 
-    async def publish(self, name: str) -> str:
-        """Make a version of the draft; publishing what is published already changes nothing."""
-        found = await self._found(name)
-        saved, draft = _saved(name, found), found["draft"]
-        if saved.versions and found[saved.versions[-1]].hash == draft.hash:
-            return saved.versions[-1]
-        version = str(len(saved.versions) + 1)
-        made = self._tools.workflow(msgspec.json.decode(draft.body), name=name, version=version)
-        await self._client.store.put_definitions([self._mine(made.definition)])
-        return version
+    async def publish(self, name: str, *, expected: str = "") -> str:
+        """Make a version of the draft; publishing what is published already changes nothing.
+
+        Conflict when the draft is not the one that you saw (`expected`).
+        """
+        while True:
+            found = await self._found(name)
+            saved, draft = _saved(name, found), found["draft"]
+            if expected and draft.hash != expected:
+                raise await self._changed(name, draft)
+            if saved.versions and found[saved.versions[-1]].hash == draft.hash:
+                return saved.versions[-1]
+            version = str(int(saved.versions[-1]) + 1 if saved.versions else 1)
+            made = self._tools.workflow(msgspec.json.decode(draft.body), name=name, version=version)
+            if await self._swap(self._mine(made.definition), ""):
+                return version
+            # Somebody published in between: look again which version is next.
 
     async def diff(self, name: str, old: str, new: str = "draft") -> dict[str, Any]:
         """What changed between two versions; `draft` and `published` are versions too."""
@@ -124,15 +165,19 @@ class GraphLibrary:
     def _mine(self, definition: Definition, **changes: Any) -> Definition:
         return msgspec.structs.replace(definition, workspace=self._client.workspace, **changes)
 
-    async def _put_draft(self, made: Definition) -> SavedGraph:
-        draft = self._mine(made, name=_DRAFT + made.name, version="draft", kind="graph_draft")
-        await self._client.store.put_definitions([draft])
-        return await self.about(made.name)
+    async def _draft(self, made: Definition, by: str) -> Definition:
+        saving = Saving(by=checked_text(by, "by"), at=await self._client.store.now())
+        options = msgspec.json.encode(saving)
+        return self._mine(made, name=DRAFT + made.name, version="draft", kind="graph_draft", options=options)
+
+    async def _swap(self, definition: Definition, expected: str) -> bool:
+        store = self._client.store
+        return await self._client.patiently(lambda: store.swap_definition(definition, expected=expected))
 
     async def _known(self) -> dict[str, dict[str, Definition]]:
         """Saved graphs by name: `draft` and the published versions."""
         listed = await self._client.store.list_definitions(self._client.workspace)
-        known = {d.name.removeprefix(_DRAFT): {"draft": d} for d in listed if d.kind == "graph_draft"}
+        known = {d.name.removeprefix(DRAFT): {"draft": d} for d in listed if d.kind == "graph_draft"}
         for definition in listed:
             if definition.kind == "graph" and definition.name in known:
                 known[definition.name][definition.version] = definition
@@ -150,4 +195,6 @@ class GraphLibrary:
 def _saved(name: str, found: dict[str, Definition]) -> SavedGraph:
     versions = tuple(sorted((v for v in found if v.isdigit()), key=int))
     published = found[versions[-1]].hash if versions else ""
-    return SavedGraph(name, found["draft"].hash, versions, published != found["draft"].hash)
+    draft = found["draft"]
+    saving = msgspec.json.decode(draft.options, type=Saving)
+    return SavedGraph(name, draft.hash, versions, published != draft.hash, saving.by, saving.at)

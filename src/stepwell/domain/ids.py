@@ -48,5 +48,6 @@ def needs_step(name: str) -> str:
     return f"step:{name}"
 
 
+DRAFT = "draft:"  # drafts of saved graphs have names of their own: no run starts one by mistake
 NEEDS_EMIT = "emit"  # a fan-out ticket of a broadcast event; every worker can do it
 NEEDS_GRAPH = "graph/1"  # a run that brings its graph along; every worker can run it

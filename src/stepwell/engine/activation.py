@@ -111,6 +111,8 @@ class Activation:
     def start_main(self) -> None:
         if self.journal.compensation is not None:
             return compensation.resume(self, self.journal.compensation)
+        if self.journal.undoes is not None:
+            return compensation.undo(self, self.journal.undoes)
         data = bytes(self.journal.input)
         if self.program.sync:
             self.thread = SyncBody(self, lambda ctx: self.program.run(ctx, data))
@@ -258,7 +260,7 @@ class Activation:
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
-        if is_answer(fact):
+        if type(fact) is ev.StepCompleted or is_answer(fact):
             self.answers.append(Answer(seq, result_path(path) if type(fact) is ev.ChildEnded else path, fact))
 
     def settle(self) -> None:

@@ -14,17 +14,16 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, codec_for, digest, limited
-from stepwell.domain.commit import NewRun
 from stepwell.domain.compensating import undoing
 from stepwell.domain.documents import DIRECT
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
-from stepwell.domain.ids import RunId, child_run_id, recorded_random
+from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.moves import MachineRun
 from stepwell.domain.program import Startable
-from stepwell.domain.starting import new_run
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.engine import documents
 from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.children import new_child
 from stepwell.engine.journal import result_path
 from stepwell.engine.placed import Placed
 from stepwell.errors import AskedWrongly, Continue, InvalidDefinition
@@ -203,34 +202,10 @@ class RunContext:
         activation = self._activation
         # A replay of a thousand children needs none of them made again.
         started = path in activation.recorded and path not in activation.journal.lost
-        new = None if started else self._new_child(path, workflow, input, detached)
+        new = None if started else new_child(activation, path, workflow, input, detached)
         call = ChildCall(path, self._turns.create_future(), new, detached, trigger)
         run_id = RunId(await self._answer(call))
         return Child(self, path, run_id, workflow, detached)
-
-    def _new_child(self, path: str, workflow: Startable[Any, Any], input: Any, detached: bool) -> NewRun:
-        activation = self._activation
-        journal, services = activation.journal, activation.services
-        depth = 0 if detached else journal.accepted.depth + 1
-        if depth > services.child_depth_max:
-            raise AskedWrongly(
-                f"children are nested more than {services.child_depth_max} deep",
-                hint="start it detached, or raise Settings.child_depth_max",
-            )
-        # A parent that a person retried gets a new child: the old one has failed for good.
-        run_id = child_run_id(activation.run_id, f"{path}@{journal.retries}")
-        return new_run(
-            workflow,
-            limited(workflow.encode_input(input), "the child's input", services.payload_bytes_max),
-            run_id=run_id,
-            key=f"child/{run_id}",
-            seed=f"{recorded_random(journal.seed_now, path):032x}",
-            parent="" if detached else activation.run_id,
-            parent_path="" if detached else path,
-            root=run_id if detached else journal.accepted.root or activation.run_id,
-            depth=depth,
-            trigger=f"run/{activation.run_id}",
-        )
 
     async def child_result(self, path: str) -> Any:
         return await self._answer(ResultCall(result_path(path), self._turns.create_future()))
@@ -238,11 +213,14 @@ class RunContext:
     # Recorded values
 
     def now(self) -> datetime:
-        path = self._turns.scope().name("now")
+        return datetime.fromtimestamp(self.time_at(self._turns.scope().name("now")), tz=UTC)
+
+    def time_at(self, path: str) -> float:
+        """The time, recorded at this path: a replay sees the same."""
         known = self._activation.journal.values.get(path)
         if known is None:
             known = self.record_value(path, "now", self._activation.timers.now())
-        return datetime.fromtimestamp(msgspec.json.decode(known, type=float), tz=UTC)
+        return msgspec.json.decode(known, type=float)
 
     def random(self) -> float:
         return (self._recorded("random") >> 75) / (1 << 53)

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Raw
 
 from stepwell.domain import events as ev
@@ -18,6 +17,7 @@ from stepwell.domain.codec import PLAIN
 from stepwell.domain.program import Startable
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.children import finding, found_workflow, new_child
 from stepwell.engine.journal import result_path
 
 if TYPE_CHECKING:
@@ -127,8 +127,18 @@ class Placed:
         new = None
         if not started:
             assert workflow is not None
-            new = activation.ctx._new_child(path, workflow, input, detached)
+            new = new_child(activation, path, workflow, input, detached)
         return self._asked(ChildCall(path, self.future(), new, detached), answered)
+
+    def find(self, place: str, name: str, version: str, answered: Answered) -> Call:
+        """Look a workflow up in the store; the result is for `found`."""
+        activation = self._activation
+        spec = finding(activation.services.store, activation.run_id)
+        return self.step(place, spec, (name, version), {}, answered)
+
+    def found(self, result: Any) -> Startable[Any, Any] | None:
+        """The workflow that was looked up; None: nobody knows it."""
+        return found_workflow(result)
 
     def child_result(self, place: str, answered: Answered) -> Call:
         return self._asked(ResultCall(result_path(self._prefix + place), self.future()), answered)
@@ -154,13 +164,7 @@ class Placed:
 
     def time(self, place: str) -> float:
         """The time, recorded: a replay sees the same."""
-        activation, path = self._activation, f"{self._prefix}{place}@now"
-        known = activation.journal.values.get(path)
-        if known is None:
-            known = Raw(msgspec.json.encode(activation.timers.now()))
-            activation.journal.values[path] = known
-            activation.record(ev.ValueRecorded(what="now", value=known), path)
-        return msgspec.json.decode(known, type=float)
+        return self._activation.ctx.time_at(f"{self._prefix}{place}@now")
 
     def workflow(self, name: str, version: str) -> Startable[Any, Any] | None:
         """A workflow that this worker knows; of several versions the latest."""

@@ -93,18 +93,16 @@ class TurnLoop(asyncio.AbstractEventLoop):
         try:
             while ready:
                 handle = ready.popleft()
-                if not handle._cancelled:
-                    self._run(handle)
+                if handle._cancelled:
+                    continue
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except Exception as error:
+                    self.call_exception_handler({"exception": error})
         finally:
             events._set_running_loop(outer)
             if outer is not None and current is not None:
                 tasks._enter_task(outer, current)
-
-    def _run(self, handle: _Ready) -> None:
-        try:
-            handle._context.run(handle._callback, *handle._args)
-        except Exception as error:
-            self.call_exception_handler({"exception": error})
 
     def scope(self) -> Scope:
         """The scope of the task that runs now."""

@@ -91,11 +91,12 @@ class Runs(Protocol):
         """End a run that nobody ever owned, tell its parent; else leave a `cancel` message, due now."""
         ...
 
-    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
+    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
         """Give a failed run a new ticket and append Retried; the second caller gets `not_failed`.
 
         `needs` is what its worker must have; '' is its workflow in its version.
 
+        `undo` is written into Retried: its worker does not go on but undoes what the run did.
         A run that has begun to compensate gets none: what it did is undone.
         """
         ...
@@ -208,6 +209,14 @@ class Archive(Protocol):
 class Definitions(Protocol):
     async def put_definitions(self, definitions: Sequence[Definition]) -> None:
         """Keep each version; a version that exists is replaced (code is identified by its version)."""
+        ...
+
+    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        """Put it if that version is there with the hash `expected`, or, '', is not there at all.
+
+        False: something else is there, and stays. Of several at the same time one is told True; asked
+        again after an unknown outcome it is True for the one that was put.
+        """
         ...
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:

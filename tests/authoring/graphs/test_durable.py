@@ -7,10 +7,29 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, NodeError, RunHandle, Status, graph, node, run_stateless, workflow
+from stepwell import (
+    Context,
+    Engine,
+    NodeError,
+    NodeResult,
+    RunHandle,
+    Status,
+    graph,
+    node,
+    run_stateless,
+    workflow,
+)
 from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
-from stepwell.errors import AlreadyDecided, NotAssigned, RunEnded, RunFailed, RunNotFound
+from stepwell.errors import (
+    AlreadyDecided,
+    InvalidInput,
+    NotAssigned,
+    RunEnded,
+    RunFailed,
+    RunNotFound,
+    StepNotFound,
+)
 from stepwell.testing import VirtualEngine, crash_everywhere
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import Stage, all_events, crash, suspended
@@ -297,6 +316,43 @@ async def test_a_graph_is_rerun_from_a_node_and_keeps_its_siblings(stage: Stage)
 
         assert await again.result(timeout=20) == {"c": "C", "b": "B"}
         assert done == ["A", "C"]
+
+
+@pytest.mark.req("K26")
+async def test_a_fork_with_an_edited_output_does_what_follows_from_it_again(stage: Stage) -> None:
+    done: list[str] = []
+
+    @node("tell", handles=("out", "other"))
+    async def tell(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> str:
+        done.append(helpers.node)
+        return f"{ctx.get('a', '')}{helpers.node}"
+
+    t = [a(id, "tell", outputVariable=id.lower()) for id in ("A", "B", "C", "D")]
+    end = a(
+        "Z", "end", output={"c": "{{default(ctx?.c, 0)}}", "b": "{{ctx.b}}", "d": "{{default(ctx?.d, 0)}}"}
+    )
+    edges = "S>F F>A A>C A-other>D F>B C>J D>J B>J J>Z"
+    body = chart([START, a("F", "fork"), *t, a("J", "merge"), end], edges)
+    async with stage.engine(body, nodes=[tell]) as engine:
+        run = await engine.start("chart", {})
+        assert await run.result() == {"c": "AC", "b": "B", "d": 0}
+        before = await all_events(run)
+        last = before[-1].seq
+        done.clear()
+
+        forked = await engine.fork(run, at=last, outputs={"A": "x"})
+        assert await forked.result(timeout=60) == {"c": "xC", "b": "B", "d": 0}
+        assert done == ["C"]
+
+        forked = await engine.fork(run, at=last, outputs={"A": NodeResult("y", "other"), "B": 5})
+        assert await forked.result(timeout=60) == {"c": 0, "b": 5, "d": "yD"}
+        assert done == ["C", "D"]
+
+        with pytest.raises(InvalidInput, match="J is a merge"):
+            await engine.fork(run, at=last, outputs={"J": 1})
+        with pytest.raises(StepNotFound):
+            await engine.fork(run, at=last, outputs={"Q": 1})
+        assert await all_events(run) == before
 
 
 @pytest.mark.req("K26")

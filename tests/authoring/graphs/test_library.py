@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from stepwell import Context, InvalidGraph, workflow
+from stepwell import Context, InvalidGraph, RunFailed, workflow
 from stepwell.errors import Conflict, UnknownWorkflow
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import Stage, suspended
@@ -94,3 +95,106 @@ async def test_a_difference_names_what_changed(memory: Stage) -> None:
     assert found["nodes"]["added"] == ["N"]
     assert found["nodes"]["changed"] == {"Z": {"data.output.answer": [1, 2]}}
     assert found["edges"]["added"] == ["new"]
+
+
+def caller(name: str, **data: Any) -> dict[str, Any]:
+    call = a("W", "workflow", workflow=name, outputVariable="w", **data)
+    end = a("Z", "end", output={"w": "{{ctx.w}}"})
+    hold = a("D", "wait", event="go", timeoutMs=60_000)
+    return chart([START, hold, call, end], "S>D D>W W>Z", name="caller")
+
+
+@pytest.mark.req("N22", "G18", "K22")
+async def test_a_graph_calls_a_published_graph_in_the_version_of_that_moment(stage: Stage) -> None:
+    """K14: resolved when the node starts, and recorded."""
+    async with stage.engine(caller("saved")) as engine:
+        await engine.library.create(waiting(1))
+        await engine.library.publish("saved")
+        run = await engine.start("caller", {})
+        await suspended(run)
+        await run.event("go")
+        child = None
+        while child is None:
+            waits = (await run.state()).waits.values()
+            child = next((engine.handle(w.key) for w in waits if w.what == "child"), None)
+            await asyncio.sleep(0.01)
+        await engine.library.update("saved", waiting(2))
+        await engine.library.publish("saved")
+        await suspended(child)
+
+        await child.decide("approved")
+
+        assert await run.result(timeout=60) == {"w": {"answer": 1}}
+        assert (await child.info()).version == "1"
+        assert (await child.info()).parent == run.id
+
+
+@pytest.mark.req("N22")
+async def test_a_workflow_that_nobody_knows_fails_the_node(memory: Stage) -> None:
+    async with memory.engine(caller("saved", version=7)) as engine:
+        await engine.library.create(waiting(1))
+        await engine.library.publish("saved")
+        run = await engine.start("caller", {})
+        await run.event("go")
+
+        with pytest.raises(RunFailed, match="nobody knows a workflow 'saved' version 7"):
+            await run.result(timeout=60)
+        assert (await engine.trace(run)).by_path()["W"].status == "failed"
+
+
+@pytest.mark.req("N22", "K18")
+async def test_a_graph_calls_a_function_that_another_worker_has(disk: Stage) -> None:
+    @workflow
+    async def far(ctx: Context, x: dict[str, int]) -> int:
+        return x["n"] + 1
+
+    other_worker = disk.engine(far)
+    async with disk.engine(caller("far", input={"n": "{{ctx.input.n}}"})) as engine, other_worker:
+        run = await engine.start("caller", {"n": 41})
+        await run.event("go")
+
+        assert await run.result(timeout=60) == {"w": 42}
+
+
+@pytest.mark.req("G19")
+async def test_of_two_who_save_over_the_same_draft_one_is_told_who_changed_what(stage: Stage) -> None:
+    async with stage.engine(other) as engine, stage.engine(other) as second:
+        seen = (await engine.library.create(waiting(0))).hash
+        names = ("ana", "joe")
+
+        async def save(library: Any, name: str, answer: int) -> Conflict | None:
+            try:
+                await library.update("saved", waiting(answer), expected=seen, by=name)
+            except Conflict as error:
+                return error
+            return None
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(save(library, name, answer))
+                for library, name, answer in zip((engine.library, second.library), names, (1, 2), strict=True)
+            ]
+
+        errors = [task.result() for task in tasks]
+        [told] = [error for error in errors if error is not None]
+        winner = names[errors.index(None)]
+        assert winner in told.message
+        assert told.context["nodes"] == "other than yours: Z"
+        assert told.context["draft"] == (await engine.library.about("saved")).hash
+        assert (await engine.library.about("saved")).by == winner
+
+
+@pytest.mark.req("G18", "G19")
+async def test_those_who_create_and_publish_at_once_do_not_overwrite_one_another(stage: Stage) -> None:
+    async with stage.engine(other) as engine, stage.engine(other) as second:
+        libraries = (engine.library, second.library)
+        made = await asyncio.gather(
+            *(library.create(waiting(i), by=f"u{i}") for i, library in enumerate(libraries)),
+            return_exceptions=True,
+        )
+        assert sorted(type(answer).__name__ for answer in made) == ["Conflict", "SavedGraph"]
+
+        published = await asyncio.gather(*(library.publish("saved") for library in libraries))
+        assert published == ["1", "1"], "the same draft is one version"
+        with pytest.raises(Conflict, match="changed"):
+            await engine.library.publish("saved", expected="another")

@@ -21,7 +21,7 @@ from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
 from stepwell.authoring.graphs.state import Ask, Failure, Note, NoteKind, Purpose
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
-from stepwell.domain.program import PlacedContext
+from stepwell.domain.program import PlacedContext, Startable
 from stepwell.errors import AskedWrongly, StepError, StepwellError, WaitTimedOut
 
 EVENT_SIGNAL = "event:"  # events sent to one run come as signals of this name
@@ -75,11 +75,14 @@ class Driver:
         try:
             self._calls[ask] = self._call(ask, answered)
         except StepwellError as error:
-            assert ask.step is not None
-            code = "CALL_DEPTH" if type(error) is AskedWrongly else error.code
-            failure = Failure(code, error.message, ask.step.node.id, ask.path, hint=error.hint, config=True)
-            self._note(Note(NoteKind.FAILED, ask.path, failure))
-            self._frontier.fail(ask, failure)
+            self._refused(ask, error)
+
+    def _refused(self, ask: Ask, error: StepwellError) -> None:
+        assert ask.step is not None
+        code = "CALL_DEPTH" if type(error) is AskedWrongly else error.code
+        failure = Failure(code, error.message, ask.step.node.id, ask.path, hint=error.hint, config=True)
+        self._note(Note(NoteKind.FAILED, ask.path, failure))
+        self._frontier.fail(ask, failure)
 
     def _call(self, ask: Ask, answered: Any) -> Any:
         ctx, data, path = self._ctx, ask.data, ask.path
@@ -111,21 +114,49 @@ class Driver:
                 return ctx.timer(path, data, answered, retry=ask.purpose is Purpose.BACKOFF)
 
     def _child(self, ask: Ask) -> Any:
+        """A child of a workflow that this worker has; else it is looked up, and that is recorded."""
+        assert ask.step is not None
+        ctx, wanted, find = self._ctx, ask.step.node.behaviour, f"{ask.path}@find"
+        if not ctx.recorded(find):
+            known = ctx.recorded(ask.path)
+            workflow = None if known else ctx.workflow(wanted.workflow, wanted.version)
+            if known or workflow is not None:
+                return self._start_child(ask, workflow)
+        return ctx.find(find, wanted.workflow, wanted.version, partial(self._found, ask))
+
+    def _start_child(self, ask: Ask, workflow: Startable[Any, Any] | None) -> Any:
+        assert ask.step is not None
+        detached = not ask.step.node.behaviour.waits
+        started = partial(self._child_started, ask)
+        return self._ctx.child(ask.path, workflow, ask.data, started, detached=detached)
+
+    def _found(self, ask: Ask, future: asyncio.Future[Any]) -> None:
+        if ask.done or self._finished.done():
+            return
+        if future.cancelled() or future.exception() is not None:
+            self._answered(ask, future)
+            return
+        try:
+            workflow = self._ctx.found(future.result())
+            if workflow is None:
+                raise self._unknown(ask)
+            self._calls[ask] = self._start_child(ask, workflow)
+        except StepwellError as error:
+            self._calls.pop(ask, None)
+            self._refused(ask, error)
+            self._act()
+        except BaseException as error:
+            self._finished.set_exception(error)
+
+    def _unknown(self, ask: Ask) -> NodeError:
         assert ask.step is not None
         wanted = ask.step.node.behaviour
-        workflow = None
-        if not self._ctx.recorded(ask.path):
-            workflow = self._ctx.workflow(wanted.workflow, wanted.version)
-            if workflow is None:
-                version = f" version {wanted.version}" if wanted.version else ""
-                raise NodeError(
-                    "UNKNOWN_WORKFLOW",
-                    f"this worker knows no workflow {wanted.workflow!r}{version}",
-                    hint="give it to the engine: Engine(workflows=[...])",
-                    config=True,
-                )
-        return self._ctx.child(
-            ask.path, workflow, ask.data, partial(self._child_started, ask), detached=not wanted.waits
+        version = f" version {wanted.version}" if wanted.version else ""
+        return NodeError(
+            "UNKNOWN_WORKFLOW",
+            f"nobody knows a workflow {wanted.workflow!r}{version}",
+            hint="give it to an engine, Engine(workflows=[...]), or save and publish it",
+            config=True,
         )
 
     def _child_started(self, ask: Ask, future: asyncio.Future[Any]) -> None:

@@ -79,6 +79,17 @@ class MemoryDefinitions(Tables):
                 self._definitions.pop(key, None)
                 self._definitions[key] = definition
 
+    @transaction("define")
+    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        key = (definition.workspace, definition.name, definition.version)
+        there = self._definitions.get(key)
+        if there != definition:
+            if ("" if there is None else there.hash) != expected:
+                return False
+            self._definitions.pop(key, None)
+            self._definitions[key] = definition
+        return True
+
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         found = [
             d

@@ -58,7 +58,7 @@ class MemoryTickets(Tables):
             and ticket.needs in request.needs
             and (ticket.losses >= SOLO_LOSSES) == request.solo
         ]
-        self._give_lanes()
+        self._give_lanes(open_tickets)
         if any(ticket.lane for ticket in open_tickets):
             return self._claim_within_limits(open_tickets, request, now)
         due = [ticket for ticket in open_tickets if ticket.due_at <= now]
@@ -68,12 +68,13 @@ class MemoryTickets(Tables):
         rest = [t.due_at for t in open_tickets if t.lease is None and t.due_at != NEVER]
         return Claims(claims, now, max(0.0, min(rest) - now) if rest else None)
 
-    def _give_lanes(self) -> None:
-        """To runs that bring no limit and are within reach of one that was set."""
+    def _give_lanes(self, open_tickets: Sequence[Ticket]) -> None:
+        """To runs that bring no limit and are within reach of one that was set, owned or about to be."""
         reached = reach(self._limits.values())
         if not reached:
             return
-        for ticket in self._tickets.values():
+        owned = [ticket for ticket in self._tickets.values() if ticket.lease is not None]
+        for ticket in [*owned, *open_tickets]:
             run = self._runs.get(ticket.run_id)
             if run is None or ticket.path or ticket.lane or not reached.has(ticket.queue, ticket.needs):
                 continue

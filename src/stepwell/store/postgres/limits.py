@@ -98,7 +98,7 @@ class PostgresLimits(Session):
             slots = await self._slots(connection, table, lanes)
         waiting = await self._waiting_in_lanes(connection, request, lanes, roomy, wanted)
         able = [ticket for ticket in waiting if ticket.lane in roomy or ticket.ending]
-        blocked = any(t.due_at <= now for t in waiting) and len(able) < len(waiting)
+        blocked = any(t.due_at <= now and t.lane not in roomy and not t.ending for t in waiting)
         able += await self._waiting_without_lane(connection, request, reach(table), wanted)
         chosen = choose(able, slots, now=now, wanted=wanted)
         taken: Sequence[Any] = ()

@@ -99,6 +99,19 @@ class PostgresReading(Session):
         except Refused as error:
             raise InvalidInput(f"PostgreSQL cannot hold this definition: {error}") from error
 
+    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        d = definition
+        row = (d.workspace, d.name, d.version, d.kind, d.hash, d.body, d.input_schema, d.options)
+
+        async def work(connection: Connection) -> bool:
+            return bool(await connection.fetchval(self._sql["swap_definition"], *row, expected))
+
+        try:
+            swapped = await self._write("define", self._side_lanes, work, single=True)
+        except Refused as error:
+            raise InvalidInput(f"PostgreSQL cannot hold this definition: {error}") from error
+        return swapped or await self.read_definition(d.workspace, d.name, d.version) == d
+
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         rows = await self._fetch("read_definition", workspace, name, version)
         return Definition(**dict(rows[0])) if rows else None

@@ -103,6 +103,29 @@ WHERE (d.kind, d.hash, d.body, d.input_schema, d.options)
     IS DISTINCT FROM
     (excluded.kind, excluded.hash, excluded.body, excluded.input_schema, excluded.options);
 
+-- name: swap_definition
+-- Whoever comes second waits for the first one's row and then finds another hash, or the row there.
+WITH changed AS (
+    UPDATE stepwell.definitions
+    SET kind = $4, hash = $5, body = $6, input_schema = $7, options = $8, put_no = DEFAULT
+    WHERE workspace = $1
+        AND name = $2
+        AND version = $3
+        AND $9 <> ''
+        AND hash = $9
+    RETURNING true AS done
+),
+made AS (
+    INSERT INTO stepwell.definitions (workspace, name, version, kind, hash, body, input_schema, options)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8
+    WHERE $9 = ''
+    ON CONFLICT DO NOTHING
+    RETURNING true AS done
+)
+SELECT done FROM changed
+UNION ALL
+SELECT done FROM made;
+
 -- name: drop_definitions
 DELETE FROM stepwell.definitions
 WHERE workspace = $1

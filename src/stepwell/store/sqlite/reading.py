@@ -112,6 +112,16 @@ def put_definitions(session: Session, definitions: Sequence[Definition]) -> None
         session.run("insert_definition", *values)
 
 
+def swap_definition(session: Session, asked: tuple[Definition, str]) -> bool:
+    new, expected = asked
+    there = definition(session, (new.workspace, new.name, new.version))
+    if there != new:
+        if ("" if there is None else there.hash) != expected:
+            return False
+        put_definitions(session, [new])
+    return True
+
+
 def drop_definitions(session: Session, named: tuple[str, str]) -> int:
     return len(list(session.rows("drop_definitions", *named)))
 

@@ -76,6 +76,7 @@ FINISH_REMOTE = each("finish_remote", claims.finish_remote)
 PUT_LIMIT = each("put_limit", limits.put_limit)
 DROP_LIMIT = each("drop_limit", limits.drop_limit)
 DEFINE = each("define", reading.put_definitions)
+SWAP = each("define", reading.swap_definition)
 UNDEFINE = each("define", reading.drop_definitions)
 RESTORE = each("restore", archive.restore)
 REMOVE = each("remove", archive.remove)
@@ -178,8 +179,8 @@ class SqliteStore:
     async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
         return await self._write(CANCEL, (run_id, reason))
 
-    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
-        return await self._write(RETRY, (run_id, needs))
+    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
+        return await self._write(RETRY, (run_id, needs, undo))
 
     # Inbox
 
@@ -270,6 +271,9 @@ class SqliteStore:
 
     async def put_definitions(self, definitions: Sequence[Definition]) -> None:
         await self._write(DEFINE, definitions)
+
+    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        return await self._write(SWAP, (definition, expected))
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         return await self._read(DEFINITION, (workspace, name, version))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -152,6 +153,40 @@ class DefinitionRules:
         assert await scene.store.read_definition("default", "order", "1") == changed
         assert await scene.store.read_definition("default", "order") == changed
         assert len(await scene.store.list_definitions("default")) == 2
+
+    @pytest.mark.req("G19", "G18")
+    @checked
+    async def test_a_definition_is_swapped_for_the_one_that_was_seen(self, scene: Scene) -> None:
+        swap, read = scene.store.swap_definition, scene.store.read_definition
+        one, two, three = (self.definition(hash=hash, body=hash.encode()) for hash in "abc")
+
+        assert await swap(one, expected="")
+        assert not await swap(two, expected=""), "there is one"
+        assert not await swap(two, expected="z"), "another one"
+        assert await read("default", "order") == one
+        assert await swap(two, expected="a")
+        assert await swap(two, expected="a"), "the answer to the first was lost"
+        assert not await swap(three, expected="a")
+        assert not await swap(self.definition("2", hash="d"), expected="a"), "that version is not there"
+
+        assert list(await scene.store.list_definitions("default")) == [two]
+
+    @pytest.mark.req("G19", "G18")
+    @checked
+    async def test_of_those_who_swap_at_once_one_wins(self, scene: Scene) -> None:
+        await scene.store.put_definitions([self.definition(hash="a"), self.definition("9")])
+        news = [self.definition(hash=f"h{i}") for i in range(8)]
+        firsts = [self.definition("2", hash=f"h{i}") for i in range(8)]
+
+        async with asyncio.TaskGroup() as group:
+            changed = [group.create_task(scene.store.swap_definition(d, expected="a")) for d in news]
+            made = [group.create_task(scene.store.swap_definition(d, expected="")) for d in firsts]
+
+        assert [task.result() for task in changed].count(True) == 1
+        assert [task.result() for task in made].count(True) == 1
+        for candidates, tasks, version in ((news, changed, "1"), (firsts, made, "2")):
+            winner = next(d for d, task in zip(candidates, tasks, strict=True) if task.result())
+            assert await scene.store.read_definition("default", "order", version) == winner
 
     @checked
     async def test_definitions_belong_to_their_workspace(self, scene: Scene) -> None:

@@ -1,0 +1,82 @@
+"""Behind a real PgBouncer in transaction mode: statements of many clients share few connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import pytest
+
+from stepwell import Context, StartRate, step, workflow
+from stepwell.domain.status import Status
+from tests.stage import SETTINGS, Stage, suspended
+from tools.postgres import pooler
+from tools.postgres.binaries import say
+
+MANY = 12
+
+
+@pytest.fixture
+def pooled(postgres_url: str) -> Iterator[str]:
+    """Where there is no PgBouncer and none can be had, the same without one: then only poll_only is tried."""
+    address, port = urlsplit(postgres_url).hostname, urlsplit(postgres_url).port
+    program = pooler.find() if address == "127.0.0.1" else None
+    if program is None or port is None:
+        say("PgBouncer is not installed and cannot be: poll_only is tried without it")
+        yield f"{postgres_url}?poll_only=1"
+        return
+    with pooler.Pooler(program, port) as running:
+        yield f"{running.url(postgres_url)}?poll_only=1"
+
+
+@step
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@workflow
+async def part(ctx: Context, number: int) -> int:
+    await ctx.sleep(0.01)
+    return await ctx.step(double, number)
+
+
+@workflow(concurrency=10)
+async def whole(ctx: Context, number: int) -> int:
+    doubled = await ctx.run(part, number)
+    return doubled + int(await ctx.signal("more"))
+
+
+@workflow
+async def told(ctx: Context, number: int) -> int:
+    news = await ctx.event("news", key=str(number))
+    return int(news) + await ctx.step.on(queue="elsewhere")(double, number)
+
+
+@pytest.mark.slow
+@pytest.mark.req("K16", "K19", "K20")
+async def test_engines_work_through_pgbouncer_in_transaction_mode(pooled: str) -> None:
+    stage = Stage("postgres", pooled)
+    settings = replace(SETTINGS, poll_seconds=0.2)
+    options = {"settings": settings, "steps": [double], "start_rates": [StartRate("workflow", MANY)]}
+    async with (
+        stage.engine(whole, part, told, queues=("default", "elsewhere"), **options) as one,
+        stage.engine(whole, part, told, **options),
+        stage.engine(whole, part, worker=False, **options) as client,
+    ):
+        assert one.store.polls
+        runs = await client.start_many(whole, range(MANY // 2))
+        runs += [await client.start(whole, number) for number in range(MANY // 2, MANY)]
+        others = await client.start_many(told, range(MANY))
+        for run in others:
+            await suspended(run)
+        async with asyncio.TaskGroup() as group:
+            for number, run in enumerate(runs):
+                group.create_task(run.signal("more", number))
+                group.create_task(client.emit("news", 1, key=str(number)))
+
+        assert [await run.result(50) for run in runs] == [3 * number for number in range(MANY)]
+        assert [await run.result(50) for run in others] == [1 + 2 * number for number in range(MANY)]
+        assert len(await client.runs(status=Status.COMPLETED, limit=1000)) == 3 * MANY
+        assert await client.store.read_lanes() == []
