@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepwell.domain import events as ev
+from stepwell.domain.compensating import is_leaving
+from stepwell.domain.cuts import Open
 from stepwell.domain.documents import Documents
 from stepwell.domain.events import Event
-from stepwell.domain.forking import Open
 from stepwell.domain.state import Checkpoint
 
 
@@ -23,7 +24,7 @@ def checkpoints(events: Sequence[Event]) -> list[Checkpoint]:
     for event in events:
         documents.take(event)
         open.take(event)
-        ending = ending or isinstance(event.fact, ev.CancelRequested | ev.CompensationStarted)
+        ending = ending or is_leaving(event.fact)
         match event.fact:
             case ev.TransitionCompleted() as fact:
                 place, state, transition, version = fact.target, fact.state, fact.transition, fact.version
