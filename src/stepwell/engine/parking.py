@@ -67,8 +67,9 @@ def park(activation: Activation) -> Park | None:
     draft = activation.writer.draft
     due_in = min(draft.dues.values(), default=NEVER)
     due_at = activation.timers.soonest
-    tries_again = _tries_again(activation)
-    limit_at = activation.timers.limit_at if tries_again else NEVER  # not suspended: its own timeout runs on
+    limit_at = activation.timers.limit_at
+    if limit_at != NEVER and not _tries_again(activation):
+        limit_at = NEVER  # it is suspended; else its own timeout runs on
     now, keep_seconds = activation.timers.now(), activation.services.keep_lease_seconds
     soonest = min(due_in, due_at - now)
     if activation.draining:
@@ -89,7 +90,7 @@ def park(activation: Activation) -> Park | None:
     activation.timers.held = True
     return Park(
         seen=activation.inbox.seen,
-        status=Status.RUNNING if tries_again or activation.draining else Status.SUSPENDED,
+        status=Status.RUNNING if activation.draining or _tries_again(activation) else Status.SUSPENDED,
         due_at=min(due_at, limit_at),
         due_in=due_in,
         where_at=", ".join(call.text for call in list(calls)[:3]),

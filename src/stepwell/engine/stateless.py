@@ -261,6 +261,13 @@ class _Pass:
         run = self._runs.get(run_id)
         return run.log[after : after + limit] if run is not None else []
 
+    async def read_run(self, run_id: RunId) -> None:
+        return None
+
+    async def read_definition(self, workspace: str, name: str, version: str = "") -> None:
+        """Nobody knows more workflows than were given."""
+        return None
+
     async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
         return ()
 

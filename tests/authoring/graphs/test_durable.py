@@ -277,6 +277,16 @@ async def test_a_graph_runs_without_a_store() -> None:
     assert await run_stateless(made, {"n": 1}) == {"a": 2}
 
 
+@pytest.mark.req("K23", "N22")
+async def test_without_a_store_only_the_workflows_that_were_given_are_known() -> None:
+    call = a("W", "workflow", workflow="idle")
+    made = graph(chart([START, call, a("Z", "end", output={"ok": True})], "S>W W>Z"), builder=BUILDER)
+
+    assert await run_stateless(made, {}, workflows=[idle]) == {"ok": True}
+    with pytest.raises(RunFailed, match="nobody knows a workflow 'idle'"):
+        await run_stateless(made, {})
+
+
 @pytest.mark.req("K26")
 async def test_a_graph_is_rerun_with_the_same_or_another_input(stage: Stage) -> None:
     body = chart(
