@@ -101,6 +101,9 @@ async def plans(url: str, *, empty: bool) -> dict[str, list[dict[str, Any]]]:
     connection = await connect(parse(url), LANE_SETTINGS)
     try:
         await connection.execute(
+            "SET statement_timeout = 0; SET lock_timeout = 0"
+        )  # a slow machine may take long
+        await connection.execute(
             "INSERT INTO stepwell.workers (id, name, queues, needs, lease_seconds, lease_until)"
             f" VALUES ('{WORKER}', '', ARRAY['default'], ARRAY['order@1'], 1e9, 1e12)"
         )
