@@ -63,6 +63,10 @@ BARS: tuple[Bar, ...] = (
     Bar(work="W9", figure="nodes_per_second", bar=5_000, aim=10_000, at_least=True),
     Bar(work="W10", figure="seconds", bar=15, aim=5),
     Bar(work="W10", figure="memory_growth_mb", bar=150, aim=50),
+    Bar(work="W10", figure="double_fires", bar=0, aim=0),
+    Bar(work="W10", mode="remote", figure="seconds", bar=15, aim=5),
+    Bar(work="W10", mode="remote", figure="memory_growth_mb", bar=150, aim=50),
+    Bar(work="W10", mode="remote", figure="double_fires", bar=0, aim=0),
     Bar(work="W11", figure="transitions_per_second", bar=8_000, aim=15_000, at_least=True),
 )
 

@@ -38,7 +38,7 @@ WORKS: Mapping[str, Work] = MappingProxyType(
         "W7r": long_run.recovery,
         "W8": footprint.import_and_install,
         "W9": graphs.many_graphs,
-        "W10": graphs.parallel_loop,
+        "W10": graphs.loops,
         "W11": machines.transitions,
     }
 )

@@ -1,22 +1,47 @@
-"""W9, many short graphs at once in one process; W10, one parallel loop with many items."""
+"""W9, many short graphs at once in one process; W10, one parallel loop with many items, and one whose
+nodes are executed by two other processes.
+
+python -m bench.works.graphs PLACE          a worker for those; prints `ready`
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
+import sys
+import tempfile
 import time
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from bench.measure import Sizes
 from bench.works.figures import Figures
-from stepwell import Engine, GraphBuilder, node
+from bench.works.worker import serve, workers
+from stepwell import Engine, GraphBuilder, RunHandle, node
 
 KIB_A_MB = 1024
+FAR = "far"  # the queue of the nodes that others execute
+LEDGER = "BENCH_LEDGER"
+WORKERS = 2
 
 
 @node("bench:work")
 async def work(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> dict[str, Any]:
     return {"ok": True}
+
+
+@node("bench:far")
+async def far(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> dict[str, Any]:
+    """Leaves a line for each execution, so that one too many is seen."""
+    _executed(helpers.key)
+    return {"ok": True}
+
+
+def _executed(key: str) -> None:
+    with Path(os.environ[LEDGER]).open("a", encoding="ascii") as ledger:
+        ledger.write(f"{key}\n")
 
 
 def chain(nodes: int) -> GraphBuilder:
@@ -29,12 +54,12 @@ def chain(nodes: int) -> GraphBuilder:
     return g
 
 
-def loop(items: int) -> GraphBuilder:
+def loop(items: int, *, width: int = 20, work: str = "bench:work", **data: Any) -> GraphBuilder:
     g = GraphBuilder("loop")
     start = g.start()
-    data = {"times": items, "mode": "parallel", "concurrency": 20, "collect": "ctx.v.ok"}
-    with g.inside("loop", "each", outputVariable="each", **data) as each:
-        g.node("bench:work", "w", outputVariable="v")
+    each_data = {"times": items, "mode": "parallel", "concurrency": width, "collect": "ctx.v.ok"}
+    with g.inside("loop", "each", outputVariable="each", **each_data) as each:
+        g.node(work, "w", outputVariable="v", **data)
     start >> each >> g.end("end", output={"count": "{{size(ctx.each.results)}}"})
     return g
 
@@ -63,15 +88,57 @@ async def _runs(engine: Engine, sizes: Sizes, count: int) -> None:
             group.create_task(one())
 
 
-async def parallel_loop(place: str, sizes: Sizes) -> list[Figures]:
+async def loops(place: str, sizes: Sizes) -> list[Figures]:
+    return [await _near(place, sizes), await _far(place, sizes)]
+
+
+async def _near(place: str, sizes: Sizes) -> Figures:
     async with Engine(place, workflows=[loop(sizes.items)], nodes=[work]) as engine:
         before = _memory_mb()
         began = time.perf_counter()
         handle = await engine.start("loop", {})
         assert await handle.result() == {"count": sizes.items}
         figures = {"seconds": time.perf_counter() - began, "memory_growth_mb": _memory_mb() - before}
-    return [Figures(values=figures, settings={"items": sizes.items})]
+        figures["double_fires"] = await _twice(handle)
+    return Figures(values=figures, settings={"items": sizes.items})
+
+
+async def _far(place: str, sizes: Sizes) -> Figures:
+    """The run's owner is here; its nodes are executed by two processes that can do nothing else."""
+    graph = loop(sizes.parallel, width=100, work="bench:far", queue=FAR)
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Path(folder) / "ledger"
+        env = {LEDGER: str(ledger)}
+        async with Engine(place, workflows=[graph], nodes=[far]) as engine:
+            with workers(place, WORKERS, env, "bench.works.graphs") as fleet:
+                before = _memory_mb() + sum(worker.memory_mb for worker in fleet)
+                began = time.perf_counter()
+                handle = await engine.start("loop", {})
+                assert await handle.result() == {"count": sizes.parallel}
+                seconds = time.perf_counter() - began
+                growth = _memory_mb() + sum(worker.memory_mb for worker in fleet) - before
+            twice = await _twice(handle)
+        executed = Counter(ledger.read_text(encoding="ascii").splitlines())
+    assert len(executed) == sizes.parallel
+    figures = {
+        "seconds": seconds,
+        "memory_growth_mb": growth,
+        "double_fires": twice + sum(count - 1 for count in executed.values()),
+    }
+    return Figures(mode="remote", values=figures, settings={"items": sizes.parallel, "workers": WORKERS})
+
+
+async def _twice(run: RunHandle[Any]) -> int:
+    """Results that the log has more than once."""
+    settled = Counter(
+        [row.path async for row in run.log() if row.kind in ("step_completed", "node_completed")]
+    )
+    return sum(count - 1 for count in settled.values())
 
 
 def _memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_A_MB
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Engine(sys.argv[1], nodes=[far], queues=[FAR])))

@@ -24,9 +24,11 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class WorkerProcess:
-    def __init__(self, place: str, env: Mapping[str, str] = NOTHING) -> None:
+    def __init__(
+        self, place: str, env: Mapping[str, str] = NOTHING, module: str = "bench.works.worker"
+    ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.works.worker", place],
+            [sys.executable, "-m", module, place],
             cwd=ROOT,
             env={**os.environ, **env},
             stdin=subprocess.PIPE,
@@ -70,9 +72,11 @@ class WorkerProcess:
 
 
 @contextmanager
-def workers(place: str, count: int = 1, env: Mapping[str, str] = NOTHING) -> Iterator[list[WorkerProcess]]:
+def workers(
+    place: str, count: int = 1, env: Mapping[str, str] = NOTHING, module: str = "bench.works.worker"
+) -> Iterator[list[WorkerProcess]]:
     """So many workers, all ready; they are stopped at the end, also those that were killed meanwhile."""
-    fleet = [WorkerProcess(place, env) for _ in range(count)]
+    fleet = [WorkerProcess(place, env, module) for _ in range(count)]
     try:
         for worker in fleet:
             worker.wait_ready()
@@ -82,12 +86,12 @@ def workers(place: str, count: int = 1, env: Mapping[str, str] = NOTHING) -> Ite
             worker.stop()
 
 
-async def main(place: str) -> None:
-    async with Engine(place, workflows=FLOWS):
+async def serve(engine: Engine) -> None:
+    async with engine:
         print(READY, flush=True)
         # The end of our input is the end of whoever started us.
         await asyncio.to_thread(sys.stdin.read)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(serve(Engine(sys.argv[1], workflows=FLOWS)))

@@ -17,7 +17,7 @@ from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
 from stepwell.domain.limits import Hold, Kind, Limit
 from stepwell.domain.program import Startable
-from stepwell.domain.state import Checkpoint, RunState
+from stepwell.domain.state import Checkpoint, OpenWait, RunState
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason
 from stepwell.store.open import open_store
@@ -55,6 +55,16 @@ class SyncRunHandle(Generic[R]):
     def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
         self._call(self._handle.signal(name, payload, id=id))
 
+    def event(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
+        return bool(self._call(self._handle.event(name, payload, key=key, id=id)))
+
+    def trigger(self, transition: str, payload: Any = None, *, by: str = "") -> None:
+        self._call(self._handle.trigger(transition, payload, by=by))
+
+    def waits(self) -> list[OpenWait]:
+        found: list[OpenWait] = self._call(self._handle.waits())
+        return found
+
     def decide(self, answer: Any, *, path: str = "", by: str = "", roles: Collection[str] = ()) -> None:
         self._call(self._handle.decide(answer, path=path, by=by, roles=roles))
 
@@ -63,6 +73,9 @@ class SyncRunHandle(Generic[R]):
 
     def retry(self) -> None:
         self._call(self._handle.retry())
+
+    def compensate(self) -> None:
+        self._call(self._handle.compensate())
 
     def state(self, at: int | None = None) -> RunState:
         state: RunState = self._call(self._handle.state(at))

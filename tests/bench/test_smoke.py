@@ -194,8 +194,10 @@ def test_a_transition_costs_about_as_much_as_a_step(places: Places) -> None:
 def test_graphs_and_their_loops_are_measured(places: Places) -> None:
     """A node costs little more than a step: the best of a few tries, beside the steps in the same second."""
     sizes = replace(QUICK, runs=100)
-    looped = measured(graphs.parallel_loop, places.new(), sizes)[""]
-    assert looped["seconds"] > 0
+    looped = measured(graphs.loops, places.new(), replace(TINY, items=500))
+    for mode in ("", "remote"):
+        assert looped[mode]["seconds"] > 0
+        assert looped[mode]["double_fires"] == 0
     shares: list[float] = []
     for _ in range(TRIES):
         steps = measured(throughput.one_process, places.new(), sizes)[""]["steps_per_second"]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stepwell import Context, Engine, SyncClient, workflow
+from stepwell import Context, Engine, RunFailed, SyncClient, step, workflow
 from stepwell.cli import main
 from stepwell.domain.status import Status
+from stepwell.errors import NotCompensable
 from tests.stage import suspended
 
 
@@ -49,6 +50,42 @@ def test_a_run_is_exported_and_imported(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["runs", "--database", there, "export", run_id]) == 2
     assert main(["runs", "--database", there, "import", str(tmp_path / "none.json")]) == 2
     assert "INVALID_FILE" in capsys.readouterr().err
+
+
+def unbook(name: str) -> None:
+    Path(name).write_text("undone")
+
+
+@step(compensate=unbook)
+def book(name: str) -> str:
+    return name
+
+
+@workflow(on_failure="hold")
+async def booking(ctx: Context, name: str) -> None:
+    await ctx.step(book, name)
+    raise ValueError("no room")
+
+
+@pytest.mark.req("K27", "C1", "A4")
+def test_a_held_run_is_undone_from_outside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database, mark = str(tmp_path / "a.db"), tmp_path / "mark"
+    with SyncClient(engine=Engine(database, workflows=[booking])) as client:
+        run = client.start(booking, str(mark))
+        with pytest.raises(RunFailed):
+            run.result(15)
+        assert not mark.exists()
+
+    assert main(["runs", "--database", database, "compensate", run.id]) == 0
+    assert main(["runs", "--database", database, "retry", run.id]) == 2
+    assert "NOT_RETRYABLE" in capsys.readouterr().err
+    with SyncClient(engine=Engine(database, workflows=[booking])) as client:
+        again = client.handle(run.id)
+        with pytest.raises(RunFailed):
+            again.result(15)
+        assert mark.read_text() == "undone"
+        with pytest.raises(NotCompensable):
+            again.compensate()
 
 
 @pytest.mark.req("A4", "K26")

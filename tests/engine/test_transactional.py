@@ -13,8 +13,8 @@ import apsw
 import asyncpg
 import pytest
 
-from stepwell import Context, Retry, RunFailed, failpoints, step, workflow
-from stepwell.errors import AskedWrongly
+from stepwell import Context, Retry, RunFailed, StepContext, failpoints, step, workflow
+from stepwell.errors import AskedWrongly, InvalidDefinition
 from tests.engine.transactional_runs import paying
 from tests.stage import SHORT_LEASE, Stage, all_events, crash, kinds, log, until
 
@@ -78,6 +78,16 @@ class Ledger:
 @pytest.fixture
 def ledger(disk: Stage) -> Ledger:
     return Ledger(disk)
+
+
+def test_transactional_step_has_no_context_of_its_own() -> None:
+    with pytest.raises(InvalidDefinition, match="book is transactional") as refused:
+
+        @step(transactional=True)
+        def book(connection: Any, ctx: StepContext, n: int) -> int:
+            return n
+
+    assert "ctx.save" in refused.value.hint
 
 
 @pytest.mark.req("K14")

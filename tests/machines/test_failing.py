@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Machine, Permanent, Retry, RetryAfter, Status, step, transition, workflow
-from stepwell.errors import InvalidDefinition, NotRetryable, RunFailed
+from stepwell.errors import InvalidDefinition, NotRetryable, RunFailed, StepError
 from stepwell.testing import VirtualEngine
 from tests.stage import Stage, all_events, suspended
 
@@ -89,6 +89,57 @@ async def test_permanent_is_not_retried_and_retry_after_says_when() -> None:
 
         assert await failures(run) == [None]
         assert await failures(other) == [30]
+
+
+@step
+async def refused() -> None:
+    raise Permanent("this card never works")
+
+
+@step(isolation="process")
+def refused_elsewhere() -> None:
+    raise Permanent("this card never works")
+
+
+@workflow
+async def refusing(ctx: Context, _: None) -> None:
+    await ctx.step(refused)
+
+
+class Paying(Machine[dict[str, int]]):
+    """Its input says where the inner step fails for good."""
+
+    @transition("start", "end", retry=Retry(5, delay=0.01))
+    async def pay(self, ctx: Context, where: str) -> None:
+        if where == "step":
+            await ctx.step(refused)
+        elif where == "process":
+            await ctx.step(refused_elsewhere)
+        elif where == "child":
+            await ctx.run(refusing, None)
+        elif where == "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ctx.step(refused))
+        elif where == "handled":
+            try:
+                await ctx.step(refused)
+            except StepError:
+                raise ValueError("worth another try") from None
+
+
+@pytest.mark.req("M5", "M9", "K10")
+@pytest.mark.parametrize(
+    ("where", "attempts"), [("step", 1), ("process", 1), ("child", 1), ("group", 1), ("handled", 5)]
+)
+async def test_an_inner_step_that_fails_for_good_ends_the_retries_of_its_transition(
+    memory: Stage, where: str, attempts: int
+) -> None:
+    async with memory.engine(Paying, refusing) as engine:
+        run = await engine.start(Paying, where)
+        with pytest.raises(RunFailed):
+            await run.result(30)
+
+        assert len(await failures(run)) == attempts
 
 
 @pytest.mark.req("M5")

@@ -41,13 +41,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def add_runs(verbs: Any) -> None:
-    runs = verbs.add_parser("runs", help="export, import or delete a run")
+    runs = verbs.add_parser("runs", help="export, import, retry, compensate or delete a run")
     runs.add_argument("--database", default="stepwell.db", help="a SQLite file or postgresql://...")
     what = runs.add_subparsers(dest="what", required=True)
     export = what.add_parser("export", help="write a run and those below it as one JSON file")
     export.add_argument("run")
     export.add_argument("-o", "--output", default="-", help="the file; - is stdout")
     what.add_parser("import", help="bring exported runs back").add_argument("file", help="- is stdin")
+    what.add_parser("retry", help="send a failed run on where it failed").add_argument("run")
+    what.add_parser("compensate", help="undo what a failed run did and kept").add_argument("run")
     what.add_parser("delete", help="remove a run that has ended, and those below it").add_argument("run")
 
 

@@ -1,4 +1,4 @@
-"""`stepwell runs export | import | delete`: whole runs, on a database without their code."""
+"""`stepwell runs export | import | retry | compensate | delete`: whole runs, without their code."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ async def do(given: argparse.Namespace) -> int:
         elif given.what == "import":
             run = await client.import_run(_read(given.file))
             print(run.id)
+        elif given.what == "retry":
+            await client.handle(given.run).retry()
+            print(f"sent on {given.run}", file=sys.stderr)
+        elif given.what == "compensate":
+            await client.handle(given.run).compensate()
+            print(f"a worker undoes {given.run}", file=sys.stderr)
         else:
             await client.handle(given.run).delete()
             print(f"deleted {given.run}", file=sys.stderr)

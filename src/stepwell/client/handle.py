@@ -18,7 +18,15 @@ from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
-from stepwell.domain.events import Accepted, Problem, Received, read_as
+from stepwell.domain.events import (
+    KIND,
+    Accepted,
+    Continued,
+    Problem,
+    Received,
+    StepCompleted,
+    read_as,
+)
 from stepwell.domain.ids import RunId
 from stepwell.domain.problems import run_error
 from stepwell.domain.starting import needs_of_run
@@ -27,6 +35,7 @@ from stepwell.domain.status import Status
 from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
     AlreadyDecided,
+    NotCompensable,
     NotRemovable,
     NotRetryable,
     RunEnded,
@@ -239,6 +248,45 @@ class RunHandle(Past, Generic[R]):
 
     async def retry(self) -> None:
         """Send a failed run on, exactly where it failed."""
+        match await self._sent_on(undo=False):
+            case RetryOutcome.COMPENSATED:
+                raise NotRetryable(
+                    f"run {self.id} has undone what it did", hint="rerun it, or fork it before it failed"
+                )
+            case RetryOutcome.NOT_FAILED:
+                raise NotRetryable(
+                    f"run {self.id} is {await self.status()}", hint="only a failed run can be retried"
+                )
+            case _:
+                pass
+
+    async def compensate(self) -> None:
+        """Undo what a failed run did and kept (`on_failure="hold"`); then it is failed for good."""
+        if not await self._undoable():
+            raise NotCompensable(
+                f"run {self.id} has nothing to undo", hint="no step that it completed names a compensate="
+            )
+        match await self._sent_on(undo=True):
+            case RetryOutcome.COMPENSATED:
+                raise NotCompensable(f"run {self.id} has undone what it did already")
+            case RetryOutcome.NOT_FAILED:
+                raise NotCompensable(
+                    f"run {self.id} is {await self.status()}",
+                    hint="only a failed run is undone by hand; cancel one that lives, it undoes itself",
+                )
+            case _:
+                pass
+
+    async def _undoable(self) -> bool:
+        found = False
+        async for row in self.log():
+            if row.kind == KIND[StepCompleted]:
+                found = found or read_as(StepCompleted, row).undo is not None
+            elif row.kind == KIND[Continued]:
+                found = False  # going on as new settles what came before
+        return found
+
+    async def _sent_on(self, *, undo: bool) -> RetryOutcome:
         asked = 0
         needs = ""
         async for row in self.log():
@@ -248,23 +296,17 @@ class RunHandle(Past, Generic[R]):
         async def ask() -> RetryOutcome:
             nonlocal asked
             asked += 1
-            return await self._client.store.retry(self.id, needs=needs)
+            return await self._client.store.retry(self.id, needs=needs, undo=undo)
 
         outcome = await self._client.patiently(ask)
         if asked > 1 and outcome is RetryOutcome.NOT_FAILED:
             outcome = RetryOutcome.RETRIED  # the answer to our own first call was lost
         if outcome is RetryOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
-        if outcome is RetryOutcome.COMPENSATED:
-            raise NotRetryable(
-                f"run {self.id} has undone what it did", hint="rerun it, or fork it before it failed"
-            )
-        if outcome is RetryOutcome.NOT_FAILED:
-            raise NotRetryable(
-                f"run {self.id} is {await self.status()}", hint="only a failed run can be retried"
-            )
-        self._watch.ended = None
-        self._client.bulletin.work(self.id)
+        if outcome is RetryOutcome.RETRIED:
+            self._watch.ended = None
+            self._client.bulletin.work(self.id)
+        return outcome
 
     async def delete(self) -> None:
         """Remove this run and all below it for good. NotRemovable while any of them is live."""

@@ -39,6 +39,11 @@ def is_direct(path: str) -> bool:
     return path.rpartition("/")[2].startswith(DIRECT)
 
 
+def is_within(path: str, visit: str) -> bool:
+    """Of that visit of a machine, in its body or in a branch of it (`visit~1/...`)."""
+    return path.startswith(visit) and path[len(visit) : len(visit) + 1] in ("/", "~")
+
+
 class Documents:
     """What is visible, event by event; `versions` are all that ever were."""
 
@@ -75,7 +80,7 @@ class Documents:
     def _settle_visit(self, completed: Event, *, kept: bool) -> None:
         """Of the code's own saves only those of the attempt that succeeded count."""
         for event, saved in self._pending.values():
-            inside = event.path.startswith(f"{completed.path}/")
+            inside = is_within(event.path, completed.path)
             if kept and inside and (not is_direct(event.path) or event.attempt == completed.attempt):
                 self._keep(event, saved)
         self._pending.clear()

@@ -79,9 +79,10 @@ class LeaseLost(Fact, frozen=True, kw_only=True):
 
 
 class Retried(Fact, frozen=True, kw_only=True):
-    """A person sent a failed run on: the failed step is tried again."""
+    """A person sent a failed run on: the failed step is tried again, or what the run did is undone."""
 
     path: str = ""
+    undo: bool = False
 
 
 class Continued(Fact, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hint: str = ""
     path: str = ""
     traceback: str = ""
+    permanent: bool = False  # its author says that trying again cannot help
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -104,6 +104,12 @@ def closed_places(events: Sequence[Event]) -> list[int]:
 # Functions
 
 
+def _ends(fact: ev.Fact) -> bool:
+    """From here on the code only cleaned up, or was not asked any more."""
+    undone = isinstance(fact, ev.Retried) and fact.undo
+    return undone or isinstance(fact, ev.CancelRequested | ev.CompensationStarted)
+
+
 def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     if edits.state is not None:
         raise InvalidInput(
@@ -113,7 +119,7 @@ def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     seq = _before_the_end(events, seq)
     kept = list(events[:seq])
     for event in kept:
-        if isinstance(event.fact, ev.CancelRequested | ev.CompensationStarted):
+        if _ends(event.fact):
             raise NotForkable(
                 f"at event {seq} the run was already ending ({event.kind} at {event.seq})",
                 hint=f"fork at {event.seq - 1} or before",
@@ -164,7 +170,7 @@ def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
             )
         return Cut(past, place)
     visit = events[place:seq]
-    if any(isinstance(event.fact, ev.CancelRequested | ev.CompensationStarted) for event in visit):
+    if any(_ends(event.fact) for event in visit):
         raise NotForkable(
             f"at event {seq} the run was already ending", hint=f"fork at {place}, its last checkpoint"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 
 from stepwell.domain.events import Problem
+from stepwell.domain.retry import is_permanent
 from stepwell.errors import (
     ChildFailed,
     RunCancelled,
@@ -37,6 +38,7 @@ def problem_of(error: BaseException, path: str = "") -> Problem:
         hint=error.hint if isinstance(error, StepwellError) else "",
         path=path,
         traceback=clean("".join(traceback.format_list(frames[-8:]))),
+        permanent=is_permanent(error),
     )
 
 
@@ -66,6 +68,7 @@ def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError
     what = problem.message if not problem.type else f"{problem.type}: {problem.message}"
     error = kind(f"{path} failed: {what}", hint=problem.hint, path=path, error_type=problem.type)
     error.cause_code, error.cause_message = problem.code, problem.message
+    error.permanent = problem.permanent
     return error
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stepwell.domain.duration import Duration, seconds
-from stepwell.errors import InvalidDefinition, Permanent, RetryAfter
+from stepwell.errors import InvalidDefinition, Permanent, RetryAfter, StepError
 
 Backoff = Literal["exponential", "linear", "constant"]
 
@@ -50,7 +50,7 @@ class Retry:
 
         `chance` in [0, 1) is the jitter's random number.
         """
-        if isinstance(error, Permanent) or failures >= self.attempts:
+        if is_permanent(error) or failures >= self.attempts:
             return None
         if isinstance(error, RetryAfter):
             return max(0.0, error.seconds)
@@ -58,6 +58,15 @@ class Retry:
             return None
         delay = backoff_delay(seconds(self.delay), self.backoff, failures, seconds(self.max_delay))
         return delay * (1 - self.jitter * chance)
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Its author says that trying again cannot help; also of a step inside what failed."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_permanent(inner) for inner in error.exceptions)
+    if isinstance(error, StepError):
+        return error.permanent
+    return _is_a(error, (Permanent,))
 
 
 class RemoteError(Exception):

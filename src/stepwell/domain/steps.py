@@ -72,6 +72,12 @@ def describe(function: Callable[..., Any], **options: Any) -> StepSpec:
     hints = annotations_of(target)
     parameters = list(_signature(target).parameters.values())
     first = parameters[0] if parameters else None
+    if options.get("transactional") and any(_is_step_context(hints.get(p.name)) for p in parameters):
+        raise InvalidDefinition(
+            f"step {name} is transactional and asks for a StepContext",
+            hint="it gets the connection, and what it writes there is done exactly once; save documents with "
+            "ctx.save in the workflow, or in a step that is not transactional",
+        )
     return StepSpec(
         name=checked_name(name),
         function=function,

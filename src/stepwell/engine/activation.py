@@ -111,6 +111,8 @@ class Activation:
     def start_main(self) -> None:
         if self.journal.compensation is not None:
             return compensation.resume(self, self.journal.compensation)
+        if self.journal.undoes is not None:
+            return compensation.undo(self, self.journal.undoes)
         data = bytes(self.journal.input)
         if self.program.sync:
             self.thread = SyncBody(self, lambda ctx: self.program.run(ctx, data))

@@ -18,8 +18,10 @@ from stepwell.domain import events as ev
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.body_context import BodyContext, ThreadContext
 from stepwell.engine.calls import BodyCall
+from stepwell.engine.stations import Station, awaited_tasks
+from stepwell.engine.stations import current as _station
 from stepwell.engine.turns import Scope
-from stepwell.errors import RunCancelling, Suspended, TransitionTimedOut, Unwind
+from stepwell.errors import NotDurable, RunCancelling, Suspended, TransitionTimedOut, Unwind
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -32,36 +34,8 @@ _NOT_YET = float("inf")
 Reply = asyncio.Future[Any] | concurrent.futures.Future[Any]
 
 
-class Station:
-    """Where a task of the body is: its ctx calls are named and counted apart from those of others."""
-
-    __slots__ = ("branches", "calls", "owner", "scope", "together")
-
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-        self.owner: asyncio.Task[Any] | None = None
-        self.calls = 0  # ctx calls that this task is in
-        self.together: list[asyncio.Task[Any]] = []  # tasks that it waits for in ctx.all or ctx.first
-        self.branches: dict[asyncio.Task[Any], Scope] = {}  # of gathered tasks that have not asked yet
-
-    def waits(self, known: dict[asyncio.Task[Any] | None, Station]) -> bool:
-        """Does only an answer of the log make it go on?"""
-        if self.calls or (self.owner is not None and self.owner.done()):
-            return True
-        tasks = self.together or _gathered(self.owner)
-        return bool(tasks) and all(t.done() or (t in known and known[t].waits(known)) for t in tasks)
-
-
-def _gathered(task: asyncio.Task[Any] | None) -> list[asyncio.Task[Any]]:
-    """The tasks of the asyncio.gather that this one waits for."""
-    return list(getattr(getattr(task, "_fut_waiter", None), "_children", ()))
-
-
-_station: contextvars.ContextVar[Station] = contextvars.ContextVar("stepwell_station")
-
-
-class Named(NamedTuple):
-    """What notes of long executions ask of a spec."""
+class Label(NamedTuple):
+    """What notes of long executions call it."""
 
     name: str
     transactional: bool = False
@@ -69,7 +43,7 @@ class Named(NamedTuple):
 
 def start_body(activation: Activation, call: BodyCall) -> None:
     """Begin an attempt, once the log has everything that led to it and the lease holds."""
-    if activation.losses > 0 and not call.announced:
+    if activation.losses > 0 and not call.announced and not _is_told(activation, call):
         # A worker was lost in this run: from now on the log says what is begun before it begins.
         call.announced = True
         activation.record(ev.StepStarted(step=call.move.name), call.path, call.attempt)
@@ -80,6 +54,12 @@ def start_body(activation: Activation, call: BodyCall) -> None:
         activation.services.loop.call_later(_LEASE_LOOK, _start_late, activation, call)
     else:
         Body(activation, call).run()
+
+
+def _is_told(activation: Activation, call: BodyCall) -> bool:
+    """The log has this attempt as begun, by an owner before us."""
+    record = activation.journal.steps.get(call.path)
+    return record is not None and record.started and record.attempt == call.attempt
 
 
 def _start_late(activation: Activation, call: BodyCall) -> None:
@@ -130,15 +110,15 @@ class Body:
             return
         self._task = task = asyncio.Task(work, loop=services.loop, context=contextvars.Context())
         task.add_done_callback(self._done)
-        self._activation.steps.executing[self.path] = self  # type: ignore[assignment]  # it has the same shape
-        services.runner.running[self] = None  # type: ignore[index]  # as above
+        self._activation.steps.executing[self.path] = self
+        services.runner.running[self] = None
         limit = call.move.timeout
         if limit is not None and limit < _EXACT_BELOW and self.began != _NOT_YET:
             self._handle = services.loop.call_later(limit, self.look_again)
 
     @property
-    def spec(self) -> Named:
-        return Named(self._call.move.name)
+    def spec(self) -> Label:
+        return Label(self._call.move.name)
 
     def _work(self) -> Coroutine[Any, Any, Any]:
         ctx, call = self._activation.ctx, self._call
@@ -146,9 +126,8 @@ class Body:
             work: Coroutine[Any, Any, Any] = call.body(BodyContext(self, ctx))
             return work
         thread = ThreadContext(self, ctx)
-        runner: Any = self._services.runner  # asks of an execution only that it can begin
         spec = StepSpec(name=call.move.name, function=call.body)
-        return runner.in_thread(spec, (thread,), {}, self)  # type: ignore[no-any-return]  # a coroutine
+        return self._services.runner.in_thread(spec, (thread,), {}, self)
 
     # Time
 
@@ -210,7 +189,7 @@ class Body:
         """Nothing that this attempt still does counts; its open ctx calls are withdrawn."""
         self.over = True
         self._call.running = None
-        self._services.runner.running.pop(self, None)  # type: ignore[call-overload]  # it has the shape of one
+        self._services.runner.running.pop(self, None)
         if self._handle is not None:
             self._handle.cancel()
         if self._activation.closed is None:
@@ -244,7 +223,7 @@ class Body:
 
     def station(self) -> Station:
         """Of the task that runs now. One that is new here is a branch of the task that made it."""
-        task = asyncio.current_task()
+        task = self._current_task()
         main = self.main_station()
         if task is self._task:
             return main
@@ -255,13 +234,26 @@ class Body:
         mine.owner = task
         _station.set(mine)
         self._stations[task] = mine
+        task.add_done_callback(self._left)
         return mine
 
-    def _branch(self, parent: Station, task: asyncio.Task[Any] | None) -> Scope:
-        """In the order in which gather made them, whichever of them asks first."""
-        assert task is not None, "a ctx verb was called outside any task"
+    def _current_task(self) -> asyncio.Task[Any]:
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # a thread without a loop
+            task = None
+        if task is None or task.get_loop() is not self._services.loop:
+            raise NotDurable(
+                f"{self._call.move.name} uses ctx outside its own tasks: in a thread or in a callback",
+                hint="call ctx in the transition itself, or in tasks that it awaits; a transition that is a "
+                "plain `def` runs in a thread and has the same verbs without await",
+            )
+        return task
+
+    def _branch(self, parent: Station, task: asyncio.Task[Any]) -> Scope:
+        """In the order in which they were made, whichever of them asks first."""
         if task not in parent.branches:
-            for made in _gathered(parent.owner):
+            for made in awaited_tasks(parent.owner):
                 if made not in parent.branches and made not in self._stations:
                     parent.branches[made] = parent.scope.child()
         return parent.branches.pop(task, None) or parent.scope.child()
@@ -274,7 +266,17 @@ class Body:
         task = asyncio.Task(work, loop=self._services.loop, context=context)
         station.owner = task
         self._stations[task] = station
+        task.add_done_callback(self._left)
         return task
+
+    def _left(self, task: asyncio.Task[Any]) -> None:
+        """A branch is over; whoever waits for it hears of it before this looks whether all others wait."""
+        self._services.loop.call_soon(self._look_around)
+
+    def _look_around(self) -> None:
+        if not self.over and self._activation.closed is None:
+            self._weigh()
+            self._activation.advance()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -344,10 +346,12 @@ class Body:
         if self.over or self._activation.closed is not None:
             return
         executing = self._activation.steps.executing
-        if all(station.waits(self._stations) for station in self._stations.values()):
+        over = self._task is not None and self._task.done()  # and about to say so
+        if not over and all(station.waits(self._stations) for station in self._stations.values()):
             executing.pop(self.path, None)
         else:
-            executing[self.path] = self  # type: ignore[assignment]  # it has the same shape
+            executing[self.path] = self
+            self.rest(quiet=False)
 
     def rest(self, quiet: bool) -> None:
         """The run has nothing to do but wait, or goes on."""

@@ -24,12 +24,12 @@ class Attempts:
 
 
 def chosen_by(path: str, visit: int) -> str:
-    """The transition that an event of this visit names: generation/transition@visit/..."""
+    """The transition that an event of this visit names: generation/transition@visit/... (~1/... a branch)."""
     parts = path.split("/", 2)
     if len(parts) < 2 or parts[1].startswith(TRIGGER):
         return ""
     name, _, number = parts[1].rpartition("@")
-    return name if number == str(visit) else ""
+    return name if number.partition("~")[0] == str(visit) else ""
 
 
 def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:

@@ -72,6 +72,11 @@ def resume(activation: Activation, started: ev.CompensationStarted) -> None:
     activation.services.runner.spawn(compensation.read_log(compensation.go_on))
 
 
+def undo(activation: Activation, failed: ev.Failed) -> None:
+    """A person wants it, after the run had failed and kept what it did."""
+    _begin(activation, Compensation(activation, Ending(Status.FAILED, problem=failed.error), None))
+
+
 def _compensates(activation: Activation, ending: Ending) -> bool:
     if ending.status is Status.CANCELLED:
         return True

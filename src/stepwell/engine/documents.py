@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
-from stepwell.domain.documents import Documents, document_id, is_direct
+from stepwell.domain.documents import Documents, document_id, is_direct, is_within
 from stepwell.domain.events import DocumentSaved, Kept
 from stepwell.errors import DocumentNotFound, StoreError
 
@@ -63,7 +63,9 @@ def save(activation: Activation, path: str, name: str, value: Any) -> None:
     journal = activation.journal
     activation.check_open()
     if activation.visits is not None:
-        record(activation, [document], path, journal.attempts.begun)
+        again = journal.saved.get(path, [])[-1:] == [(journal.attempts.begun, document)]
+        if not again:  # else the body was left while it waited, and has begun anew
+            record(activation, [document], path, journal.attempts.begun)
         return
     if path not in journal.told:
         journal.told.add(path)
@@ -75,7 +77,7 @@ def visible_after(journal: Journal, visit: str, *, failed: bool) -> list[str]:
     """The ids of a machine's documents at the checkpoint that this visit leads to."""
     found = dict(item.rsplit("@", 1) for item in journal.shelf)
     for path, saved in journal.saved.items() if not failed else ():
-        if path.startswith(f"{visit}/"):
+        if is_within(path, visit):
             latest = {document.name: attempt for attempt, document in saved}
             for name, attempt in latest.items():
                 if not is_direct(path) or attempt == journal.attempts.begun:

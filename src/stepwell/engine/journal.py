@@ -101,6 +101,7 @@ class Journal:
     documents: dict[str, ev.Kept] = field(default_factory=dict)  # of a function: what its code may see
     shelf: list[str] = field(default_factory=list)  # of a machine: ids at its last checkpoint
     undoable: dict[str, ev.StepCompleted] = field(default_factory=dict)  # in log order
+    undoes: ev.Failed | None = None  # a person wants what it did undone; how it had failed
     compensation: ev.CompensationStarted | None = None
     compensated: bool = False
     place: str = ""  # of a machine, with the fields below; '' has not left its start
@@ -207,6 +208,8 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             journal.started_at = journal.started_at or event.at
         case ev.Failed() as failed:
             journal.failed = failed
+        case ev.Retried(undo=True):
+            _undoing(journal)
         case ev.Retried():
             _retried(journal, event.seq)
         case ev.Continued() as continued:
@@ -349,8 +352,17 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
 
 
 def _compensating(journal: Journal, started: ev.CompensationStarted) -> None:
-    """The workflow's code is over: what it asked for is not asked for again."""
     journal.compensation = started
+    _leave_code(journal)
+
+
+def _undoing(journal: Journal) -> None:
+    journal.undoes, journal.failed = journal.failed, None
+    _leave_code(journal)
+
+
+def _leave_code(journal: Journal) -> None:
+    """The workflow's code is over: what it asked for is not asked for again."""
     journal.answers.clear()
     journal.timers.clear()
     journal.waits.clear()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.domain.commit import NEVER, Finish, Park
 from stepwell.domain.status import Status
-from stepwell.engine.calls import ResultCall, StepCall, TimerCall
+from stepwell.engine.calls import Call, ResultCall, StepCall, TimerCall
 from stepwell.engine.ending import announce
 from stepwell.errors import Suspended
 
@@ -36,7 +36,7 @@ def _quiet(activation: Activation) -> bool:
 
 
 def _linger_seconds(activation: Activation) -> float:
-    """How much longer to keep the lease for a child that may end soon; 0: long enough.
+    """How much longer to keep the lease for a child or remote step that may end soon; 0: long enough.
 
     As long as a replay would take, counted from the last news: then waiting in vain costs at most
     what it could have saved. A thousand children that end one after the other find their parent here.
@@ -45,9 +45,16 @@ def _linger_seconds(activation: Activation) -> float:
     patience = min(max(replay, _LINGER_SECONDS), activation.services.keep_lease_seconds)
     waited, activation.lingered = activation.lingered, True
     worth_it = activation.heard or replay > _LINGER_SECONDS
-    if waited or not worth_it or not any(isinstance(call, ResultCall) for call in activation.calls.values()):
+    if waited or not worth_it or not any(map(_may_end_soon, activation.calls.values())):
         return 0.0
     return patience
+
+
+def _may_end_soon(call: Call) -> bool:
+    """Others work on it, so news may come at any moment."""
+    return isinstance(call, ResultCall) or (
+        isinstance(call, StepCall) and bool(call.queue) and not call.retrying
+    )
 
 
 def _holds_up_children(activation: Activation) -> bool:

@@ -23,6 +23,7 @@ from stepwell.engine import documents
 from stepwell.engine.calls import StepCall
 from stepwell.engine.execution import Execution
 from stepwell.engine.journal import Answer
+from stepwell.engine.running import Running
 from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, Unwind
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _OUTAGE_PAUSE = 0.5
 class StepCalls:
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
-        self.executing: dict[str, Execution] = {}
+        self.executing: dict[str, Running] = {}
 
     # Beginning
 
@@ -96,7 +97,7 @@ class StepCalls:
             activation.busy += 1
             services.loop.call_later(_LEASE_LOOK, self._begin_held, call)
             return
-        self.executing[call.path] = execution = Execution(
+        execution = self.executing[call.path] = Execution(
             services,
             services.stand_ins.get(call.spec.name, call.spec) if services.stand_ins else call.spec,
             call.args,
@@ -109,15 +110,14 @@ class StepCalls:
         if call.spec.transactional:
             services.runner.spawn(self._transact(call, execution))
         else:
-            execution.run(partial(self._ended, call))
+            execution.run(partial(self._ended, call, execution))
 
     # Ending
 
-    def _ended(self, call: StepCall, result: Any, error: BaseException | None) -> None:
+    def _ended(self, call: StepCall, execution: Execution, result: Any, error: BaseException | None) -> None:
         """The function returned or raised; what it did counts only if we still own the run."""
         activation = self._activation
-        execution = self.executing.pop(call.path, None)
-        if execution is None or activation.closed is not None:
+        if self.executing.pop(call.path, None) is None or activation.closed is not None:
             return
         if error is None:
             try:

@@ -12,6 +12,7 @@ from stepwell.domain.steps import StepSpec
 from stepwell.engine.execution import Execution
 from stepwell.engine.processes import Processes
 from stepwell.engine.runners import Runners
+from stepwell.engine.running import Running
 from stepwell.engine.threads import Threads
 
 _log = logging.getLogger("stepwell.engine")
@@ -25,7 +26,7 @@ class StepRunner:
         self._processes = Processes(processes)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.loop = Runners()
-        self.running: dict[Execution, None] = {}
+        self.running: dict[Running, None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run something for an activation; kept alive and its errors told."""
@@ -44,7 +45,7 @@ class StepRunner:
         spec: StepSpec,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        execution: Execution,
+        execution: Running,
     ) -> Any:
         context = contextvars.copy_context()
 

@@ -101,13 +101,14 @@ class Visits:
             return True
         return False
 
-    def _bring(self, call: Call, row: InboxRow) -> None:
-        """Here is the question; it is open for its answer before it is begun."""
+    def _recall(self, call: Call) -> None:
+        """What the log has open is open for its answer as soon as the body asks, before it is begun again."""
         if isinstance(call, StepCall):
             self._activation.steps.recall(call)
         elif isinstance(call, WaitCall):
             self._activation.waits.recall(call)
-        self._activation.rows.appendleft(row)
+        if (row := self._kept.pop(call.path, None)) is not None:
+            self._activation.rows.appendleft(row)
 
     def _give_back(self) -> None:
         """Nobody asked: they are taken as answers to a question that is closed."""
@@ -134,8 +135,7 @@ class Visits:
     def refuses(self, call: Call) -> bool:
         """Code that was begun again to clean up hears of the cancel where the log ends."""
         if not self._owes_cancel or isinstance(call, BodyCall):
-            if (row := self._kept.pop(call.path, None)) is not None:
-                self._bring(call, row)
+            self._recall(call)
             return False
         self._owes_cancel = False
         del self._activation.calls[call.path]

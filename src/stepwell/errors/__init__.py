@@ -23,6 +23,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ AlreadyDecided             the wait is closed, or somebody answered it before
 │   ├─ WrongPlace                 a trigger that does not fit the place where the machine is
 │   ├─ NotRetryable
+│   ├─ NotCompensable             nothing can be undone: it was, or there is nothing
 │   ├─ NotForkable                no new run can begin at that place of the log
 │   ├─ NotRemovable               the run, or one below it, has not ended
 │   ├─ RunExists                  an imported run is there already
@@ -76,6 +77,7 @@ from stepwell.errors.conflicts import (
     CodeChanged,
     Conflict,
     KeyConflict,
+    NotCompensable,
     NotForkable,
     NotRemovable,
     NotRetryable,
@@ -138,6 +140,7 @@ __all__ = [
     "LeaseLost",
     "NoWayOut",
     "NotAssigned",
+    "NotCompensable",
     "NotDurable",
     "NotForkable",
     "NotRemovable",

@@ -44,6 +44,12 @@ class NotRetryable(Conflict):
     code = "NOT_RETRYABLE"
 
 
+class NotCompensable(Conflict):
+    """Only a failed run that kept what it did can be undone."""
+
+    code = "NOT_COMPENSABLE"
+
+
 class NotForkable(Conflict):
     """No new run can begin at that place of the log."""
 

@@ -44,6 +44,7 @@ class StepError(StepwellError):
         super().__init__(message, hint=hint, **context)
         self.path = path
         self.error_type = error_type
+        self.permanent = False  # the step raised Permanent: trying again cannot help
         self.cause_code = ""  # of the error that it failed with
         self.cause_message = ""
 

@@ -91,11 +91,12 @@ class Runs(Protocol):
         """End a run that nobody ever owned, tell its parent; else leave a `cancel` message, due now."""
         ...
 
-    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
+    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
         """Give a failed run a new ticket and append Retried; the second caller gets `not_failed`.
 
         `needs` is what its worker must have; '' is its workflow in its version.
 
+        `undo` is written into Retried: its worker does not go on but undoes what the run did.
         A run that has begun to compensate gets none: what it did is undone.
         """
         ...

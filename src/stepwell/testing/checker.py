@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from stepwell.domain.status import TERMINAL, Status
 from stepwell.testing.checker_effects import effects
+from stepwell.testing.checker_machines import looks, machines, undoing
 from stepwell.testing.checker_messages import messages
 from stepwell.testing.evidence import Evidence, History, Violation, Wanted
 
@@ -23,13 +24,14 @@ def check(evidence: Evidence) -> list[Violation]:
     """Every broken promise; an empty list is what we want to see."""
     found: list[Violation] = []
     for history in evidence.histories:
-        for rule in (order, finals, times, automaton, row):
+        for rule in (order, finals, times, automaton, row, machines, undoing):
             found.extend(rule(history))
         found.extend(ownership(history, claims_late=evidence.claims_late))
     found.extend(acceptance(evidence))
     found.extend(endings(evidence))
     found.extend(messages(evidence))
     found.extend(effects(evidence))
+    found.extend(looks(evidence))
     found.extend(Violation("I18", "", f"left over: {text}") for text in evidence.leftovers)
     found.extend(Violation("I17", "", f"refused after healing: {text}") for text in evidence.refused)
     return found
@@ -133,6 +135,7 @@ def finals(history: History) -> Iterator[Violation]:
     done: dict[str, int] = {}
     attempts: dict[str, int] = {}
     failure = ""
+    lost: list[str] = []  # what failed or was withdrawn since the last transition
     for entry in history.entries:
         if entry.kind in SETTLED:
             if entry.path in done:
@@ -144,13 +147,21 @@ def finals(history: History) -> Iterator[Violation]:
             attempts[entry.path] = entry.attempt
             if entry.kind == "step_completed" or entry.data.get("retry_in") is None:
                 done[entry.path] = entry.seq
+            if entry.kind == "step_failed":
+                lost.append(entry.path)
         elif entry.kind in ("timer_fired", "child_started", "child_ended", "wait_ended"):
             name = f"{entry.kind} {entry.path}"
             if name in done:
                 yield Violation("I2", history.run, f"{name} at {done[name]} and again at {entry.seq}")
             done[name] = entry.seq
+            if entry.data.get("outcome") in ("withdrawn", "timed_out") or "error" in entry.data:
+                lost += [name, f"child_started {entry.path}"]
         elif entry.kind == "failed":
             failure = entry.data["error"].get("path", "")
+        elif entry.kind == "transition_failed":  # what failed in it is done anew, what completed is not
+            for name in lost:
+                done.pop(name, None)
+            lost.clear()
         elif entry.kind == "retried":
             for name in (failure, f"child_started {failure}", f"child_ended {failure}"):
                 done.pop(name, None)

@@ -66,8 +66,9 @@ def _repeats(
     paths: dict[str, list[Execution]] = defaultdict(list)
     for x in executions:
         paths[x.path].append(x)
-    # A failure interrupts what runs beside it; when a person sends the run on, that runs again.
-    sent_on = sum(entry.kind == "retried" for entry in history.entries)
+    # A failure interrupts what runs beside it; when a person sends the run on, or a transition is tried
+    # again, that runs again.
+    sent_on = sum(entry.kind in ("retried", "transition_failed") for entry in history.entries)
     for path, runs in paths.items():
         # One that nobody waited for any more (cancel, a lost race) has no fact of its own.
         extra = len(runs) - facts[path] - (path not in final)

@@ -98,6 +98,16 @@ class Sent(NamedTuple):
     name: str
 
 
+class Seen(NamedTuple):
+    """A machine as somebody saw it: the number of a checkpoint, and all that belongs to it."""
+
+    run: str
+    version: int
+    place: str
+    state: Any
+    documents: tuple[str, ...]
+
+
 class Emitted(NamedTuple):
     id: str
     name: str
@@ -124,6 +134,7 @@ class Evidence:
     signals: Sequence[Sent] = ()
     emitted: Sequence[Emitted] = ()
     seen: dict[str, list[str]] = field(default_factory=dict)  # run -> statuses as they were read
+    looks: Sequence[Seen] = ()
     leftovers: Sequence[str] = ()  # tickets, messages and waits that outlived their runs
     refused: Sequence[str] = ()  # operations that failed although everything was well again
     claims_late: bool = False  # some claim was executed after its error, and perhaps after its repeat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from stepwell import Engine, RunHandle, Status
-from tests.authoring.graphs.topologies import GRAPHS, SETTINGS, work
+from stepwell.domain.messages import Ending, step_ended
+from tests.authoring.graphs.graphs import START, a, chart
+from tests.authoring.graphs.topologies import GRAPHS, SETTINGS, Z, w, work
 from tests.stage import Stage, all_events, until
 
 RUNS = {"linear": 100, "diamond-and": 50}
@@ -23,9 +27,11 @@ MORE = 5  # runs of each other shape
 
 
 @contextmanager
-def workers(url: str, ledger: Path, count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    env = {**os.environ, "GRAPH_LEDGER": str(ledger)}
-    command = [sys.executable, "-m", "tests.authoring.graphs.topologies", url]
+def workers(
+    url: str, ledger: Path, count: int, *, queue: str = "default", lease: float = 60.0
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    env = {**os.environ, "GRAPH_LEDGER": str(ledger), "GRAPH_LEASE": str(lease)}
+    command = [sys.executable, "-m", "tests.authoring.graphs.topologies", url, queue]
     root = Path(__file__).parents[3]
     started = [subprocess.Popen(command, env=env, cwd=root, stdout=subprocess.PIPE) for _ in range(count)]
     try:
@@ -88,7 +94,7 @@ async def test_a_killed_process_loses_nothing_and_records_nothing_twice(
 ) -> None:
     ledger = tmp_path / "ledger"
     async with client(postgres.database) as engine:
-        with workers(str(postgres.database), ledger, 3) as processes:
+        with workers(str(postgres.database), ledger, 3, lease=2.0) as processes:
             runs = await started(engine)
             await until(lambda: ledger.exists() and ledger.read_text().count("\n") > 150)
             processes[0].send_signal(signal.SIGKILL)
@@ -97,3 +103,43 @@ async def test_a_killed_process_loses_nothing_and_records_nothing_twice(
         for run in runs:
             await settled_once(run)
             assert await run.status() is Status.COMPLETED
+
+
+@pytest.mark.slow
+@pytest.mark.req("K2", "G6", "G17")
+async def test_results_that_come_twice_from_two_processes_dispatch_nothing_twice(
+    postgres: Stage, tmp_path: Path
+) -> None:
+    """K02: every result of a remote node is delivered again, by another process than the one that did it."""
+    ledger = tmp_path / "ledger"
+    branches = [w(f"A{i}", queue="far") for i in range(8)]
+    edges = " ".join(f"F>A{i} A{i}>J" for i in range(8))
+    nodes = [START, a("F", "fork"), *branches, a("J", "merge"), w("D", queue="far"), w("E", queue="far"), Z]
+    body = chart(nodes, f"S>F {edges} J>D D>E E>Z", name="remote")
+    engine = Engine(postgres.database, workflows=[body], nodes=[work], settings=SETTINGS)
+    async with engine:
+        with workers(str(postgres.database), ledger, 2, queue="far"):
+            runs: list[RunHandle[Any]] = await engine.start_many("remote", [{} for _ in range(10)])
+
+            async with asyncio.TaskGroup() as group:
+                for run in runs:
+                    group.create_task(_repeat(engine, run))
+            results = [await run.result(timeout=60) for run in runs]
+
+        assert results == [{"done": True}] * len(runs)
+        for run in runs:
+            await settled_once(run)
+    executed = Counter(ledger.read_text().splitlines())
+    assert len(executed) == len(runs) * 10
+    assert set(executed.values()) == {1}
+
+
+async def _repeat(engine: Engine, run: RunHandle[Any]) -> None:
+    """Deliver each result again, with the same key and another value, as long as the run goes on."""
+    again = Ending(status="completed", result=Raw(b'{"output":"other"}'), attempt=1)
+    async with asyncio.timeout(60):
+        while not (await run.status()).terminal:
+            for path, step in (await run.state()).steps.items():
+                if step.status == "completed":
+                    await engine.store.deliver([step_ended(run.id, path, 1, again)])
+            await asyncio.sleep(0.02)

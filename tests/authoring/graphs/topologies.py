@@ -1,6 +1,6 @@
 """Twelve shapes of graphs whose nodes write into a ledger, and a process that runs them.
 
-`python -m tests.authoring.graphs.topologies URL LEDGER` is a worker; each execution of a node is a
+`python -m tests.authoring.graphs.topologies URL QUEUE` is a worker; each execution of a node is a
 line of the ledger, so that a test can count them from outside.
 """
 
@@ -15,7 +15,10 @@ from typing import Any
 from stepwell import Engine, NodeError, Settings, node
 from tests.authoring.graphs.graphs import START, a, chart
 
-SETTINGS = Settings(lease_seconds=2.0, heartbeat_seconds=0.4, sweep_seconds=0.4)
+# Short only where a process is killed: elsewhere a slow machine must not lose a lease and do a node twice.
+SETTINGS = Settings(
+    lease_seconds=float(os.environ.get("GRAPH_LEASE", "60")), heartbeat_seconds=0.4, sweep_seconds=0.4
+)
 LEDGER = os.environ.get("GRAPH_LEDGER", "")
 
 
@@ -81,11 +84,11 @@ GRAPHS = {
 }
 
 
-async def main(url: str) -> None:
-    engine = Engine(url, workflows=GRAPHS.values(), nodes=[work], settings=SETTINGS)
+async def main(url: str, queue: str) -> None:
+    engine = Engine(url, workflows=GRAPHS.values(), nodes=[work], settings=SETTINGS, queues=[queue])
     print("ready", flush=True)
     await engine.serve()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], sys.argv[2]))

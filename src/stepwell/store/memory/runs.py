@@ -146,7 +146,7 @@ class MemoryRuns(Tables):
         return CancelOutcome.ENDED
 
     @transaction("retry")
-    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
+    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
         run = self._runs.get(run_id)
         if run is None:
             return RetryOutcome.UNKNOWN
@@ -171,6 +171,6 @@ class MemoryRuns(Tables):
             lane=run.lane,
         )
         self._tickets[run_id, ""] = ticket
-        self._append(ticket, [written(Retried())])
+        self._append(ticket, [written(Retried(undo=undo))])
         run.row = replace(row, status=Status.RUNNING, output=None, error=None, ended_at=None)
         return RetryOutcome.RETRIED

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from stepwell.domain.commit import NEVER, Claim, ClaimRequest, Claims, InboxRow, LogRow, Message, Outcome
+from stepwell.domain.commit import NEVER, Claim, ClaimRequest, Claims, InboxRow, LogRow
 from stepwell.domain.ids import LeaseId, RunId
-from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
+from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import INBOX_READ_MAX
 from stepwell.store.postgres.connection import Connection
-from stepwell.store.postgres.faults import Refused
 from stepwell.store.postgres.limits import PASSED_OVER_SECONDS, PostgresLimits
 
 SPARE_CANDIDATES = 50  # of each group, beyond what is wanted: another claimer may hold the first ones
@@ -96,30 +95,6 @@ class PostgresClaims(PostgresLimits):
             for row in await connection.fetch(self._sql["read_claimed_inboxes"], runs, INBOX_READ_MAX):
                 boxes[woken[row[0] - 1]].append(InboxRow(*row[1:]))
         return [_claim(ticket, logs[i], boxes[i]) for i, ticket in enumerate(taken)]
-
-    async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
-        assert result.run_id == claim.run_id, "the result of a remote step goes to its run"
-
-        async def work(connection: Connection) -> bool:
-            return bool(
-                await connection.fetchval(
-                    self._sql["finish_remote"],
-                    self._now(),
-                    claim.run_id,
-                    claim.path,
-                    claim.lease,
-                    result.key,
-                    result.kind,
-                    result.name,
-                    result.payload,
-                )
-            )
-
-        try:
-            is_mine = await self._write("finish_remote", self._deliver_lanes, work, single=True, again=False)
-        except Refused as error:
-            raise InvalidInput(f"PostgreSQL cannot hold this result: {error}") from error
-        return Outcome.OK if is_mine else Outcome.LOST
 
 
 def _taken(rows: Sequence[Any]) -> list[_Taken]:

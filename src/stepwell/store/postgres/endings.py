@@ -72,7 +72,7 @@ class PostgresEndings(PostgresCommits):
             await self._write_deliveries(connection, [ended])
         return CancelOutcome.ENDED
 
-    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
+    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
         async def work(connection: Connection) -> RetryOutcome:
             status = await connection.fetchval(self._sql["lock_run"], run_id)
             if status is None:
@@ -82,7 +82,7 @@ class PostgresEndings(PostgresCommits):
             if await connection.fetchval(self._sql["is_compensated"], run_id):
                 return RetryOutcome.COMPENSATED
             await connection.execute(
-                self._sql["retry_run"], self._now(), run_id, written(Retried()).payload, needs
+                self._sql["retry_run"], self._now(), run_id, written(Retried(undo=undo)).payload, needs
             )
             return RetryOutcome.RETRIED
 

@@ -175,6 +175,27 @@ woken AS (
 )
 SELECT EXISTS (SELECT FROM mine) AS is_mine;
 
+-- name: drop_finished
+-- The tickets of those results that were awaited: of the runs first ('' sorts first), then of the steps, all
+-- of them in the one order that everybody keeps. Under these locks the results are delivered.
+WITH done AS MATERIALIZED (
+    SELECT u.run_id, u.path, u.lease
+    FROM unnest($1::text[], $2::text[], $3::text[]) AS u (run_id, path, lease)
+),
+k AS MATERIALIZED (
+    SELECT t.run_id, t.path, t.lease
+    FROM stepwell.tickets AS t
+    WHERE (t.run_id, t.path) IN (SELECT run_id, path FROM done UNION SELECT run_id, '' FROM done)
+    ORDER BY t.run_id, t.path
+    FOR NO KEY UPDATE
+)
+DELETE FROM stepwell.tickets AS t
+USING k
+JOIN done ON done.run_id = k.run_id AND done.path = k.path AND done.lease = k.lease
+WHERE t.run_id = k.run_id
+    AND t.path = k.path
+RETURNING t.run_id, t.path, t.lease;
+
 -- name: emit
 -- Only the event and a ticket for whoever will tell the waiting runs: waits that are being registered at
 -- this moment are not visible here, but they are to the one who claims that ticket later.

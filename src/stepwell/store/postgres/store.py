@@ -14,11 +14,18 @@ from stepwell.store.postgres.listener import Listener
 from stepwell.store.postgres.migrate import prepare
 from stepwell.store.postgres.rates import PostgresRates
 from stepwell.store.postgres.reading import PostgresReading
+from stepwell.store.postgres.remote import PostgresRemote
 from stepwell.store.postgres.session import COMMITS_AT_ONCE
 
 
 class PostgresStore(
-    PostgresRates, PostgresEndings, PostgresClaims, PostgresFleet, PostgresReading, PostgresArchive
+    PostgresRates,
+    PostgresEndings,
+    PostgresRemote,
+    PostgresClaims,
+    PostgresFleet,
+    PostgresReading,
+    PostgresArchive,
 ):
     """`dsn` is a postgresql:// URL with two options of ours: schema=name, and poll_only=1 for PgBouncer
     in transaction mode. Without `clock` time is the database's.
@@ -40,6 +47,7 @@ class PostgresStore(
         await self._starting.close()
         await self._start_within.close()
         await self._delivering.close()
+        await self._finishing_remote.close()
         await self._listener.close()
         if self._finishing:
             await asyncio.wait(self._finishing, timeout=ANSWER_SECONDS)

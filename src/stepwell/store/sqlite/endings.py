@@ -38,8 +38,8 @@ def cancel(session: Session, asked: tuple[RunId, str]) -> CancelOutcome:
     return CancelOutcome.ENDED
 
 
-def retry(session: Session, asked: tuple[RunId, str]) -> RetryOutcome:
-    run_id, needs = asked
+def retry(session: Session, asked: tuple[RunId, str, bool]) -> RetryOutcome:
+    run_id, needs, undo = asked
     row = session.row("run_to_retry", run_id)
     if row is None:
         return RetryOutcome.UNKNOWN
@@ -50,7 +50,7 @@ def retry(session: Session, asked: tuple[RunId, str]) -> RetryOutcome:
         return RetryOutcome.COMPENSATED
     now = session.now
     at = max(now, at)
-    event = written(Retried())
+    event = written(Retried(undo=undo))
     session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, event.payload)
     needs = needs or needs_workflow(workflow, version)
     session.run(

@@ -179,8 +179,8 @@ class SqliteStore:
     async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
         return await self._write(CANCEL, (run_id, reason))
 
-    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
-        return await self._write(RETRY, (run_id, needs))
+    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
+        return await self._write(RETRY, (run_id, needs, undo))
 
     # Inbox
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
+from stepwell.testing.simulation.machine_mutants import MACHINE_MUTANTS
 from stepwell.testing.simulation.mutants import MUTANTS, hunt
+from stepwell.testing.simulation.shapes import MACHINES, SHAPES, Shape
 from stepwell.testing.simulation.sweep import sweep
 from stepwell.testing.simulation.world import simulate
 
@@ -17,21 +20,23 @@ def main() -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: print every store call")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--mutants", action="store_true", help="plant each bug and hunt it")
+    parser.add_argument("--machines", action="store_true", help="machines and sagas instead of functions")
     given = parser.parse_args()
+    shapes = MACHINES if given.machines else SHAPES
     if given.seed is not None:
-        return _one(given.seed, verbose=given.verbose)
+        return _one(given.seed, shapes, verbose=given.verbose)
     if given.mutants:
         return _mutants()
     first, _, end = given.seeds.partition(":")
-    summary = sweep(range(int(first), int(end)), jobs=given.jobs)
+    summary = sweep(range(int(first), int(end)), jobs=given.jobs, machines=given.machines)
     for seed, violations in sorted(summary.violations.items()):
         print(f"seed {seed}: {violations[0]}" + (f" (+{len(violations) - 1})" if violations[1:] else ""))
     print(summary)
     return 1 if summary.violations else 0
 
 
-def _one(seed: int, *, verbose: bool) -> int:
-    report = simulate(seed, verbose=verbose)
+def _one(seed: int, shapes: Sequence[Shape], *, verbose: bool) -> int:
+    report = simulate(seed, shapes=shapes, verbose=verbose)
     for line in report.lines:
         print(line)
     for violation in report.violations:
@@ -45,13 +50,14 @@ def _one(seed: int, *, verbose: bool) -> int:
 
 def _mutants() -> int:
     caught = 0
-    for mutant in MUTANTS:
+    for mutant in (*MUTANTS, *MACHINE_MUTANTS):
         report = hunt(mutant)
         caught += report is not None
         found = f"seed {report.seed}: {report.violations[0]}" if report else "SURVIVED"
         print(f"{mutant.name:16} {found}")
-    print(f"mutants caught {caught}/{len(MUTANTS)}")
-    return 0 if caught == len(MUTANTS) else 1
+    planted = len(MUTANTS) + len(MACHINE_MUTANTS)
+    print(f"mutants caught {caught}/{planted}")
+    return 0 if caught == planted else 1
 
 
 if __name__ == "__main__":

@@ -234,8 +234,8 @@ class FaultyStore:
     async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
         return await self._ask("cancel", run_id, reason)  # type: ignore[no-any-return]
 
-    async def retry(self, run_id: RunId, *, needs: str = "") -> RetryOutcome:
-        return await self._ask("retry", run_id, needs=needs)  # type: ignore[no-any-return]
+    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
+        return await self._ask("retry", run_id, needs=needs, undo=undo)  # type: ignore[no-any-return]
 
     async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
         return await self._ask("deliver", messages)  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ from stepwell.errors import StoreError
 from stepwell.testing.simulation.contests import CONTESTS
 from stepwell.testing.simulation.faulty import FaultyStore, Network
 from stepwell.testing.simulation.loop import Process, SimLoop
+from stepwell.testing.simulation.machines import MACHINES
 from stepwell.testing.simulation.names import SeededIds, SkewedClock
 from stepwell.testing.simulation.plan import WORKERS, Plan
 from stepwell.testing.simulation.workflows import FAR, REMOTE_STEPS, WORKFLOWS
@@ -57,7 +58,7 @@ class Fleet:
         while True:
             engine = Engine(
                 store,
-                workflows=(*WORKFLOWS, *CONTESTS),
+                workflows=(*WORKFLOWS, *CONTESTS, *MACHINES),
                 steps=REMOTE_STEPS,
                 queues=_QUEUES[seat.number],
                 settings=replace(plan.settings, slots=plan.slots[seat.number]),

@@ -44,6 +44,7 @@ from stepwell.engine.waits import Waits
 from stepwell.store.memory import MemoryStore
 from stepwell.store.memory import runs as memory_runs
 from stepwell.testing.simulation.loop import SimLoop
+from stepwell.testing.simulation.shapes import SHAPES, Shape
 from stepwell.testing.simulation.world import Report, simulate
 
 SEEDS_MAX = 400
@@ -55,6 +56,7 @@ class Mutant:
     what: str
     store: type[MemoryStore] = MemoryStore
     patches: tuple[tuple[Any, str, Any], ...] = ()
+    shapes: Sequence[Shape] = SHAPES
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -72,8 +74,8 @@ def hunt(mutant: Mutant, seeds: Sequence[int] = range(SEEDS_MAX)) -> Report | No
     """The first seed that catches it and is clean without it; None: it survived."""
     for seed in seeds:
         with mutant.planted():
-            report = simulate(seed, mutant.store)
-        if report.violations and not simulate(seed).violations:
+            report = simulate(seed, mutant.store, mutant.shapes)
+        if report.violations and not simulate(seed, shapes=mutant.shapes).violations:
             return report
     return None
 

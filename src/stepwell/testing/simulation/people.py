@@ -15,9 +15,11 @@ import msgspec
 from stepwell.client import Client
 from stepwell.client.handle import RunHandle
 from stepwell.domain.commit import RunRow
+from stepwell.domain.documents import Documents
+from stepwell.domain.state import fold
 from stepwell.domain.status import Status
-from stepwell.errors import AlreadyDecided, Conflict, NotRetryable, RunEnded, StoreError
-from stepwell.testing.evidence import Sent, Wanted
+from stepwell.errors import AlreadyDecided, Conflict, NotRetryable, RunEnded, StoreError, WrongPlace
+from stepwell.testing.evidence import Seen, Sent, Wanted
 from stepwell.testing.simulation.shapes import Shape
 
 T = TypeVar("T")
@@ -33,6 +35,7 @@ class People:
         self.wanted: dict[str, Wanted] = {}
         self.signals: list[Sent] = []
         self.seen: dict[str, list[str]] = {}
+        self.looks: list[Seen] = []
         self.operations = 0
         self.busy = 0
         self.healed = False  # from here on the store must answer everything
@@ -180,6 +183,35 @@ class People:
                 return
             await self._pause()
             await self._retry_once(handle)
+
+    async def _triggers(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        """Click again and again, and look at what is there; the first click that fits counts."""
+        for _ in range(400):
+            await self._pause()
+            await self._look(handle)
+            row = await self._surely(handle.info)
+            if row.status.terminal and not (row.status is Status.FAILED and _crashed(row)):
+                break
+            if row.status is Status.FAILED:
+                await self._retry_once(handle)
+            try:
+                await self._surely(lambda: handle.trigger("approve", "ana", by="ana"))
+            except (AlreadyDecided, WrongPlace, RunEnded):
+                pass
+        await self._wait(handle, plan)
+        await self._look(handle)
+
+    async def _look(self, handle: RunHandle[Any]) -> None:
+        """As somebody sees it who asks for its state and its documents at one moment."""
+        events = await self._surely(handle._events)
+        checkpoint = fold(events).checkpoint
+        if checkpoint is not None:
+            shelf = Documents()
+            for event in events:
+                shelf.take(event)
+            shown = tuple(sorted(document.id for document in shelf.latest.values()))
+            state = msgspec.json.decode(checkpoint.state)
+            self.looks.append(Seen(handle.id, checkpoint.version, checkpoint.place, state, shown))
 
     async def _cancel(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
         await self._pause()

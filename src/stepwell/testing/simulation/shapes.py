@@ -6,14 +6,15 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from stepwell.authoring.functions.workflow import Workflow
+from stepwell.domain.program import Startable
 from stepwell.testing.evidence import Wanted
 from stepwell.testing.simulation import contests as c
+from stepwell.testing.simulation import machines as m
 from stepwell.testing.simulation import workflows as w
 
 
 class Shape(NamedTuple):
-    workflow: Workflow[Any, Any]
+    workflow: Startable[Any, Any]
     input: Callable[[random.Random], dict[str, Any]]
     wanted: Callable[[dict[str, Any]], Wanted]
     script: str = "wait"  # what its client does
@@ -151,4 +152,32 @@ SHAPES: tuple[Shape, ...] = (
         "cancel",
     ),
     Shape(w.abandoned, lambda rng: {}, lambda p: Wanted(("cancelled",)), "cancel"),
+)
+
+
+def _case(rng: random.Random) -> dict[str, Any]:
+    return {
+        "fails": rng.choice((0, 1, 2, 3)),
+        "hangs": rng.choice((0, 0, 1, 2)),
+        "breaks": rng.random() < 0.3,
+    }
+
+
+def _undone(rng: random.Random) -> dict[str, Any]:
+    return {"n": rng.randint(0, 3), "fails": rng.choice((0, 1, 3)), "waits": False}
+
+
+def _undone_by_cancel(rng: random.Random) -> dict[str, Any]:
+    return {**_undone(rng), "waits": True, "seconds": rng.choice((0.1, 3.0, 900.0))}
+
+
+# A world of their own: it shows more of each in fewer seeds.
+MACHINES: tuple[Shape, ...] = (
+    Shape(m.Case, _case, _is(m.case_state), "triggers"),
+    Shape(m.Case, _case, lambda p: Wanted(("cancelled",)), "cancel"),
+    Shape(m.Held, lambda rng: {"fails": rng.choice((2, 3, 5))}, _is(lambda p: ["begin", "go"]), "retry"),
+    Shape(m.SagaMachine, _undone, lambda p: Wanted(("failed",))),
+    Shape(m.SagaMachine, _undone_by_cancel, lambda p: Wanted(("cancelled",)), "cancel"),
+    Shape(w.saga, _undone, lambda p: Wanted(("failed",))),
+    Shape(w.saga, _undone_by_cancel, lambda p: Wanted(("cancelled",)), "cancel"),
 )

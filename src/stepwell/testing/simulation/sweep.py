@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 from multiprocessing import get_context
 
 from stepwell.testing.evidence import Violation
+from stepwell.testing.simulation.shapes import MACHINES, SHAPES
 from stepwell.testing.simulation.world import simulate
 
 _CHUNK = 50
@@ -47,26 +49,27 @@ class Summary:
         )
 
 
-def sweep(seeds: Iterable[int], *, jobs: int = 1) -> Summary:
-    """All of them; with several jobs in processes of their own."""
+def sweep(seeds: Iterable[int], *, jobs: int = 1, machines: bool = False) -> Summary:
+    """All of them, over functions or over machines; with several jobs in processes of their own."""
     wanted = list(seeds)
     chunks = [wanted[at : at + _CHUNK] for at in range(0, len(wanted), _CHUNK)]
     total = Summary()
     if jobs <= 1:
         for chunk in chunks:
-            total.add(_some(chunk))
+            total.add(_some(chunk, machines))
         return total
     # Fresh interpreters: a fork would take the tests' threads and connections along.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for part in pool.map(_some, chunks):
+        for part in pool.map(_some, chunks, repeat(machines)):
             total.add(part)
     return total
 
 
-def _some(seeds: list[int]) -> Summary:
+def _some(seeds: list[int], machines: bool) -> Summary:
     summary = Summary()
+    shapes = MACHINES if machines else SHAPES
     for seed in seeds:
-        report = simulate(seed)
+        report = simulate(seed, shapes=shapes)
         summary.seeds += 1
         summary.virtual_seconds += report.virtual_seconds
         summary.handles += report.handles

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from stepwell.testing.simulation.names import SeededIds
 from stepwell.testing.simulation.nemesis import Nemesis
 from stepwell.testing.simulation.people import People
 from stepwell.testing.simulation.plan import PHASE_SECONDS, Chances, Plan, plan_of
-from stepwell.testing.simulation.shapes import PROBE, SHAPES
+from stepwell.testing.simulation.shapes import PROBE, SHAPES, Shape
 
 _END_SECONDS = 150.0  # after healing, everything must have ended within this
 
@@ -67,8 +67,11 @@ class Complaints(logging.Handler):
 
 
 class World:
-    def __init__(self, plan: Plan, make_store: MakeStore, *, verbose: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, make_store: MakeStore, shapes: Sequence[Shape], *, verbose: bool = False
+    ) -> None:
         self.plan = plan
+        self._shapes = shapes
         chance = random.Random(f"loop/{plan.seed}")
         self.loop = Stage(chance, shuffles=plan.shuffles)  # type: ignore[abstract]  # no sockets, no threads
         self.store = make_store(lambda: BEGIN + self.loop.time())
@@ -89,7 +92,7 @@ class World:
         rng = random.Random(f"shapes/{plan.seed}")
         people = self.people
         for number in range(plan.runs):
-            self.loop.spawn(self._people_process, people.use(rng.choice(SHAPES), number))
+            self.loop.spawn(self._people_process, people.use(rng.choice(self._shapes), number))
         trouble = self.loop.spawn(self._nemesis_process, self.nemesis.run())
         while self.loop.time() < PHASE_SECONDS or not trouble.done():
             await asyncio.sleep(0.5)
@@ -136,6 +139,7 @@ class World:
             signals=people.signals,
             emitted=[Emitted(e.id, e.name, e.key, e.at) for e in store._published.values()],
             seen=people.seen,
+            looks=people.looks,
             leftovers=[
                 *(f"ticket {key}" for key in store._tickets),
                 *(f"inbox {run} {list(box)}" for run, box in store._inbox.items() if box),
@@ -174,8 +178,14 @@ def _crashed(history: History) -> bool:
     return bool(history.entries) and history.entries[-1].data.get("error", {}).get("code") == "WORKER_CRASHED"
 
 
-def simulate(seed: int, make_store: MakeStore = MemoryStore, *, verbose: bool = False) -> Report:
-    """Run one seed and check it."""
+def simulate(
+    seed: int,
+    make_store: MakeStore = MemoryStore,
+    shapes: Sequence[Shape] = SHAPES,
+    *,
+    verbose: bool = False,
+) -> Report:
+    """Run one seed over runs of these shapes and check it."""
     plan = plan_of(seed)
     complaints = Complaints()
     logger = logging.getLogger("stepwell")
@@ -184,7 +194,7 @@ def simulate(seed: int, make_store: MakeStore = MemoryStore, *, verbose: bool = 
     logger.propagate = False
     logger.addHandler(complaints)
     knobs = _turn_knobs(plan)
-    world = World(plan, make_store, verbose=verbose)
+    world = World(plan, make_store, shapes, verbose=verbose)
     complaints.starting = lambda: world.fleet.starting(world.loop.current)
     violations: list[Violation] = []
     try:

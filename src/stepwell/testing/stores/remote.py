@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec import Raw
 
 from stepwell.domain.commit import Claim, NewTicket, Outcome
 from stepwell.domain.events import StepScheduled, written
-from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.messages import Ending, step_ended
 from stepwell.testing.stores.scene import LEASE_SECONDS, Scene, checked
 
@@ -82,6 +84,42 @@ class RemoteRules:
         assert (late, nothing, first, repeat) == (Outcome.LOST, [], Outcome.OK, Outcome.LOST)
         assert (heir.losses, heir.lost_lease) == (1, slow.lease)
         assert await scene.inbox_keys(owner.run_id) == [f"step/{PATH}/1"]
+
+    @pytest.mark.req("F6", "G17", "K6")
+    @checked
+    async def test_results_that_come_at_once_reach_their_runs_each_once(self, scene: Scene) -> None:
+        claims = []
+        for run in range(3):
+            owner = await scene.begun()
+            paths = [f"s{run}{i}" for i in range(4)]
+            events = [written(StepScheduled(step="resize", queue="gpu"), path, 1) for path in paths]
+            opened = [
+                NewTicket(path=path, queue="gpu", needs="step:resize", seq=3 + i)
+                for i, path in enumerate(paths)
+            ]
+            parked = scene.park(owner, due_in=300.0)
+            await scene.ok(scene.member(owner, *events, tickets_opened=opened, then=parked))
+        gpu = await scene.worker("gpu1")
+        claims = list(await scene.claim_as(gpu, queues=("gpu",), needs=("step:resize",)))
+        assert len(claims) == 12
+        stranger = claims[0]._replace(lease=LeaseId("another"))
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(
+                    scene.store.finish_remote(claim, step_ended(claim.run_id, claim.path, 1, RESULT))
+                )
+                for claim in [stranger, *claims, *claims]
+            ]
+
+        outcomes = [task.result() for task in tasks]
+        assert outcomes[0] is Outcome.LOST
+        assert sorted(outcomes[1:]) == sorted([Outcome.OK] * 12 + [Outcome.LOST] * 12)
+        for run_id in {claim.run_id for claim in claims}:
+            wanted = sorted(f"step/{c.path}/1" for c in claims if c.run_id == run_id)
+            assert sorted(await scene.inbox_keys(run_id)) == wanted
+            assert [ticket.path for ticket in await scene.store.read_tickets(run_id)] == [""]
+            assert (await scene.ticket(run_id)).wakes == 4
 
     @pytest.mark.req("F6", "K12")
     @checked

@@ -1,0 +1,139 @@
+"""Branches of a transition's body: what they save counts, and they park when all of them wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Machine, StepContext, step, transition
+from stepwell.errors import RunFailed
+from tests.stage import Stage, kinds, suspended, until
+
+SOON = 0.05
+
+
+@step
+async def filed(ctx: StepContext, name: str) -> str:
+    ctx.save(name, name.upper())
+    return name
+
+
+class Shelf(Machine[list[str]]):
+    @transition("start", "end")
+    async def fill(self, ctx: Context) -> None:
+        async def branch(name: str) -> str:
+            ctx.save(f"direct-{name}", name)
+            return await ctx.step(filed, name)
+
+        self.state += await ctx.all(branch("a"), branch("b"))
+
+
+@pytest.mark.req("M9", "K25")
+async def test_documents_that_branches_save_are_kept(rehearsal: Stage) -> None:
+    async with rehearsal.engine(Shelf) as engine:
+        run = await engine.start(Shelf, None)
+
+        assert await run.result(15) == ["a", "b"]
+        saved = {document.name: bytes(document.value) for document in await run.documents()}
+        assert saved == {"a": b'"A"', "b": b'"B"', "direct-a": b'"a"', "direct-b": b'"b"'}
+
+
+class Waiting(Machine[list[Any]]):
+    """Its input says how it waits for several things at once; one of them ends early."""
+
+    @transition("start", "end")
+    async def wait(self, ctx: Context, how: str) -> None:
+        async def soon() -> str:
+            await ctx.sleep(SOON)
+            return "soon"
+
+        async def signal() -> Any:
+            return await ctx.signal("go")
+
+        if how == "all":
+            self.state = await ctx.all(soon(), signal())
+        elif how == "gather":
+            self.state = list(await asyncio.gather(soon(), signal()))
+        else:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(soon()), group.create_task(signal())]
+            self.state = [task.result() for task in tasks]
+
+
+@pytest.mark.req("M9", "K14")
+@pytest.mark.parametrize("how", ["all", "gather", "group"])
+async def test_a_body_parks_when_the_branches_that_are_left_wait(memory: Stage, how: str) -> None:
+    async with memory.engine(Waiting) as engine:
+        run = await engine.start(Waiting, how)
+
+        async def fired() -> bool:
+            return "timer_fired" in await kinds(run)
+
+        await suspended(run)
+        await until(fired)
+        await suspended(run)  # again, although a branch has ended
+        await run.signal("go", "gone")
+
+        assert await run.result(15) == ["soon", "gone"]
+
+
+class Group(Machine[list[str]]):
+    """Named by the order of their making, although the second asks first."""
+
+    @transition("start", "end")
+    async def both(self, ctx: Context) -> None:
+        async def late() -> str:
+            await asyncio.sleep(0.02)
+            return await ctx.step(filed, "late")
+
+        async def early() -> str:
+            first = await ctx.step(filed, "early")
+            await ctx.sleep(SOON)
+            return first
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(late()), group.create_task(early())]
+        self.state = [task.result() for task in tasks]
+
+
+@pytest.mark.req("M9", "K5")
+async def test_branches_of_a_group_keep_their_answers_when_the_body_begins_again(rehearsal: Stage) -> None:
+    async with rehearsal.engine(Group) as engine:
+        run = await engine.start(Group, None)
+
+        assert await run.result(15) == ["late", "early"]
+        paths = {e.path: e.data["result"] async for e in run.events() if e.kind == "step_completed"}
+        assert paths == {"0/both@1~1/filed#1": "late", "0/both@1~2/filed#1": "early"}
+
+
+class Outside(Machine[list[str]]):
+    @transition("start", "end")
+    async def use(self, ctx: Context, where: str) -> None:
+        if where == "thread":
+            await asyncio.to_thread(ctx.now)
+            return
+        done = asyncio.get_running_loop().create_future()
+
+        def callback() -> None:
+            try:
+                done.set_result(ctx.now())
+            except Exception as error:
+                done.set_exception(error)
+
+        asyncio.get_running_loop().call_soon(callback)
+        await done
+
+
+@pytest.mark.req("M9")
+@pytest.mark.parametrize("where", ["thread", "callback"])
+async def test_ctx_outside_the_tasks_of_a_body_is_told(memory: Stage, where: str) -> None:
+    async with memory.engine(Outside) as engine:
+        run = await engine.start(Outside, where)
+
+        with pytest.raises(RunFailed, match="use uses ctx outside its own tasks") as told:
+            await run.result(15)
+
+        assert told.value.cause_code == "NOT_DURABLE"
+        assert "plain `def`" in told.value.hint

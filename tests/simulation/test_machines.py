@@ -1,0 +1,53 @@
+"""Machines and sagas in a hostile world: a transition happens wholly or not at all, and what a run did is
+undone once when it ends badly. The rules are in `testing/checker_machines`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell.testing.checker import check
+from stepwell.testing.evidence import Evidence, History
+from stepwell.testing.simulation import simulate, world
+from stepwell.testing.simulation.machine_mutants import MACHINE_MUTANTS
+from stepwell.testing.simulation.mutants import Mutant, hunt
+from stepwell.testing.simulation.shapes import MACHINES
+
+SEEDS = range(120)
+
+
+@pytest.mark.slow
+@pytest.mark.req("R1", "M3", "M9", "K25", "K27")
+def test_no_seed_leaves_half_a_transition_or_anything_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[History] = []
+    looks = 0
+
+    def look(evidence: Evidence) -> Any:
+        nonlocal looks
+        seen.extend(evidence.histories)
+        looks += len(evidence.looks)
+        return check(evidence)
+
+    monkeypatch.setattr(world, "check", look)
+    broken = {seed: str(found[0]) for seed in SEEDS if (found := simulate(seed, shapes=MACHINES).violations)}
+
+    assert not broken, "replay with --machines --seed N -v"
+    # No trivial pass: all of it happened, and workers were lost in the midst of it.
+    kinds = [event.kind for history in seen for event in history.entries]
+    for kind in ("transition_failed", "document_saved", "compensation_completed", "lease_lost", "retried"):
+        assert kinds.count(kind) > 20, kind
+    routed = [e for h in seen for e in h.entries if e.kind == "transition_completed" and "error" in e.data]
+    assert {event.data["target"] for event in routed} == {"late", "by_hand"}
+    assert looks > 200
+    ends = [history.entries[-1].kind for history in seen]
+    assert min(ends.count("completed"), ends.count("failed"), ends.count("cancelled")) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.req("R1", "M3", "K27")
+@pytest.mark.parametrize("mutant", MACHINE_MUTANTS, ids=lambda mutant: mutant.name)
+def test_mutant_is_caught(mutant: Mutant) -> None:
+    report = hunt(mutant, range(100))
+
+    assert report is not None, f"{mutant.name} survived: {mutant.what}"
