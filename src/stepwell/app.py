@@ -18,7 +18,7 @@ from stepwell.client.library import GraphLibrary
 from stepwell.client.rates import StartRate
 from stepwell.domain import events as ev
 from stepwell.domain.copies import RunCopy
-from stepwell.domain.forking import Edits
+from stepwell.domain.cuts import Edits
 from stepwell.domain.ids import Ids
 from stepwell.domain.program import Program, needs_of
 from stepwell.domain.steps import StepSpec, spec_of

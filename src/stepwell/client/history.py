@@ -23,7 +23,8 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
 from stepwell.domain.commit import Definition, Started
 from stepwell.domain.copies import RunCopy
-from stepwell.domain.forking import Birth, Edits, forked, place_before
+from stepwell.domain.cuts import Edits, place_before
+from stepwell.domain.forking import Birth, forked
 from stepwell.domain.ids import Ids, RunId
 from stepwell.errors import KeyConflict, RunExists, RunNotFound, UnknownWorkflow
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepwell.domain import events as ev
+from stepwell.domain.cuts import Open
 from stepwell.domain.documents import Documents
 from stepwell.domain.events import Event
-from stepwell.domain.forking import Open
 from stepwell.domain.state import Checkpoint
 
 

@@ -1,14 +1,8 @@
-"""Forking: from a run's log and a place in it to the log of a new run. The old one is only read.
-
-A function's code is replayed over the copy, so a copy ends where nothing was open: what had been asked
-for and not answered is asked for again by the new run, and would be there twice. Other kinds of program
-cut in their own way; each has its entry in `CUTS`.
-"""
+"""Forking: from a run's log and a place in it to the log of a new run. The old one is only read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,34 +13,13 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import LogRow
 from stepwell.domain.copies import RunCopy, TicketCopy
+from stepwell.domain.cuts import CUTS, Edits, cut_function
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.ids import RunId
 from stepwell.domain.starting import needs_of_run
 from stepwell.domain.status import Status
-from stepwell.errors import InvalidInput, NotForkable, StepNotFound
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edits:
-    """What is other than it was; everything is JSON."""
-
-    input: bytes | None = None
-    state: bytes | None = None
-    outputs: Mapping[str, bytes] = field(default_factory=dict)
-    dropped: frozenset[str] = frozenset()  # of a graph: paths to be done again
-
-    @property
-    def names(self) -> list[str]:
-        found = [name for name in ("input", "state") if getattr(self, name) is not None]
-        return [*found, *sorted(self.outputs)]
-
-
-class Cut(NamedTuple):
-    """The events that count, as they are to be written; `seq` is the last of them in the old log."""
-
-    events: list[Event]
-    seq: int
+from stepwell.errors import StepNotFound
 
 
 class Birth(NamedTuple):
@@ -59,224 +32,6 @@ class Birth(NamedTuple):
 
 
 _OWNERSHIP = (ev.Claimed, ev.LeaseLost)  # says who had the old run; the new one has its own owners
-
-
-# What was open
-
-
-class Open:
-    """What a log has begun and not ended, event by event."""
-
-    def __init__(self) -> None:
-        self.paths: dict[str, str] = {}
-
-    def take(self, event: Event) -> None:
-        match event.fact:
-            case ev.StepStarted() | ev.StepScheduled():
-                self.paths[event.path] = "step"
-            case ev.StepFailed(retry_in=delay) if delay is not None:
-                self.paths[event.path] = "step between two attempts"
-            case ev.TimerSet():
-                self.paths[event.path] = "timer"
-            case ev.WaitOpened(what=what):
-                self.paths[event.path] = what
-            case ev.ChildStarted(detached=False):
-                self.paths[event.path] = "child run"
-            case ev.StepCompleted() | ev.StepFailed() | ev.TimerFired() | ev.WaitEnded() | ev.ChildEnded():
-                self.paths.pop(event.path, None)
-            case ev.Continued() | ev.Failed():
-                self.paths.clear()
-            case _:
-                pass
-
-
-def closed_places(events: Sequence[Event]) -> list[int]:
-    """The seqs after which nothing was open."""
-    found = Open()
-    places = []
-    for event in events:
-        found.take(event)
-        if not found.paths:
-            places.append(event.seq)
-    return places
-
-
-# Functions
-
-
-def _ends(fact: ev.Fact) -> bool:
-    """From here on the code only cleaned up, or was not asked any more."""
-    undone = isinstance(fact, ev.Retried) and fact.undo
-    return undone or isinstance(fact, ev.CancelRequested | ev.CompensationStarted)
-
-
-def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
-    if edits.state is not None:
-        raise InvalidInput(
-            "a function has no state that could be edited",
-            hint="edit what its steps returned (outputs=), or its input (input=)",
-        )
-    seq = _before_the_end(events, seq)
-    kept = list(events[:seq])
-    for event in kept:
-        if _ends(event.fact):
-            raise NotForkable(
-                f"at event {seq} the run was already ending ({event.kind} at {event.seq})",
-                hint=f"fork at {event.seq - 1} or before",
-            )
-    found = Open()
-    for event in kept:
-        found.take(event)
-    if found.paths:
-        what = ", ".join(f"{kind} {path}" for path, kind in list(found.paths.items())[:3])
-        places = [place for place in closed_places(kept) if place > 1]
-        raise NotForkable(
-            f"at event {seq} something was open: {what}",
-            hint=f"fork at {places[-1]}, where nothing was"
-            if places
-            else "rerun it: nothing was settled before",
-        )
-    return Cut(kept, seq)
-
-
-def _before_the_end(events: Sequence[Event], seq: int) -> int:
-    if not 1 <= seq <= len(events):
-        raise NotForkable(
-            f"the log has events 1 to {len(events)}, not {seq}", hint="look at run.checkpoints()"
-        )
-    while isinstance(events[seq - 1].fact, (*ev.ENDINGS, ev.CompensationCompleted)):
-        seq -= 1
-    return seq
-
-
-# Machines
-
-
-def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
-    """A machine's past is its last checkpoint; beyond it, what the visit's code was answered.
-
-    It does not replay, so inner steps that had completed are kept whatever else was open. With another
-    state they would not fit it: then nothing of the visit is kept.
-    """
-    seq = _before_the_end(events, seq)
-    places = [e.seq for e in events[:seq] if isinstance(e.fact, ev.TransitionCompleted)]
-    place = places[-1] if places else 1
-    past = [_arrived(event, edits) if event.seq == place else event for event in events[:place]]
-    if edits.state is not None:
-        if not places:
-            raise NotForkable(
-                f"at event {seq} the machine had no checkpoint, so no state",
-                hint="rerun it with another input, or fork it at a checkpoint",
-            )
-        return Cut(past, place)
-    visit = events[place:seq]
-    if any(_ends(event.fact) for event in visit):
-        raise NotForkable(
-            f"at event {seq} the run was already ending", hint=f"fork at {place}, its last checkpoint"
-        )
-    return Cut([*past, *_answered(visit)], seq)
-
-
-def _arrived(event: Event, edits: Edits) -> Event:
-    if not isinstance(event.fact, ev.TransitionCompleted):
-        return event
-    state = event.fact.state if edits.state is None else Raw(edits.state)
-    return event._replace(fact=replace(event.fact, state=state, children={}))
-
-
-_NEWS = (ev.ValueRecorded, ev.Published, ev.Progress, ev.DocumentSaved, ev.Received)
-
-
-def _answered(visit: Sequence[Event]) -> list[Event]:
-    """What the code of a visit may be given again: nothing that failed, or was open."""
-    settled: set[str] = set()
-    for event in visit:
-        match event.fact:
-            case ev.StepCompleted() | ev.TimerFired() | ev.WaitEnded(outcome="answered"):
-                settled.add(event.path)
-            case ev.ChildEnded(status=status) if status == Status.COMPLETED:
-                settled.add(event.path)
-            case ev.ChildStarted(detached=True):
-                settled.add(event.path)
-            case _:
-                pass
-    kept = [e for e in visit if e.path in settled or isinstance(e.fact, _NEWS)]
-    return [e for e in kept if not isinstance(e.fact, ev.StepFailed | ev.StepStarted | ev.StepScheduled)]
-
-
-# Graphs
-
-
-def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
-    """By causality: every answer is kept but those of the dropped paths, whatever else was open.
-
-    A graph asks for the same places again, so what has no answer is simply asked for anew.
-    """
-    seq = _before_the_end(events, seq)
-    past = [event for event in events[:seq] if event.path not in edits.dropped]
-    settled = {event.path for event in past if _is_answer(event.fact)}
-    begun = {event.path for event in past if isinstance(event.fact, ev.ChildStarted)}
-    kept = [
-        event
-        for event in past[1:]
-        if isinstance(event.fact, _NEWS) or (event.path in settled and not isinstance(event.fact, _AGAIN))
-    ]
-    return Cut([events[0], *(event for event in kept if event.path in begun or not _is_child(event))], seq)
-
-
-_AGAIN = (ev.NodeFact, ev.StepStarted, ev.StepScheduled)  # told again, or of work that has ended
-
-
-def _is_child(event: Event) -> bool:
-    return isinstance(event.fact, ev.ChildEnded)
-
-
-def _is_answer(fact: ev.Fact) -> bool:
-    match fact:
-        case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded() | ev.ChildStarted(detached=True):
-            return True
-        case ev.StepFailed(retry_in=delay):
-            return delay is None
-        case ev.WaitEnded(outcome=outcome):
-            return outcome != "withdrawn"
-        case _:
-            return False
-
-
-CutLog = Callable[[Sequence[Event], int, Edits], Cut]
-CUTS: dict[str, CutLog] = {"function": cut_function, "machine": cut_machine, "graph": cut_graph}
-
-
-# From a step on
-
-
-def place_before(events: Sequence[Event], step: str) -> int:
-    """The seq before the first event of that step: its path, or its name where that is unique."""
-    paths = list(dict.fromkeys(e.path for e in events if e.path and not e.path.startswith("compensate/")))
-    paths = list(dict.fromkeys(part for path in paths for part in (_visit_of(path), path) if part))
-    named = [path for path in paths if step in (path, _name_of(path))]
-    if not named:
-        raise StepNotFound(f"the run has no step {step!r}", steps=", ".join(paths[:10]) or "none")
-    if len(named) > 1:
-        raise StepNotFound(
-            f"the run has {len(named)} steps called {step!r}", hint="give the path: " + ", ".join(named[:5])
-        )
-    inside = f"{named[0]}/"
-    return next(e.seq for e in events if e.path == named[0] or e.path.startswith(inside)) - 1
-
-
-def _name_of(path: str) -> str:
-    """`0/charge#1` is called charge; so are `0~2/charge#3` and, of a machine, `0/charge@4`."""
-    return path.rpartition("/")[2].partition("#")[0].partition("@")[0]
-
-
-def _visit_of(path: str) -> str:
-    """`0/approve@3/pay#1` belongs to the machine's visit `0/approve@3`."""
-    parts = path.split("/", 2)
-    return "/".join(parts[:2]) if len(parts) > 2 and "@" in parts[1] else ""
-
-
-# The new run
 
 
 def forked(copy: RunCopy, origin: ev.Origin, edits: Edits, birth: Birth) -> RunCopy:
