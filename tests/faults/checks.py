@@ -233,7 +233,11 @@ def _repeats(story: Story, starts: list[Entry], evidence: Evidence, found: Findi
         for before, after in pairwise(entries):
             if (path, before.attempt) in failed and after.attempt > before.attempt:
                 continue  # a recorded failure and its next attempt
-            if _struck(evidence.faults, before.pid, before.at, after.at):
+            # One that was frozen as it was about to begin a step begins it when it wakes: that is no write.
+            frozen = [fault for fault in evidence.faults if fault.kind == "freeze"]
+            if _struck(evidence.faults, before.pid, before.at, after.at) or _struck(
+                frozen, after.pid, before.at, after.at
+            ):
                 found.repeats_explained += 1
             else:
                 found.repeats_unexplained += 1
