@@ -25,6 +25,7 @@ from tests.faults.workload import EFFECTS, REMOTE
 
 ENDINGS = {"completed", "failed", "cancelled", "timed_out"}
 LEDGER_LAG = 500_000_000  # ns: what a process sent before it was struck is read a little later
+WAKE_LAG = 5_000_000_000  # ns: until a process that was frozen has heard what happened meanwhile
 STEP_NAME = re.compile(r"([a-z_]+)(#\d+)?(\[\d+\])?$")
 
 
@@ -233,11 +234,8 @@ def _repeats(story: Story, starts: list[Entry], evidence: Evidence, found: Findi
         for before, after in pairwise(entries):
             if (path, before.attempt) in failed and after.attempt > before.attempt:
                 continue  # a recorded failure and its next attempt
-            # One that was frozen as it was about to begin a step begins it when it wakes: that is no write.
-            frozen = [fault for fault in evidence.faults if fault.kind == "freeze"]
-            if _struck(evidence.faults, before.pid, before.at, after.at) or _struck(
-                frozen, after.pid, before.at, after.at
-            ):
+            faults = evidence.faults
+            if _struck(faults, before.pid, before.at, after.at) or _woke(faults, before.at, after):
                 found.repeats_explained += 1
             else:
                 found.repeats_unexplained += 1
@@ -250,6 +248,17 @@ def _struck(faults: list[Fault], pid: int, since: int, until: int | None) -> boo
         fault.pid in (pid, 0)
         and (fault.kind == "kill" or fault.until + LEDGER_LAG >= since)
         and (until is None or fault.at <= until)
+        for fault in faults
+    )
+
+
+def _woke(faults: list[Fault], since: int, late: Entry) -> bool:
+    """It had begun the step and was frozen, another did it, and before it knew that it went on."""
+    return any(
+        fault.kind == "freeze"
+        and fault.pid == late.pid
+        and fault.at <= since
+        and late.at <= fault.until + WAKE_LAG
         for fault in faults
     )
 

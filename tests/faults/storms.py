@@ -21,7 +21,7 @@ from tools.postgres.cluster import Cluster
 STORM_SECONDS = float(os.environ.get("STEPWELL_STORM_SECONDS", "14"))
 STORM_RUNS = max(17, round(0.75 * STORM_SECONDS)) * len(SHAPES)
 STORM_KILLS = int(STORM_SECONDS / 2.6)  # at least: one comes every 2.05 s on average
-STORM_SECONDS_MAX = STORM_SECONDS + 76.0
+STORM_SECONDS_MAX = STORM_SECONDS + 180.0
 CALM_RUNS = 2 * len(SHAPES)
 RESTART_SECONDS = 0.3
 
@@ -71,12 +71,17 @@ async def _storm(
 
 
 async def kill_storm(stage: Stage, fleet: Fleet, *, runs: int = STORM_RUNS, seed: int = 1) -> Outcome:
-    """kill -9 of one of two workers every 0.5 to 3 s until all runs have ended."""
+    """kill -9 of one of two workers every 0.5 to 3 s until all runs have ended.
+
+    Both have begun by then: on a slow machine nobody would ever come to do something.
+    """
     chance = random.Random(seed)
 
     async def strike() -> None:
         while True:
             await asyncio.sleep(0.5 + 2.5 * chance.random())
+            for worker in fleet.workers:
+                await asyncio.to_thread(fleet.ready, worker)
             fleet.kill(chance.choice(fleet.workers))
             await asyncio.sleep(RESTART_SECONDS)
             fleet.start()

@@ -17,6 +17,8 @@ from tests.faults.storms import database_storm
 from tests.faults.transactional_work import WORKFLOWS, keeping_slowly
 from tools.postgres.cluster import Cluster
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.mark.slow
 @pytest.mark.req("R3", "K2", "K6")

@@ -18,8 +18,9 @@ from tests.faults.workload import SHAPES
 from tools.postgres import processes
 
 CHAIN = next(shape for shape in SHAPES if shape.name == "chain")
+pytestmark = pytest.mark.alone
 RUNS = 30
-MIDWAY = 2 * RUNS  # entries of the ledger, of the 8 that each run makes
+MIDWAY = 3 * RUNS  # entries of the ledger: each has done its first step and is in the second, the slow one
 TRIES = 20
 AWAKE_SECONDS = 1.0
 
@@ -64,7 +65,7 @@ def test_a_frozen_worker_writes_nothing_after_its_lease_is_gone(stage: Stage) ->
                 await until(lambda entries=entries: is_midway(stage.ledger, entries))  # type: ignore[misc]  # bound
                 with fleet.frozen(sleeper):
                     if await is_writable(engine) and not playing.done():
-                        second = fleet.start()
+                        second = fleet.start(STEPWELL_LEASE_SECONDS="60")  # its own is not the question
                         await playing
                         before = logs_of(await outside.stories())
                         break
@@ -105,7 +106,7 @@ def test_a_worker_frozen_inside_a_transaction_holds_nobody_up_for_long(stage: St
             outside = Outside(engine, spread_seconds=0.0)
             playing = asyncio.ensure_future(outside.play_shape(CHAIN, range(10)))
             await until(lambda: is_stopped(sleeper))
-            fleet.start()
+            fleet.start(STEPWELL_LEASE_SECONDS="60")
             async with asyncio.timeout(60.0):
                 await playing
             before = logs_of(await outside.stories())

@@ -18,6 +18,7 @@ STOP_SECONDS = 8.0  # less than the grace time; the longest step takes a third o
 LONG = {"STEPWELL_LEASE_SECONDS": "60"}  # whoever must wait for a lease is seen to
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.req("K34", "R3")
 def test_a_stopped_worker_gives_its_work_back_and_repeats_nothing(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from tests.faults.storms import STORM_KILLS, STORM_RUNS, kill_storm, take_overs
 
 SOON = LEASE_SECONDS + SWEEP_SECONDS + 1.0  # two busy cores
 TRIES = 5
+pytestmark = pytest.mark.alone
 
 
 @pytest.mark.slow
@@ -28,7 +29,6 @@ def test_nothing_is_lost_or_recorded_twice_when_workers_are_killed(stage: Stage)
     assert set(stage.kept().values()) == {1}, "a transactional step's write is there exactly once"
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.req("R3", "K5")
 def test_the_runs_of_a_killed_worker_go_on_within_lease_and_sweep(stage: Stage) -> None:
