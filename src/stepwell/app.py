@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checka
 
 from stepwell.client import Client, RunHandle
 from stepwell.client.library import GraphLibrary
-from stepwell.client.rates import StartRate, checked_rates
+from stepwell.client.rates import StartRate
 from stepwell.domain import events as ev
 from stepwell.domain.copies import RunCopy
 from stepwell.domain.cuts import Edits
@@ -80,7 +80,7 @@ class Engine(Client):
         super().__init__(
             store, ids or SystemIds(), Bulletin(), payload_bytes_max=self.settings.payload_bytes_max
         )
-        self.start_rates = checked_rates(start_rates)
+        self.set_start_rates(*start_rates)
         self._steps = _by_name(steps)
         self._nodes = tuple(nodes)
         self._graphs: Graphs | None = None

@@ -13,6 +13,7 @@ from collections.abc import Callable
 MOMENTS = ("before", "mid", "after", "ambiguous")
 TRANSACTIONS = (
     "start",
+    "start_within",
     "claim",
     "commit",
     "transact",
@@ -27,6 +28,8 @@ TRANSACTIONS = (
     "deregister",
     "reap",
     "define",
+    "put_limit",
+    "drop_limit",
     "restore",
     "remove",
     "purge",

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
+from stepwell.client.rates import StartRate
 from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
 from stepwell.domain.limits import Hold, Kind, Limit
@@ -213,6 +214,9 @@ class SyncClient:
 
     def limits(self) -> list[Limit]:
         return self._call(self._client.limits())
+
+    def set_start_rates(self, *rates: StartRate) -> None:
+        self._client.set_start_rates(*rates)
 
     def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
         return self._call(self._client.emit(name, payload, key=key, id=id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
-from stepwell import Context, StartRate, workflow
+from stepwell import Context, StartRate, SyncClient, workflow
 from stepwell.client.rates import checked_rates
 from stepwell.errors import InvalidInput, RateLimited
 from stepwell.store.memory import MemoryStore
@@ -45,6 +45,32 @@ async def test_all_processes_share_the_windows(stage: Stage) -> None:
             with pytest.raises(RateLimited):
                 await engine.start(hello, "d")
         assert len(await one.runs()) == 3
+
+
+@pytest.mark.req("K20", "T4")
+async def test_rates_are_changed_while_the_engine_runs(memory: Stage) -> None:
+    async with memory.engine(hello) as engine:
+        await engine.start_many(hello, "abc")
+        engine.set_start_rates(StartRate("workflow", 1))
+        await engine.start(hello, "d")
+        with pytest.raises(RateLimited):
+            await engine.start(hello, "e")
+        engine.set_start_rates(StartRate("workflow", 2))
+        await engine.start(hello, "e")
+        engine.set_start_rates()
+        await engine.start_many(hello, "fgh")
+
+        assert len(await engine.runs()) == 8
+
+
+@pytest.mark.req("K20", "T4")
+def test_a_client_without_async_keeps_to_the_rates_too(sqlite: Stage) -> None:
+    with SyncClient(engine=sqlite.engine(hello)) as client:
+        client.set_start_rates(StartRate("user", 1))
+        client.start(hello, "a", user="ann")
+
+        with pytest.raises(RateLimited):
+            client.start(hello, "b", user="ann")
 
 
 @pytest.mark.req("K20", "K21")

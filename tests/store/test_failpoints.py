@@ -10,9 +10,12 @@ import pytest
 
 from stepwell import failpoints
 from stepwell.domain.ids import RunId
+from stepwell.domain.limits import Limit
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
+from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import MakeStore, Scene
+from stepwell.testing.stores.scene import QUEUE
 from tests.store.transactions import EVENT, TRANSACTIONS
 
 each_transaction = pytest.mark.parametrize("name", failpoints.TRANSACTIONS)
@@ -34,6 +37,7 @@ def play(make_store: MakeStore, story: Callable[[Scene], Awaitable[None]]) -> No
 async def everything(scene: Scene) -> dict[str, Any]:
     found = dict(await scene.everything())
     found["published"] = list(await scene.store.published(EVENT.name, "", since=0.0))
+    found["limits"] = list(await scene.store.read_limits())
     found["event ticket"] = list(await scene.store.read_tickets(RunId(EVENT.id)))
     return found
 
@@ -101,6 +105,26 @@ def test_a_claim_whose_answer_was_lost_is_found_again(
         assert [list(claim.log) for claim in again.claims] == [
             list(await scene.log(claim.run_id)) for claim in again.claims
         ]
+
+    play(make_store, story)
+
+
+@pytest.mark.req("R2", "K19")
+def test_a_claim_within_limits_whose_answer_was_lost_takes_no_more(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(scene: Scene) -> None:
+        call = await TRANSACTIONS["claim"](scene)
+        await scene.store.put_limit(Limit(kind="queue", name=QUEUE, most=1))
+        hits = 2 if isinstance(scene.store, PostgresStore) else 1  # there it is a second transaction
+        monkeypatch.setattr(failpoints, "hit", failpoints.parse(f"claim.ambiguous=raise:{hits}"))
+        with pytest.raises(OutcomeUnknown):
+            await call()
+
+        again = await call()
+
+        assert [claim.lease for claim in again.claims] == ["lease0"]
+        assert [use.leased for use in await scene.store.read_lanes()] == [1]
 
     play(make_store, story)
 

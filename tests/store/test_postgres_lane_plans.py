@@ -12,11 +12,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import asyncpg
 import pytest
 
 from stepwell.domain.limits import Lane
-from stepwell.store.postgres.address import parse
-from stepwell.store.postgres.connection import LANE_SETTINGS, Connection, connect
+from stepwell.store.postgres.connection import LANE_SETTINGS, Connection
 from stepwell.store.postgres.session import statements
 from stepwell.store.postgres.store import PostgresStore
 
@@ -37,6 +37,9 @@ SELECT 'q' || n, '', CASE n % 4 WHEN 3 THEN 'late' ELSE 'default' END, 'order@1'
 FROM generate_series(1, $3::int) AS n
 WHERE (n % 2 = 1) = $4
 """
+
+# The planner of a store's own connections; filling tables may take long on a slow machine.
+PATIENT = LANE_SETTINGS | {"statement_timeout": "0", "lock_timeout": "0"}
 
 WORKER = "w1"
 LEASES = [f"lease{number}" for number in range(50)]
@@ -98,8 +101,11 @@ async def plans(url: str, *, empty: bool) -> dict[str, list[dict[str, Any]]]:
     store = PostgresStore(url)
     await store.open()
     await store.close()
-    connection = await connect(parse(url), LANE_SETTINGS)
+    connection = await asyncpg.connect(url, server_settings=PATIENT)
     try:
+        await connection.execute(
+            "SET statement_timeout = 0; SET lock_timeout = 0"
+        )  # a slow machine may take long
         await connection.execute(
             "INSERT INTO stepwell.workers (id, name, queues, needs, lease_seconds, lease_until)"
             f" VALUES ('{WORKER}', '', ARRAY['default'], ARRAY['order@1'], 1e9, 1e12)"

@@ -19,18 +19,35 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.events import StepScheduled, written
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
+from stepwell.domain.limits import Limit
 from stepwell.domain.messages import Ending, step_ended
+from stepwell.domain.rates import RatedStart, Window
 from stepwell.testing.store_suite import Scene
 from stepwell.testing.stores.scene import LEASE_SECONDS, NEEDS, QUEUE
 from stepwell.testing.stores.transacting import transact
 
 Call = Callable[[], Awaitable[Any]]
 EVENT = PublishedEvent("e1", "paid", "", b"1", 0.0)
+LIMIT = Limit(kind="queue", name=QUEUE, most=3)
 
 
 async def start(scene: Scene) -> Call:
     runs = [scene.new_run(), scene.new_run()]
     return lambda: scene.store.start(runs)
+
+
+async def start_within(scene: Scene) -> Call:
+    asked = RatedStart([scene.new_run(), scene.new_run()], [Window("workflow default/order", 2, 60.0)])
+    return lambda: scene.store.start_within(asked)
+
+
+async def put_limit(scene: Scene) -> Call:
+    return lambda: scene.store.put_limit(LIMIT)
+
+
+async def drop_limit(scene: Scene) -> Call:
+    await scene.store.put_limit(LIMIT)
+    return lambda: scene.store.drop_limit(LIMIT.scope)
 
 
 async def claim(scene: Scene) -> Call:
@@ -158,6 +175,7 @@ async def purge(scene: Scene) -> Call:
 
 TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "start": start,
+    "start_within": start_within,
     "claim": claim,
     "commit": commit,
     "transact": transacting,
@@ -172,6 +190,8 @@ TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "deregister": deregister,
     "reap": reap,
     "define": define,
+    "put_limit": put_limit,
+    "drop_limit": drop_limit,
     "restore": restore,
     "remove": remove,
     "purge": purge,

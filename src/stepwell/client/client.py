@@ -11,7 +11,7 @@ import msgspec
 
 from stepwell.client.handle import RunHandle
 from stepwell.client.history import History
-from stepwell.client.rates import StartRate, refuse, windows_of
+from stepwell.client.rates import StartRate, checked_rates, refuse, windows_of
 from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import (
@@ -260,6 +260,10 @@ class Client(History):
     async def limits(self) -> list[Limit]:
         """The limits that were set for this workspace and for queues."""
         return [x for x in await self.store.read_limits() if x.workspace in ("", self.workspace)]
+
+    def set_start_rates(self, *rates: StartRate) -> None:
+        """How many runs may be started from here in a while; the windows are shared with all processes."""
+        self.start_rates = checked_rates(rates)
 
     # Talking
 

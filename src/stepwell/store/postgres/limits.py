@@ -61,7 +61,7 @@ class PostgresLimits(Session):
             found = await self._take(connection, request, leases, table, now)
             return found._replace(next_in=0.0) if more else found
 
-        return await self._write("claim_lanes", self._claim_lanes, take)
+        return await self._write("claim", self._claim_lanes, take)
 
     async def _give_lanes(self, connection: Connection, request: ClaimRequest, reached: Reach) -> bool:
         """To runs that bring no limit and are within reach of one that was set; True: there are more."""
