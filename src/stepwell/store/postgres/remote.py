@@ -27,7 +27,7 @@ class PostgresRemote(PostgresDeliveries):
         """All results that came while the last ones were written.
 
         They often go to one run: each on its own they wait for one another at its ticket, a commit long
-        (1,000 of one run on two workers: 12 s, together 4 s).
+        (400 of one run, two workers, a busy machine: 7.8 s, together 2.8 s).
         """
 
         async def one(connection: Connection) -> list[Outcome]:
