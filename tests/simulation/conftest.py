@@ -1,0 +1,14 @@
+"""Dead worlds are full of cycles: they are collected where they died, not in the middle of another test."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def buried() -> Iterator[None]:
+    yield
+    gc.collect()
