@@ -109,9 +109,6 @@ class SyncClient:
     """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`."""
 
     def __init__(self, database: str = "stepwell.db", *, engine: Client | None = None) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-client", daemon=True)
-        self._thread.start()
         self._owned = engine is None
         self._client = engine or Client(open_store(database), SystemIds())
 
@@ -119,7 +116,14 @@ class SyncClient:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __enter__(self) -> Self:
-        self._call(self._open())
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-client", daemon=True)
+        self._thread.start()
+        try:
+            self._call(self._open())
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     async def _open(self) -> None:
@@ -136,7 +140,12 @@ class SyncClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._call(self._close())
+        try:
+            self._call(self._close())
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -44,7 +44,6 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
         "src/stepwell/engine/step_runner.py",
         "asyncio.create_task",
     ): "it is the parent, and ends them in close()",
-    ("src/stepwell/engine/step_runner.py", "asyncio.gather"): "only waits for its own cancelled tasks",
     ("src/stepwell/engine/context.py", "asyncio.gather"): "only waits for the cancelled losers of first()",
     (
         "src/stepwell/store/postgres/connection.py",

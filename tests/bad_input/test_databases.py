@@ -7,12 +7,13 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import apsw
 import pytest
 
-from stepwell import Context, Engine, workflow
+from stepwell import Context, Engine, SyncClient, workflow
 from stepwell.errors import SettingsInvalid, StoreError, StoreUnavailable, StoreUnusable
 from tests.stage import Stage
 
@@ -149,3 +150,10 @@ def test_address_that_no_store_has(address: str) -> None:
     with pytest.raises(SettingsInvalid) as caught:
         Engine(address)
     assert caught.value.hint
+
+
+def test_a_sync_client_that_cannot_open_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusable), SyncClient(str(tmp_path / "none" / "app.db")):
+        pass
+
+    assert not [thread for thread in threading.enumerate() if thread.name == "stepwell-client"]

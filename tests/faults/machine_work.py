@@ -14,7 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell import Context, Engine, Machine, Permanent, Retry, RunHandle, StepContext, step, transition
+from stepwell import (
+    Context,
+    Engine,
+    Machine,
+    Permanent,
+    Retry,
+    RunHandle,
+    StartRate,
+    StepContext,
+    step,
+    transition,
+)
 from stepwell.errors import AlreadyDecided, NotRetryable, RunEnded, RunError, WrongPlace
 from tests.faults.fleet import LEASE_SECONDS
 from tests.faults.victims import Plan
@@ -124,7 +135,10 @@ async def finish(url: str, plans: Sequence[Plan]) -> None:
 async def _lived(engine: Engine, plan: Plan) -> None:
     """Both runs until their ends, and a copy of the first."""
     queue = plan.queue
+    await engine.set_limit("queue", queue, 5)
+    engine.set_start_rates(StartRate("workflow", 1000))
     run = await engine.start(Booking, Order(_far(plan)), key=f"booking/{queue}", queue=queue)
+    engine.set_start_rates()
     other = await engine.start(Booking, Order(_far(plan), True), key=f"stopped/{queue}", queue=queue)
     while (await run.status()) != "completed":
         await _help(engine, run)
@@ -133,6 +147,7 @@ async def _lived(engine: Engine, plan: Plan) -> None:
         if any(wait.name == "never" for wait in await other.waits()):
             await other.cancel()
         await asyncio.sleep(LOOK_SECONDS)
+    await engine.drop_limit("queue", queue)
     await _copied(engine, run, queue)
 
 

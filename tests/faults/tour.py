@@ -19,6 +19,7 @@ from stepwell import (
     Permanent,
     RunFailed,
     RunHandle,
+    StartRate,
     StepContext,
     Workflow,
     step,
@@ -104,9 +105,13 @@ async def _second_chance(engine: Engine) -> None:
 
 
 async def _copied(engine: Engine) -> None:
-    """A run is made from another, and both the copy and what is old are removed."""
+    """A run within limits is made from another, and both the copy and what is old are removed."""
+    await engine.set_limit("workflow", "little", 5)
+    engine.set_start_rates(StartRate("workflow", 1000))
     run = await engine.start(little, 1, key="copied")
+    engine.set_start_rates()
     await run.result()
+    await engine.drop_limit("workflow", "little")
     copy = await engine.rerun(run, key="copy")
     await copy.result()
     await copy.delete()

@@ -63,7 +63,8 @@ class StepRunner:
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self.loop.close()
         await self._processes.close()
         self._threads.close()

@@ -225,8 +225,13 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def bury(self) -> None:
         """Close what is left over, so that collecting it says and does nothing."""
-        for task in asyncio.all_tasks(self):
-            close_quietly(task)
+        outer = events._get_running_loop()
+        events._set_running_loop(self)  # what its cleanup asks for a loop must not get a real one
+        try:
+            for task in asyncio.all_tasks(self):
+                close_quietly(task)
+        finally:
+            events._set_running_loop(outer)
         self._timers.clear()
         self._awake.clear()
 
