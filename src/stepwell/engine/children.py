@@ -13,9 +13,10 @@ from stepwell.domain.events import NULL
 from stepwell.domain.ids import DRAFT, RunId, child_run_id, recorded_random
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.retry import Retry
+from stepwell.domain.schema import Schema
 from stepwell.domain.starting import new_run
 from stepwell.domain.steps import StepSpec
-from stepwell.errors import AskedWrongly, InvalidInput
+from stepwell.errors import AskedWrongly
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -84,14 +85,9 @@ class FoundWorkflow:
         self.options = msgspec.json.decode(entry.options, type=RunOptions)
 
     def encode_input(self, input: Any) -> bytes:
-        import jsonschema_rs
-
         data = PLAIN.encode({} if input is None and self.definition.kind == "graph" else input)
-        checker = jsonschema_rs.validator_for(msgspec.json.decode(self.definition.input_schema))
-        problem = next(iter(checker.iter_errors(msgspec.json.decode(data))), None)
-        if problem is not None:
-            field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
-            raise InvalidInput(f"{problem.message} at {field}", field=field, workflow=self.definition.name)
+        schema = Schema(self.definition.input_schema.decode())
+        schema.check(msgspec.json.decode(data), workflow=self.definition.name)
         return data
 
     def decode_result(self, data: bytes) -> Any:
