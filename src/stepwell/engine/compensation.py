@@ -104,6 +104,8 @@ def _has_earlier(activation: Activation) -> bool:
 
 def _leave_code(activation: Activation) -> None:
     """The code is over: what it still waits for is withdrawn, and it hears of nothing any more."""
+    if activation.visits is not None:
+        activation.visits.leave()
     for call in list(activation.calls.values()):
         activation.withdraw(call)
     activation.steps.stop_all()
