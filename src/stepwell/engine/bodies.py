@@ -342,7 +342,7 @@ class Body:
         return runs
 
     def stays(self) -> bool:
-        """Asked before it is left. No, if its code is about to go on, or a clock of this process runs for it."""
+        """Must it not be left? Its code is about to go on, or a clock of this process runs for it."""
         if self.weigh() or self._stations.stirs or any(reply.done() for reply in self._crossings.values()):
             self._stir()
             self._services.loop.call_soon(self._look_around)
