@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, RunFailed, SyncContext, workflow
+from stepwell import Context, Engine, RunFailed, RunHandle, SyncContext, workflow
 from stepwell.domain.status import Status
+from stepwell.engine import parking
 from stepwell.errors import ChildFailed
-from tests.stage import DEAF, Stage, all_events, crash, kinds, suspended, until
+from tests.stage import DEAF, SETTINGS, Stage, all_events, crash, kinds, suspended, until
 
 
 @workflow
@@ -312,3 +314,36 @@ async def test_child_exists_exactly_when_the_parents_log_says_so(stage: Stage) -
         said = {e.data["run"] for e in await all_events(run) if e.kind == "child_started"}
         assert said == {row.id for row in await engine.runs() if row.parent == run.id}
         assert (await kinds(run)).count("child_ended") == 20
+
+
+@pytest.mark.req("K18")
+async def test_a_parent_stays_for_its_children_while_that_costs_less_than_a_replay(
+    memory: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it has just written something: it waits from then on, and does not leave at once."""
+    monkeypatch.setattr(parking, "_REPLAY_SECONDS", 100.0)
+
+    @workflow
+    async def child(ctx: Context, number: int) -> int:
+        await ctx.signal("go")
+        return number
+
+    @workflow
+    async def parent(ctx: Context) -> list[int]:
+        return await ctx.all(ctx.run(child, 1), ctx.run(child, 2))
+
+    patient = replace(SETTINGS, keep_lease_seconds=600)
+    async with memory.engine(parent, child, settings=patient) as engine:
+        run = await engine.start(parent)
+        children = await until(lambda: children_of(run))
+        for each in children:
+            await suspended(engine.handle(each))
+            await engine.handle(each).signal("go")
+
+        assert await run.result(30) == [1, 2]
+        assert (await kinds(run)).count("claimed") == 1
+
+
+async def children_of(run: RunHandle[Any]) -> list[str]:
+    found = [event.data["run"] async for event in run.events() if event.kind == "child_started"]
+    return found if len(found) == 2 else []

@@ -51,7 +51,8 @@ def _linger_seconds(activation: Activation) -> float:
     """
     replay = activation.writer.head * _REPLAY_SECONDS
     patience = min(max(replay, _LINGER_SECONDS), activation.services.keep_lease_seconds)
-    waited, activation.lingered = activation.lingered, True
+    waited = activation.lingered
+    activation.lingered = waited or not activation.writer.draft.needed  # else it begins behind the write
     worth_it = activation.heard or replay > _LINGER_SECONDS
     if waited or not worth_it or not any(map(_may_end_soon, activation.calls.values())):
         return 0.0
