@@ -71,6 +71,7 @@ def _start_late(activation: Activation, call: BodyCall) -> None:
 class Body:
     __slots__ = (
         "_activation",
+        "_advances",
         "_call",
         "_crossings",
         "_handle",
@@ -93,6 +94,7 @@ class Body:
         self._handle: asyncio.TimerHandle | None = None
         self._stations = Stations(self._services.loop, self._look_around)
         self._crossings: dict[asyncio.Task[Any], Reply] = {}
+        self._advances = False  # is about to
         self._left_at: float | None = None  # since when the whole run only waits
         self.path = call.path
         self.over = False
@@ -304,8 +306,17 @@ class Body:
         task.add_done_callback(lambda done: self._answered(done, station))
         if self._stations.enters(station):
             self._activation.steps.executing.pop(self.path, None)
-        self._activation.advance()
+        if station.owner is self._task:
+            self._activation.advance()
+        elif not self._advances:  # once for all branches that ask in this turn of the loop
+            self._advances = True
+            self._services.loop.call_soon(self._advance)
         return task
+
+    def _advance(self) -> None:
+        self._advances = False
+        if self._activation.closed is None:
+            self._activation.advance()
 
     def _answered(self, task: asyncio.Task[Any], station: Station) -> None:
         self._stations.leaves(station)
