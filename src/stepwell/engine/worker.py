@@ -17,6 +17,7 @@ from stepwell.engine.activation import Activation
 from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
 from stepwell.engine.lease_keeper import LeaseKeeper
+from stepwell.engine.own_starts import OwnStarts
 from stepwell.engine.remote import RemoteStep, deliver, not_begun
 from stepwell.engine.retention import Retention
 from stepwell.engine.services import Services
@@ -103,8 +104,16 @@ class Worker:
             needs=self.needs,
             poll_seconds=options.poll_seconds,
             slots=options.slots,
-            active=lambda: len(self.active),
+            active=lambda: len(self.active) + self.own_starts.awaited,
             worker=lambda: self._info.id,
+            begin=self._begin,
+        )
+        self.own_starts = OwnStarts(
+            ids,
+            queues=options.queues,
+            needs=programs if graphs is None else (*programs, NEEDS_GRAPH),
+            worker=lambda: self._info.id,
+            room=lambda: self._claimer.room,
             begin=self._begin,
         )
         self._sweeper = Sweeper(store, sweep_seconds=options.sweep_seconds, swept=self._swept)
@@ -208,6 +217,7 @@ class Worker:
         try:
             async with asyncio.timeout(self.options.grace_seconds):
                 await self._claimer.stop()
+                await self.own_starts.settled()
                 for work in list(self.active.values()):
                     if isinstance(work, Activation):
                         work.drain()
