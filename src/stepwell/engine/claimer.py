@@ -33,6 +33,7 @@ class Claimer:
         active: Callable[[], int],
         worker: Callable[[], WorkerId],
         begin: Callable[[Claim, float], None],
+        begin_late: Callable[[Claim, float], None],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -44,6 +45,7 @@ class Claimer:
         self._active = active
         self._worker = worker
         self._begin = begin
+        self._begin_late = begin_late  # with a lease that was asked for before
         self._wake = asyncio.Event()
         self._next_look = 0.0  # on our monotonic clock
         self.stopped = False
@@ -135,6 +137,7 @@ class Claimer:
                 return False  # let the others finish first
             self.solo_wanted = False  # they take too long: other runs must not wait for them
         request = self._request(active)
+        begin = self._begin_late if request is self._unanswered else self._begin
         # An answer that is lost may have been a success: the same leases are asked for again, and
         # the store gives what it gave before. Otherwise nobody would drive those runs.
         self._unanswered = request
@@ -154,7 +157,7 @@ class Claimer:
         next_in = self._poll_seconds if found.next_in is None else min(found.next_in, self._poll_seconds)
         self._next_look = now + next_in
         for claim in found.claims:
-            self._begin(claim, found.now)
+            begin(claim, found.now)
         # next_in = 0 with nothing claimed: the tickets are being taken by somebody else right now.
         if next_in <= 0 and not found.claims:
             self._next_look = now + 0.005
