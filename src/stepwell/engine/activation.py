@@ -274,7 +274,7 @@ class Activation:
             else:
                 self.steps.stop_all()
                 then = endings.finish(self, self._ending)
-        elif not self.steps.executing and parking.idle(self):
+        elif (not self.steps.executing or self.visits is not None) and parking.idle(self):
             if not (self.calls or self.commands or self.draining):
                 self._ending = endings.stuck()
                 self.settle()
@@ -327,7 +327,7 @@ class Activation:
             self.inbox.look(result.wakes)
         if self.run_id in self.services.bulletin.followed:
             self.services.bulletin.moved(self.run_id)
-        if self.services.replay_always and not self.steps.executing and self.thread is None:
+        if self.services.replay_always and not parking.executes(self) and self.thread is None:
             self.draining = True  # give it back at once: the next claim replays the log
         self.advance()
 
@@ -365,6 +365,8 @@ class Activation:
             return
         self.closed = why
         self.timers.stop()
+        if self.visits is not None:
+            self.visits.leave()
         self.steps.stop_all()
         self.turns.unwind(self.calls.values(), why)
         if self.thread is not None:

@@ -286,7 +286,7 @@ class StepCalls:
             self._activation.writer.draft.needed = True
 
     def stop_all(self) -> None:
-        for execution in self.executing.values():
+        for execution in list(self.executing.values()):  # a transition's body takes itself out
             execution.stop()
         self.executing.clear()
 

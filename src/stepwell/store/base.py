@@ -94,7 +94,9 @@ class Runs(Protocol):
         ...
 
     async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
-        """Give a failed run a new ticket and append Retried; the second caller gets `not_failed`.
+        """Give a run that failed or timed out a new ticket and append Retried.
+
+        The second caller gets `not_failed`.
 
         `needs` is what its worker must have; '' is its workflow in its version.
 

@@ -6,7 +6,7 @@ from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, RetryOutcome
 from stepwell.domain.events import Cancelled, Retried, written
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.messages import Ending, cancel_request, child_ended
-from stepwell.domain.status import Status
+from stepwell.domain.status import RETRYABLE, Status
 from stepwell.store.sqlite.deliveries import deliver
 from stepwell.store.sqlite.session import Session
 
@@ -44,7 +44,7 @@ def retry(session: Session, asked: tuple[RunId, str, bool]) -> RetryOutcome:
     if row is None:
         return RetryOutcome.UNKNOWN
     status, workflow, version, queue, workspace, lane, priority, head, at, base, compensated = row
-    if status != Status.FAILED:
+    if status not in RETRYABLE:
         return RetryOutcome.NOT_FAILED
     if compensated:
         return RetryOutcome.COMPENSATED
