@@ -21,6 +21,7 @@ class Starting:
     def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
         self._mailbox = Mailbox(frontier)
+        self._outside_loops = 0
         ttl = frontier.plan.settings.suspend_ttl_ms
         self._patience = None if ttl is None else ttl / 1000  # of waits without a timeout of their own
 
@@ -43,6 +44,8 @@ class Starting:
 
     def start(self, step: Step) -> None:
         node = step.node
+        if not self._within_limit(step):
+            return
         if node.disabled or node.role is Role.JOIN:
             self._frontier.note(NoteKind.COMPLETED, step.path, {"output": None, "handles": ["out"]})
             self._frontier.complete(step, DONE)
@@ -55,6 +58,26 @@ class Starting:
                 self._begin(step)
             except (ExpressionError, StepwellError) as error:
                 self._fail(step, failure_of(error, step))
+
+    def _within_limit(self, step: Step) -> bool:
+        if step.scope.loop is not None:
+            return True
+        self._outside_loops += 1
+        limit = self._frontier.plan.settings.max_steps
+        if self._outside_loops <= limit:
+            return True
+        self._frontier.cleanups.off = True  # it would need more of them
+        self._frontier.cleanups.stop()
+        self._frontier.finish_failed(
+            Failure(
+                "STEP_LIMIT",
+                f"more than {limit} nodes were activated outside loops",
+                step.node.id,
+                step.path,
+                hint="raise settings.maxSteps if this is meant",
+            )
+        )
+        return False
 
     def _begin(self, step: Step) -> None:
         role = step.node.role
@@ -69,6 +92,7 @@ class Starting:
             given = None if known else step.node.behaviour.input(self.scope_of(step), self.now_of(step))
             self._frontier.ask(Ask(Purpose.CHILD, step.path, step, given))
         else:
+            self._frontier.seen(step)
             self._frontier.containers.start(step)
 
     def _pure(self, step: Step) -> None:
@@ -166,11 +190,11 @@ class Starting:
         self._frontier.complete(step, outcome)
 
     def _gave_up(self, step: Step) -> None:
-        self._frontier.stop(step)
         if step.node.role is Role.CONTAINER:
             told = Failure("STEP_TIMED_OUT", "the body took too long", step.node.id, step.path)
             self._frontier.containers.ran_out(step, told)
         else:
+            self._frontier.stop(step)
             self._late(step)
 
     def _late(self, step: Step) -> None:

@@ -236,9 +236,11 @@ class _Reader:
                     entry.attempts = max(entry.attempts, event.attempt)
             case ev.LoopAdvanced():
                 self.progress[self._place(event.path).rsplit("[", 1)[0]] = (fact.done, fact.count)
+            case ev.CancelRequested() if self._started and self._frontier.end is None:
+                self._frontier.cancel()
+                self._take_asks()
             case ev.Cancelled() | ev.TimedOut() | ev.Failed():
-                if self._frontier.end is None and self._frontier.root is not None:
-                    self._frontier.cancel_scope(self._frontier.root)
+                self._frontier.abandon()
             case _:
                 self._answer(event)
 
