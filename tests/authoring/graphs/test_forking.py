@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import NodeResult, RunHandle
+from stepwell import NodeResult, Retry, RunHandle, node
 from stepwell.errors import InvalidInput, StepNotFound
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import Stage, all_events, suspended, until
@@ -105,3 +105,32 @@ async def test_a_wait_that_ran_out_is_answered_in_a_fork(memory: Stage) -> None:
         opened = next(e.seq for e in await all_events(run) if e.kind == "wait_opened")
         with pytest.raises(StepNotFound, match="0/H"):
             await engine.fork(run, at=opened, outputs={"H": "approved"})
+
+
+@pytest.mark.req("K26", "N17", "N20")
+async def test_what_was_tried_again_is_done_again_from_its_first_attempt(memory: Stage) -> None:
+    begun: list[str] = []
+
+    @node("fragile", retry=Retry(1))
+    async def fragile(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> int:
+        begun.append(helpers.node)
+        if begun.count(helpers.node) % 2:
+            raise ValueError("again")
+        return len(begun)
+
+    kid = chart([START, a("B", "fragile"), a("Z", "end")], "S>B B>Z", name="kid")
+    nodes = [
+        a("R", "retry", maxAttempts=2, delayMs=1),
+        a("A", "fragile", "R"),
+        a("W", "workflow", workflow="kid", retry={"maxAttempts": 2, "delayMs": 1}),
+    ]
+    body = chart([START, *nodes, a("Z", "end")], "S>R R>W W>Z")
+    async with memory.engine(body, kid, nodes=[fragile]) as engine:
+        run = await engine.start("chart", {})
+        assert await run.result(timeout=60) == {}
+        assert begun == ["A", "A", "B", "B"]
+
+        await (await engine.rerun_from_node(run, "W")).result(timeout=60)
+        assert begun == ["A", "A", "B", "B", "B", "B"]
+        await (await engine.rerun_from_node(run, "R")).result(timeout=60)
+        assert begun[6:] == ["A", "A", "B", "B"]

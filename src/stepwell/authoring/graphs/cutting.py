@@ -6,6 +6,7 @@ output was edited, the input.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,16 @@ def _of_nodes(log: Sequence[Event], nodes: Iterable[str]) -> frozenset[str]:
     """The paths of these nodes, and of the mailbox: what it gave is told with the waits that got it."""
     wanted = {*nodes, ""}
     paths = {event.path for event in log if event.path}
-    return frozenset(path for path in paths if path.removeprefix(_ROOT).partition("@")[0] in wanted)
+    return frozenset(
+        path for path in paths if _owner(path) in wanted or _ATTEMPT.sub("", _owner(path)) in wanted
+    )
+
+
+_ATTEMPT = re.compile(r"#\d+$")  # of a retry container's delays, and of calls that are tried again
+
+
+def _owner(path: str) -> str:
+    return path.removeprefix(_ROOT).partition("@")[0]
 
 
 def _entry(told: Trace, name: str) -> TraceEntry:
