@@ -290,12 +290,12 @@ class Frontier:
             self.containers.body_done(scope.owner, scope, self._behind(scope))
 
     def _behind(self, scope: ScopeRun) -> Context:
-        """The context at the end of a body: its last nodes come together as at a join."""
+        """The context at the end of a body: where it ended, by live edges, comes together as at a join."""
         arrivals = []
-        for index in scope.plan.terminals:
-            step = scope.steps[index]
+        for index, step in enumerate(scope.steps):
             if step is not None and step.status is StepStatus.COMPLETED:
-                arrivals.append(Arrival(step.node.id, step.behind, index))
+                if not any(edge.handle in step.handles for edge in step.node.outs):
+                    arrivals.append(Arrival(step.node.id, step.behind, index))
         if not arrivals:
             return scope.base
         merged = merge_all(scope.base, arrivals)
