@@ -150,21 +150,21 @@ class Engine(Client):
         from stepwell.authoring.graphs.cutting import done_again
 
         old = await self._read(run)
-        dropped = done_again(await self.trace(run), [row.path for row in old.log], node)
+        edits = done_again(await self.trace(run), [ev.read(row) for row in old.log], node)
         origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
-        return await self._fork(run, old, origin, Edits(dropped=dropped), key)
+        return await self._fork(run, old, origin, edits, key)
 
     async def _edits(self, old: RunCopy, input: Any, state: Any, outputs: Mapping[str, Any] | None) -> Edits:
         if old.kind != "graph":
             return await super()._edits(old, input, state, outputs)
         from stepwell.authoring.graphs.cutting import edited
 
-        paths = [row.path for row in old.log if row.path]
-        edits = await super()._edits(old, input, state, None)
-        dropped, changed = edited(await self.trace(old.id), paths, self.graphs.registry, outputs or {})
-        if edits.input is not None:  # everything follows from it
-            dropped = frozenset(paths) - changed.keys()
-        return replace(edits, outputs=changed, dropped=dropped)
+        log = [ev.read(row) for row in old.log]
+        plain = await super()._edits(old, input, state, None)
+        edits = edited(await self.trace(old.id), log, self.graphs.registry, outputs or {})
+        if plain.input is not None:  # everything follows from it
+            edits = replace(edits, dropped=frozenset(e.path for e in log if e.path) - edits.outputs.keys())
+        return replace(edits, input=plain.input, state=plain.state)
 
     async def _graph_body(self, first: ev.Event) -> bytes:
         accepted = first.fact
