@@ -90,6 +90,16 @@ async def suspended(run: RunHandle[Any]) -> None:
     await reaches(run, Status.SUSPENDED)
 
 
+async def parked(run: RunHandle[Any]) -> None:
+    """Nobody has the run in hand; it may count as running all the same."""
+
+    async def there() -> bool:
+        found = await ticket(run)
+        return found is not None and found.started and not found.lease
+
+    await until(there)
+
+
 async def log(run: RunHandle[Any]) -> list[str]:
     """The kinds of the run's events, with their paths."""
     return [f"{event.kind} {event.path}".strip() async for event in run.events()]

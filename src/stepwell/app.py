@@ -17,6 +17,7 @@ from stepwell.client import Client, RunHandle
 from stepwell.client.library import GraphLibrary
 from stepwell.client.rates import StartRate
 from stepwell.domain import events as ev
+from stepwell.domain.commit import NewRun, Started
 from stepwell.domain.copies import RunCopy
 from stepwell.domain.cuts import Edits
 from stepwell.domain.ids import Ids
@@ -149,21 +150,21 @@ class Engine(Client):
         from stepwell.authoring.graphs.cutting import done_again
 
         old = await self._read(run)
-        dropped = done_again(await self.trace(run), [row.path for row in old.log], node)
+        edits = done_again(await self.trace(run), [ev.read(row) for row in old.log], node)
         origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
-        return await self._fork(run, old, origin, Edits(dropped=dropped), key)
+        return await self._fork(run, old, origin, edits, key)
 
     async def _edits(self, old: RunCopy, input: Any, state: Any, outputs: Mapping[str, Any] | None) -> Edits:
         if old.kind != "graph":
             return await super()._edits(old, input, state, outputs)
         from stepwell.authoring.graphs.cutting import edited
 
-        paths = [row.path for row in old.log if row.path]
-        edits = await super()._edits(old, input, state, None)
-        dropped, changed = edited(await self.trace(old.id), paths, self.graphs.registry, outputs or {})
-        if edits.input is not None:  # everything follows from it
-            dropped = frozenset(paths) - changed.keys()
-        return replace(edits, outputs=changed, dropped=dropped)
+        log = [ev.read(row) for row in old.log]
+        plain = await super()._edits(old, input, state, None)
+        edits = edited(await self.trace(old.id), log, self.graphs.registry, outputs or {})
+        if plain.input is not None:  # everything follows from it
+            edits = replace(edits, dropped=frozenset(e.path for e in log if e.path) - edits.outputs.keys())
+        return replace(edits, input=plain.input, state=plain.state)
 
     async def _graph_body(self, first: ev.Event) -> bytes:
         accepted = first.fact
@@ -176,6 +177,18 @@ class Engine(Client):
         if found is None:
             raise UnknownWorkflow(f"no workflow {accepted.workflow!r} version {accepted.version!r} is known")
         return found.body
+
+    async def _start_now(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        """Our own worker takes what it has room for: that spares asking for it."""
+        if self.worker is None or self._task is None or self._task.done():
+            return await self.store.start(runs)
+        own, started = self.worker.own_starts, list[Started]()
+        offered = own.offer(runs)
+        try:
+            started.extend(await self.store.start(offered))
+        finally:
+            own.answer(offered, started)
+        return started
 
     async def open(self) -> None:
         """Open the store, make the workflows known and, unless `worker=False`, begin to work."""

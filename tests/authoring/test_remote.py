@@ -10,9 +10,10 @@ import pytest
 
 from stepwell import Context, Permanent, Retry, RetryAfter, RunFailed, StepContext, StepError, step, workflow
 from stepwell.domain.status import Status
+from stepwell.engine.journal import read_journal
 from stepwell.engine.remote import RemoteStep
-from stepwell.errors import RunCancelled, StepTimedOut
-from tests.stage import Stage, all_events, crash, log, suspended, until
+from stepwell.errors import RunCancelled, RunTimedOut, StepTimedOut
+from tests.stage import Stage, all_events, crash, log, parked, suspended, until
 
 
 @dataclass
@@ -30,11 +31,13 @@ async def draws(ctx: Context, size: int) -> Picture:
     return await ctx.step.on(queue="gpu")(render, size)
 
 
-@pytest.mark.req("F6", "K8")
+@pytest.mark.req("F6", "K7", "K8")
 async def test_step_runs_on_a_worker_of_the_queue_and_the_owner_sleeps(stage: Stage) -> None:
     async with stage.engine(draws) as owner:
         run = await owner.start(draws, 4)
-        await suspended(run)
+        await parked(run)
+        assert await run.status() is Status.RUNNING
+        assert (await run.state()).status is Status.RUNNING
         assert "gpu" in (await run.why()).text
         async with stage.engine(steps=[render], queues=["gpu"]):
             assert await run.result(15) == Picture(8)
@@ -111,6 +114,39 @@ async def test_remote_step_times_out_without_any_worker(stage: Stage) -> None:
 
     async with stage.engine(calls) as owner:
         assert await (await owner.start(calls)).result(15) == "0/render#1"
+
+
+@pytest.mark.req("F6", "K12")
+async def test_the_time_of_a_remote_step_counts_for_the_run(stage: Stage) -> None:
+    @workflow(timeout=0.3)
+    async def calls(ctx: Context) -> None:
+        await ctx.step.on(queue="gpu")(render, 1)
+
+    async with stage.engine(calls) as owner:
+        run = await owner.start(calls)
+        with pytest.raises(RunTimedOut):
+            await run.result(15)
+        assert [ticket.path for ticket in await owner.store.read_tickets(run.id)] == []
+
+
+@pytest.mark.req("F6", "F4", "K12")
+async def test_a_remote_step_that_lost_a_race_is_work_no_more(stage: Stage) -> None:
+    @workflow
+    async def races(ctx: Context) -> str:
+        await ctx.first(ctx.step.on(queue="gpu")(render, 1), ctx.signal("skip"))
+        return str(await ctx.signal("go"))
+
+    async with stage.engine(races) as owner:
+        run = await owner.start(races)
+        await parked(run)
+        await run.signal("skip")
+        await suspended(run)
+        assert (await run.state()).status is Status.SUSPENDED
+        assert "wait_ended 0~1/render#1" in await log(run)
+        rows = [row async for row in run.log()]
+        assert read_journal(rows, rows[-1].at + 1e6).active_seconds < 1e6  # nor does its time count
+        await run.signal("go", "on")
+        assert await run.result(15) == "on"
 
 
 @pytest.mark.req("F6", "K13")

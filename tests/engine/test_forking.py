@@ -17,6 +17,7 @@ from stepwell.errors import (
     RunNotFound,
     StepNotFound,
     UnknownWorkflow,
+    WaitTimedOut,
 )
 from tests.stage import Stage, all_events, kinds, log, reaches, suspended, until
 
@@ -175,6 +176,26 @@ async def test_a_failed_step_is_skipped_by_giving_its_output(stage: Stage) -> No
 
         assert await new.result() == [2, 4, 7]
         assert await old.status() is Status.FAILED
+
+
+@pytest.mark.req("K26")
+async def test_a_signal_and_a_wait_that_ran_out_are_answered_otherwise(rehearsal: Stage) -> None:
+    @workflow
+    async def asks(ctx: Context) -> list[Any]:
+        first = await ctx.signal("go")
+        try:
+            return [first, await ctx.signal("more", timeout=0.01)]
+        except WaitTimedOut:
+            return [first, "late"]
+
+    async with rehearsal.engine(asks) as engine:
+        old = await engine.start(asks)
+        await old.signal("go", 1)
+        assert await old.result() == [1, "late"]
+        last = len(await rows(old))
+        new = await engine.fork(old, at=last, outputs={"0/signal:go#1": 2, "0/signal:more#1": 3})
+
+        assert await new.result() == [2, 3]
 
 
 @pytest.mark.req("K26")

@@ -18,6 +18,7 @@ from stepwell import (
     RunHandle,
     Status,
     SyncClient,
+    failpoints,
     step,
     transition,
     workflow,
@@ -230,6 +231,19 @@ def test_limits_can_be_set_without_async(sqlite: Stage) -> None:
         ]
         assert client.drop_limit("queue", "default")
         assert not client.drop_limit("queue", "default")
+
+
+@pytest.mark.req("K19", "R2")
+@pytest.mark.parametrize("moment", ["before", "mid", "ambiguous"])
+async def test_a_limit_is_dropped_whatever_becomes_of_the_answer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    async with stage.client() as client:
+        await client.set_limit("queue", "default", 3)
+        monkeypatch.setattr(failpoints, "hit", failpoints.parse(f"drop_limit.{moment}=raise"))
+
+        assert await client.drop_limit("queue", "default")
+        assert await client.limits() == []
 
 
 @pytest.mark.req("K19")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Machine, Retry, RunHandle, StepContext, step, transition
-from tests.stage import Stage, all_events, kinds, suspended, until
+from tests.stage import Stage, all_events, kinds, parked, suspended, until
 
 FAR = "far"
 
@@ -58,7 +58,7 @@ class Stubborn(Machine[dict[str, Any]]):
 async def test_a_remote_step_of_a_body_comes_back_after_a_park(stage: Stage) -> None:
     async with stage.engine(Parcel) as engine:
         run = await engine.start(Parcel, None)
-        await suspended(run)
+        await parked(run)
         # Only now somebody takes it: the run is parked when each result comes.
         async with stage.engine(steps=[weigh, stumble], queues=[FAR]):
             assert await run.result(30) == {"one": 2, "two": [3, 13]}

@@ -130,7 +130,7 @@ class History:
     ) -> RunHandle[Any]:
         """A new run that begins as the old one was at event `at`, but for what is edited.
 
-        `outputs` replaces what steps and children returned, by path; `state` is a machine's. Of a graph,
+        `outputs` replaces what steps, children and waits gave, by path; `state` is a machine's. Of a graph,
         what depends on an edited output (by node) is done again, and everything on another input.
         NotForkable says why there is no fork at that place, and where there is one.
         """

@@ -34,7 +34,10 @@ async def _holders(store: Store, run: RunRow, limit: Limit) -> list[str]:
     wanted = RunFilter(workspace=run.workspace, workflow=workflow, statuses=statuses, limit=_LOOKED_AT)
     found: list[str] = []
     for other in await store.list_runs(wanted):
-        tickets = [t for t in await store.read_tickets(other.id) if t.lane]
+        # One that is between two attempts, or waits for another worker's step, is running without a slot.
+        tickets = [
+            t for t in await store.read_tickets(other.id) if t.lane and (t.lease or limit.hold == "run")
+        ]
         if any(read_lane(t.lane).is_in(limit.scope) for t in tickets):
             found.append(other.id)
         if len(found) == _NAMED:

@@ -9,16 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from stepwell.domain import events as ev
+from stepwell.domain.codec import PLAIN
 from stepwell.domain.compensating import is_leaving
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput, NotForkable, StepNotFound
+
+
+class Delivered(NamedTuple):
+    """An event for a graph run that one of its waits got out of the run's mailbox."""
+
+    seq: int  # the event of the log behind which the wait ended
+    path: str  # of the wait
+    received: str  # key of the message
+    data: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +39,7 @@ class Edits:
     state: bytes | None = None
     outputs: Mapping[str, bytes] = field(default_factory=dict)
     dropped: frozenset[str] = frozenset()  # of a graph: paths to be done again
+    delivered: Sequence[Delivered] = ()  # of a graph; its mailbox is among the dropped then
 
     @property
     def names(self) -> list[str]:
@@ -189,7 +200,7 @@ def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     A graph asks for the same places again, so what has no answer is simply asked for anew.
     """
     seq = _before_the_end(events, seq)
-    past = [event for event in events[:seq] if event.path not in edits.dropped]
+    past = _without(edits.dropped, _addressed(events[:seq], edits.delivered))
     settled = {event.path for event in past if _is_answer(event.fact)}
     begun = {event.path for event in past if isinstance(event.fact, ev.ChildStarted)}
     kept = [
@@ -198,6 +209,37 @@ def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
         if isinstance(event.fact, _NEWS) or (event.path in settled and not isinstance(event.fact, _AGAIN))
     ]
     return Cut([events[0], *(event for event in kept if event.path in begun or not _is_child(event))], seq)
+
+
+def _addressed(events: Sequence[Event], delivered: Sequence[Delivered]) -> list[Event]:
+    """What the mailbox gave to a wait as an answer to that wait: so it is kept or dropped with it."""
+    given = {one.received: one for one in delivered if one.seq <= len(events)}
+    ended = {one.path for one in given.values()}
+    behind: dict[int, list[Delivered]] = {}
+    for one in given.values():
+        behind.setdefault(one.seq, []).append(one)
+    found = []
+    for event in events:
+        fact = event.fact
+        if isinstance(fact, ev.Received) and fact.key in given and not fact.rejected:
+            fact = replace(fact, what="event", payload=Raw(PLAIN.encode(given[fact.key].data)))
+        if not (isinstance(fact, ev.WaitEnded) and event.path in ended):
+            found.append(event._replace(fact=fact))
+        for one in behind.get(event.seq, ()):
+            ended_now = ev.WaitEnded(outcome="answered", received=one.received)
+            found.append(event._replace(path=one.path, attempt=0, fact=ended_now))
+    return found
+
+
+def _without(dropped: frozenset[str], events: Sequence[Event]) -> list[Event]:
+    """Whoever is asked again needs another answer: the old one's key would make it a repeat."""
+    kept = [event for event in events if event.path not in dropped]
+    taken = {event.fact.received for event in kept if isinstance(event.fact, ev.WaitEnded)}
+    return [
+        event
+        for event in kept
+        if not isinstance(event.fact, ev.Received) or event.fact.what == "signal" or event.fact.key in taken
+    ]
 
 
 _AGAIN = (ev.NodeFact, ev.StepStarted, ev.StepScheduled)  # told again, or of work that has ended

@@ -114,6 +114,11 @@ def _without_loose_documents(events: Sequence[Event]) -> list[Event]:
 def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
     """With the edited results; and without how to undo what the new run has not done itself."""
     missing = set(edits.outputs)
+    answers = {
+        event.fact.received: event.path
+        for event in events
+        if isinstance(event.fact, ev.WaitEnded) and event.path in edits.outputs
+    }
     begun = max(i for i, event in enumerate(events) if isinstance(event.fact, ev.Accepted | ev.Continued))
     found = []
     for i, event in enumerate(events):
@@ -122,7 +127,14 @@ def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
             fact = replace(fact, input=Raw(edits.input))
         if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
             fact = replace(fact, undo=None)
+        if isinstance(fact, ev.Received) and fact.key in answers:
+            fact = replace(fact, payload=Raw(edits.outputs[answers[fact.key]]))
+            missing.discard(answers[fact.key])
         if event.path in edits.outputs:
+            if isinstance(fact, ev.WaitEnded) and fact.outcome == "timed_out":
+                key = f"edited/{event.path}"
+                found.append(_received(event, key, Raw(edits.outputs[event.path])))
+                fact = ev.WaitEnded(outcome="answered", received=key)
             fact = _with_output(event._replace(fact=fact), Raw(edits.outputs[event.path]))
             if fact is not event.fact:
                 missing.discard(event.path)
@@ -130,9 +142,15 @@ def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
     if missing:
         raise StepNotFound(
             f"{', '.join(sorted(missing))} has no result before the place of the fork",
-            hint="edit results of steps and children that had ended by then; see run.state(at=...)",
+            hint="edit results of steps, children and waits that had ended by then; see run.state(at=...)",
         )
     return found
+
+
+def _received(event: Event, key: str, value: Raw) -> Event:
+    """An answer to a wait that nobody had answered in time."""
+    fact = ev.Received(key=key, n=0, what="edit", name=event.path, payload=value)
+    return event._replace(path="", attempt=0, fact=fact)
 
 
 def _with_output(event: Event, value: Raw) -> ev.Fact:

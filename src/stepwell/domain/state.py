@@ -17,7 +17,7 @@ from stepwell.domain.status import Status
 @dataclass(slots=True)
 class StepState:
     path: str
-    status: str  # scheduled | running | retrying | completed | failed
+    status: str  # scheduled | running | retrying | completed | failed | cancelled
     attempt: int = 0
     error: Problem | None = None
     retry_at: float | None = None
@@ -97,7 +97,7 @@ def fold(events: Iterable[Event]) -> RunState:
 def _works(state: RunState) -> bool:
     if any(wait.what == "retry" for wait in state.waits.values()):
         return True
-    return any(step.status in ("running", "retrying") for step in state.steps.values())
+    return any(step.status in ("scheduled", "running", "retrying") for step in state.steps.values())
 
 
 def apply(state: RunState, event: Event) -> None:
@@ -114,6 +114,9 @@ def apply(state: RunState, event: Event) -> None:
             state.waits.pop(event.path, None)
             if isinstance(fact, ev.ChildEnded):
                 state.outputs[event.path] = fact.result
+            elif event.path in state.steps:  # not wanted any more
+                step = state.steps[event.path]
+                step.status, step.retry_at = "cancelled", None
         case ev.Progress():
             state.progress = fact
         case ev.CompensationStarted():

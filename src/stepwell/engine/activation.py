@@ -28,7 +28,7 @@ from stepwell.engine.continuing import begin_generation
 from stepwell.engine.draft import Draft
 from stepwell.engine.inbox_reader import InboxReader
 from stepwell.engine.journal import Answer, Journal, is_answer, read_journal, result_path
-from stepwell.engine.log_writer import LogWriter
+from stepwell.engine.log_writer import LogWriter, opening
 from stepwell.engine.releasing import release
 from stepwell.engine.services import Services
 from stepwell.engine.step_calls import StepCalls
@@ -85,9 +85,8 @@ class Activation:
 
     def begin(self) -> None:
         """Replay what is recorded, then go on from there."""
-        if self.claim.lost_lease:
-            self.writer.open_with(ev.LeaseLost(lease=self.claim.lost_lease))
-        self.writer.open_with(ev.Claimed(lease=self.claim.lease, worker=self.services.worker))
+        for fact in opening(self.claim, self.services.worker):
+            self.writer.open_with(fact)
         self.timers.limit_run(self.journal, self.timed_out)
         if endings.is_poison(self.claim.losses):
             self._ending = endings.poisoned(self.journal)

@@ -51,6 +51,15 @@ class StepRecord:
     timeout: float | None = None
     started: bool = False
 
+    @property
+    def working(self) -> bool:
+        """With another worker, or to be tried again: the run is not suspended meanwhile (GRAPHS, P1)."""
+        return self.scheduled_at is not None or self.retry_at is not None
+
+    @property
+    def open(self) -> bool:
+        return self.working or self.started
+
 
 @dataclass(slots=True)
 class Opened:
@@ -230,13 +239,12 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
 
 
 def _count_active(journal: Journal, until: float) -> None:
-    """Time since the last claim is time that the run was not suspended, while it had nothing to wait for
-    or something was to be tried again."""
+    """Time since the last claim is time that the run was not suspended, while it had nothing to wait for,
+    or a step was with another worker, or something was to be tried again."""
     if journal._claimed_at:
-        steps = journal.steps.values()
-        remote = any(step.scheduled_at is not None for step in steps)
-        waits = journal.timers or journal.waits or journal.children or remote
-        if any(step.retry_at is not None for step in steps) or journal.backoffs & journal.timers.keys():
+        waits = bool(journal.timers or journal.waits or journal.children)
+        working = any(step.working for step in journal.steps.values())
+        if working or journal.backoffs & journal.timers.keys():
             waits = False
         journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal._claimed_at)
     journal._claimed_at = 0.0
@@ -288,6 +296,9 @@ def _step_failed(journal: Journal, event: Event, fact: ev.StepFailed) -> None:
 def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
     journal.waits.pop(event.path, None)
     journal.timers.pop(event.path, None)
+    step = journal.steps.get(event.path)
+    if step is not None:  # not wanted any more
+        step.scheduled_at, step.retry_at, step.started = None, None, False
     message = journal.messages.pop(fact.received, None)
     if message is not None:
         journal.taken[fact.received] = message

@@ -77,7 +77,7 @@ def park(activation: Activation) -> Park | None:
     due_in = min(draft.dues.values(), default=NEVER)
     due_at = activation.timers.soonest
     limit_at = activation.timers.limit_at
-    if limit_at != NEVER and not _tries_again(activation):
+    if limit_at != NEVER and not _works_on(activation):
         limit_at = NEVER  # it is suspended; else its own timeout runs on
     now, keep_seconds = activation.timers.now(), activation.services.keep_lease_seconds
     soonest = min(due_in, due_at - now)
@@ -102,7 +102,7 @@ def park(activation: Activation) -> Park | None:
     activation.timers.held = True
     return Park(
         seen=activation.inbox.seen,
-        status=Status.RUNNING if activation.draining or _tries_again(activation) else Status.SUSPENDED,
+        status=Status.RUNNING if activation.draining or _works_on(activation) else Status.SUSPENDED,
         due_at=min(due_at, limit_at),
         due_in=due_in,
         where_at=", ".join(call.text for call in list(calls)[:3]),
@@ -115,12 +115,11 @@ def _body_stays(activation: Activation) -> bool:
     return body is not None and not activation.draining and body.stays()
 
 
-def _tries_again(activation: Activation) -> bool:
-    """Something waits for its next attempt: that is work, however much else is waited for."""
+def _works_on(activation: Activation) -> bool:
+    """A step is with another worker, or something waits for its next attempt: that is work, however
+    much else is waited for."""
     for call in activation.calls.values():
-        if isinstance(call, StepCall) and call.retrying:
-            return True
-        if isinstance(call, TimerCall) and call.retry:
+        if isinstance(call, StepCall) or (isinstance(call, TimerCall) and call.retry):
             return True
     return False
 

@@ -284,6 +284,19 @@ class StepCalls:
         if call.queue:
             self._activation.writer.draft.rest.tickets_closed.append(call.path)
             self._activation.writer.draft.needed = True
+        if self._told(call) or (execution is not None and execution.noted):
+            self._activation.record(ev.WaitEnded(outcome="withdrawn"), call.path)
+
+    def _told(self, call: StepCall) -> bool:
+        """The log has it as under way: unless it says otherwise, the run would work on it for ever."""
+        if call.path in self._activation.recorded or any(
+            a.path == call.path for a in self._activation.answers
+        ):
+            return False  # its answer is there
+        if call.attempt > 0 and (call.queue or call.failures > 0):
+            return True
+        known = self._activation.journal.steps.get(call.path)
+        return known is not None and known.open
 
     def stop_all(self) -> None:
         for execution in list(self.executing.values()):  # a transition's body takes itself out

@@ -16,7 +16,7 @@ CASES = read_cases(Path(__file__).parent / "data" / "further.json")
 WAITING = frozenset(
     {
         *("HB12", "HB20", "HB21", "HD15", "HD21", "HE20", "HF03", "HF08", "HF16", "HF17"),
-        *("HG03", "HG08", "HG11", "HG26", "HG27", "HG28", "HG31", "HG44"),
+        *("HG03", "HG08", "HG11", "HG26", "HG27", "HG28", "HG31", "HG44", "HH21", "HH24"),
     }
 )
 

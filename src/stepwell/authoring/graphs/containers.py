@@ -61,14 +61,22 @@ class Containers:
             self._conclude(step, failure)
 
     def _open_ending(self, step: Step, failure: Failure | None) -> None:
-        """A try's finally: it runs whichever way the body ended, unless the try itself is cancelled."""
+        """A try's finally: it runs whichever way the body ended."""
+        step.pending = failure
+        step.body = self._ending(step, failure)
+        self._frontier.open(step.body)
+
+    def _ending(self, step: Step, failure: Failure | None) -> ScopeRun:
         plan = step.node.ending
         assert plan is not None
-        step.pending = failure
         if failure is not None:
             step.context = step.context.written(step.number, None, None, {"error": failure.as_context()})
-        step.body = ScopeRun(plan, f"{step.path}/", step.context, step, step.scope.loop)
-        self._frontier.open(step.body)
+        return ScopeRun(plan, f"{step.path}/", step.context, step, step.scope.loop)
+
+    def ending_of(self, step: Step) -> ScopeRun:
+        """The finally of a try that is cancelled."""
+        told = Failure("CANCELLED", "the try was cancelled", step.node.id, step.path)
+        return self._ending(step, told)
 
     def _conclude(self, step: Step, failure: Failure | None) -> None:
         kind = step.node.type
@@ -86,7 +94,12 @@ class Containers:
 
     def ran_out(self, step: Step, failure: Failure) -> None:
         """Its own time is over: a try catches that too, nobody tries again."""
-        if step.node.ending is not None and step.pending is None:
+        if step.body is not None and step.body.plan is step.node.ending:
+            step.pending = step.pending or failure  # what cleans up is not stopped half-way
+            return
+        self._frontier.stop(step)
+        if step.node.ending is not None:
+            step.body = None
             self._open_ending(step, failure)
         elif "catch" in step.node.connected:
             self._catch(step, failure)

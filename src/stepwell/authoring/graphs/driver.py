@@ -22,7 +22,7 @@ from stepwell.authoring.graphs.state import Ask, Failure, Note, NoteKind, Purpos
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.program import PlacedContext, Startable
-from stepwell.errors import AskedWrongly, StepError, StepwellError, WaitTimedOut
+from stepwell.errors import AskedWrongly, RunCancelling, StepError, StepwellError, WaitTimedOut
 
 EVENT_SIGNAL = "event:"  # events sent to one run come as signals of this name
 
@@ -32,6 +32,7 @@ class Driver:
         self._ctx = ctx
         self._calls: dict[Ask, Any] = {}
         self._finished = ctx.future()
+        self._cancelled: RunCancelling | None = None
         accepted = ctx.accepted
         run = {"id": ctx.run_id, "workflow": accepted.workflow, "version": accepted.version}
         self._frontier = Frontier(plan, run=run, clock=ctx.time, known=ctx.recorded, test=accepted.test)
@@ -66,7 +67,10 @@ class Driver:
                     elif not action.ask.done:
                         self._ask(action.ask)
         if frontier.end is not None and not self._finished.done():
-            self._finished.set_result(None)
+            if self._cancelled is not None:
+                self._finished.set_exception(self._cancelled)
+            else:
+                self._finished.set_result(None)
 
     # Asking
 
@@ -178,13 +182,21 @@ class Driver:
                 self._frontier.answer(ask, self._value(ask, future.result()))
             elif isinstance(error, StepError | WaitTimedOut):
                 self._frontier.fail(ask, self._failure(ask, error, call))
+            elif isinstance(error, RunCancelling):
+                self._cancel(error)
             else:
-                self._finished.set_exception(error)  # the run is cancelled, or its code is left
+                self._finished.set_exception(error)  # its code is left
                 return
             self._act()
         except BaseException as error:
             if not self._finished.done():
                 self._finished.set_exception(error)
+
+    def _cancel(self, error: RunCancelling) -> None:
+        """Every call that was open hears of it; what is asked for from then on cleans up."""
+        if self._cancelled is None:
+            self._cancelled = error
+            self._frontier.cancel()
 
     def _value(self, ask: Ask, result: Any) -> Any:
         if ask.purpose is Purpose.WORK or result is None:

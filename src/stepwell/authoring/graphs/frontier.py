@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stepwell.authoring.graphs.build.plan import NodePlan, Plan
+from stepwell.authoring.graphs.cleanups import Cleanups
 from stepwell.authoring.graphs.containers import Containers
 from stepwell.authoring.graphs.joining import Joining
 from stepwell.authoring.graphs.loops import Loops
@@ -59,16 +60,17 @@ class Frontier:
         self.test = test  # pinned data counts
         self.actions: list[Action] = []
         self.end: End | None = None
+        self._outcome: End | None = None  # decided; it is the end when all is cleaned up
         self.output: dict[str, Any] = {}
         self.open_asks: dict[Ask, None] = {}
         self._ready: deque[tuple[ScopeRun, int]] = deque()
         self._joins: dict[tuple[int, int], ScopeRun] = {}  # (id of scope, index): decided after a cascade
         self._ending: deque[ScopeRun] = deque()
         self._count = 0
-        self._outside_loops = 0
         self.joining = Joining(self)
         self.loops = Loops(self)
         self.containers = Containers(self)
+        self.cleanups = Cleanups(self)
         self.starting = Starting(self)
         self.root: ScopeRun | None = None
 
@@ -109,7 +111,7 @@ class Frontier:
         """It is over: let go of what refers to it, so that all is freed at once."""
         if self.root is not None:
             self.root.steps.clear()
-        del self.joining, self.loops, self.containers, self.starting
+        del self.joining, self.loops, self.containers, self.cleanups, self.starting
         self.root, self.observe = None, None
         self.open_asks.clear()
 
@@ -158,9 +160,7 @@ class Frontier:
             context = merged.context
             if merged.conflicts:
                 self.note(NoteKind.MERGE_CONFLICT, scope.prefix + node.id, merged.conflicts)
-        step = self.make(scope, node, context)
-        if self._within_limit(step):
-            self.starting.start(step)
+        self.starting.start(self.make(scope, node, context))
 
     def base_of(self, scope: ScopeRun, node: NodePlan) -> Context:
         """The context behind the node where the branches began."""
@@ -181,24 +181,6 @@ class Frontier:
         scope.steps[node.index] = step
         return step
 
-    def _within_limit(self, step: Step) -> bool:
-        if step.scope.loop is not None:
-            return True
-        self._outside_loops += 1
-        limit = self.plan.settings.max_steps
-        if self._outside_loops <= limit:
-            return True
-        self.finish_failed(
-            Failure(
-                "STEP_LIMIT",
-                f"more than {limit} nodes were activated outside loops",
-                step.node.id,
-                step.path,
-                hint="raise settings.maxSteps if this is meant",
-            )
-        )
-        return False
-
     # Settling
 
     def complete(self, step: Step, outcome: Outcome) -> None:
@@ -209,9 +191,8 @@ class Frontier:
         self.settle(step, StepStatus.COMPLETED, outcome.handles, behind)
         if node.type == "end" and isinstance(outcome.output, dict):
             self.output.update(outcome.output)
-        if outcome.terminate and self.end is None:
-            self.cancel_scope(self._root())
-            self.end = End(self.output)
+        if outcome.terminate and self._outcome is None:
+            self._finish(End(self.output))
 
     def settle(
         self, step: Step, status: StepStatus, handles: tuple[str, ...] = (), behind: Context | None = None
@@ -223,8 +204,7 @@ class Frontier:
         if behind is not None:
             step.behind = behind
         scope.open -= 1
-        if self.observe is not None:
-            self.observe(step)
+        self.seen(step)
         unknown = scope.unknown
         for edge in node.outs:
             target = edge.target
@@ -245,6 +225,10 @@ class Frontier:
                 self.joining.start_clock(scope, index)
         if scope.open == 0:
             self._ending.append(scope)
+
+    def seen(self, step: Step) -> None:
+        if self.observe is not None:
+            self.observe(step)
 
     def _skip(self, scope: ScopeRun, node: NodePlan) -> None:
         step = self.make(scope, node, scope.base)
@@ -283,27 +267,35 @@ class Frontier:
         self.cancel_scope(scope)
         if scope.owner is None:
             self.finish_failed(failure)
-        else:
+        elif not self.cleanups.ended(scope):
             self.containers.body_failed(scope.owner, scope, failure)
 
     def finish_failed(self, failure: Failure) -> None:
-        if self.end is None:
-            self.cancel_scope(self._root())
-            self.end = End(None, failure)
+        if self._outcome is None:
+            self._finish(End(None, failure))
+
+    def _finish(self, outcome: End) -> None:
+        self._outcome = outcome
+        self.cancel_scope(self._root())
+        self.cleaned_up()
+
+    def cleaned_up(self) -> None:
+        if self._outcome is not None and not self.cleanups:
+            self.end = self._outcome
 
     def _scope_done(self, scope: ScopeRun) -> None:
         if scope.owner is None:
-            self.end = End(self.output)
-        else:
+            self._finish(End(self.output))
+        elif not self.cleanups.ended(scope):
             self.containers.body_done(scope.owner, scope, self._behind(scope))
 
     def _behind(self, scope: ScopeRun) -> Context:
-        """The context at the end of a body: its last nodes come together as at a join."""
+        """The context at the end of a body: where it ended, by live edges, comes together as at a join."""
         arrivals = []
-        for index in scope.plan.terminals:
-            step = scope.steps[index]
+        for index, step in enumerate(scope.steps):
             if step is not None and step.status is StepStatus.COMPLETED:
-                arrivals.append(Arrival(step.node.id, step.behind, index))
+                if not any(edge.handle in step.handles for edge in step.node.outs):
+                    arrivals.append(Arrival(step.node.id, step.behind, index))
         if not arrivals:
             return scope.base
         merged = merge_all(scope.base, arrivals)
@@ -316,6 +308,22 @@ class Frontier:
         return self.root
 
     # Cancelling
+
+    def cancel(self) -> None:
+        """C4: nothing goes on but what cleans up; `end` says when that is done."""
+        self._outcome = End(None)
+        self.cleanups.interrupting = True
+        self.cleanups.stop()
+        self.cancel_scope(self._root())
+        self.cleanups.interrupting = False
+        self.cleaned_up()
+        self._pump()
+
+    def abandon(self) -> None:
+        """C5, or somebody ended the run from outside: all is settled at once, nothing cleans up."""
+        if self.end is None and self.root is not None:
+            self.cleanups.off = True
+            self.cancel()
 
     def cancel_scope(self, scope: ScopeRun) -> None:
         """Everything in it that has not settled; nothing leaves the scope."""
@@ -334,7 +342,10 @@ class Frontier:
         elif step.status in SETTLED:
             return
         else:
-            self.stop(step)
+            if step.node.ending is not None:
+                self.cleanups.cancel(step)
+            else:
+                self.stop(step)
             self.note(NoteKind.CANCELLED, step.path)
         self.settle(step, StepStatus.CANCELLED)
 
@@ -354,8 +365,7 @@ class Frontier:
         self.open_asks[ask] = None
         if ask.step is not None:
             ask.step.asks.append(ask)
-            if self.observe is not None:
-                self.observe(ask.step)
+            self.seen(ask.step)
         self.actions.append(Action("ask", ask))
 
     def withdraw(self, ask: Ask) -> None:

@@ -56,6 +56,7 @@ class Mailbox:
     def _give(self, waiter: Ask, event: dict[str, Any]) -> None:
         step = waiter.step
         assert step is not None
+        step.event = event
         self._frontier.withdraw(waiter)
         self._frontier.complete(step, step.node.behaviour.answered(event.get("data")))
 

@@ -21,6 +21,7 @@ class Starting:
     def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
         self._mailbox = Mailbox(frontier)
+        self._outside_loops = 0
         ttl = frontier.plan.settings.suspend_ttl_ms
         self._patience = None if ttl is None else ttl / 1000  # of waits without a timeout of their own
 
@@ -43,6 +44,8 @@ class Starting:
 
     def start(self, step: Step) -> None:
         node = step.node
+        if not self._within_limit(step):
+            return
         if node.disabled or node.role is Role.JOIN:
             self._frontier.note(NoteKind.COMPLETED, step.path, {"output": None, "handles": ["out"]})
             self._frontier.complete(step, DONE)
@@ -56,6 +59,26 @@ class Starting:
             except (ExpressionError, StepwellError) as error:
                 self._fail(step, failure_of(error, step))
 
+    def _within_limit(self, step: Step) -> bool:
+        if step.scope.loop is not None:
+            return True
+        self._outside_loops += 1
+        limit = self._frontier.plan.settings.max_steps
+        if self._outside_loops <= limit:
+            return True
+        self._frontier.cleanups.off = True  # it would need more of them
+        self._frontier.cleanups.stop()
+        self._frontier.finish_failed(
+            Failure(
+                "STEP_LIMIT",
+                f"more than {limit} nodes were activated outside loops",
+                step.node.id,
+                step.path,
+                hint="raise settings.maxSteps if this is meant",
+            )
+        )
+        return False
+
     def _begin(self, step: Step) -> None:
         role = step.node.role
         if role is Role.PURE:
@@ -65,10 +88,9 @@ class Starting:
         elif role is Role.WAIT:
             self._wait(step)
         elif role is Role.CHILD:
-            known = self._frontier.known(step.path)
-            given = None if known else step.node.behaviour.input(self.scope_of(step), self.now_of(step))
-            self._frontier.ask(Ask(Purpose.CHILD, step.path, step, given))
+            self._call(step)
         else:
+            self._frontier.seen(step)
             self._frontier.containers.start(step)
 
     def _pure(self, step: Step) -> None:
@@ -84,6 +106,34 @@ class Starting:
         known = self._frontier.known(step.path)
         given = None if known else step.node.behaviour.prepare(self.scope_of(step), self.now_of(step))
         self._frontier.ask(Ask(Purpose.WORK, step.path, step, given))
+
+    def _call(self, step: Step) -> None:
+        """Each attempt is another run, with a time of its own."""
+        path = step.path if step.attempt == 1 else f"{step.path}#{step.attempt}"
+        called = step.node.behaviour
+        known = self._frontier.known(path)
+        given = None if known else called.input(self.scope_of(step), self.now_of(step))
+        if called.timeout is not None:
+            self._frontier.ask(Ask(Purpose.GIVE_UP, f"{path}@timeout", step, called.timeout))
+        self._frontier.ask(Ask(Purpose.CHILD, path, step, given))
+
+    def _call_failed(self, step: Step, failure: Failure) -> None:
+        self._stop_waiting(step)
+        failure = failure._replace(attempt=step.attempt)
+        error = NodeError(failure.code, failure.message, config=failure.config)
+        wait = step.node.behaviour.retry.wait_after(step.attempt, error, 0.5)
+        if wait is None:
+            self._frontier.failed(step, failure)
+        else:
+            path = f"{step.path}#{step.attempt}@delay"
+            self._frontier.ask(Ask(Purpose.BACKOFF, path, step, wait))
+
+    def _call_again(self, step: Step) -> None:
+        step.attempt += 1
+        try:
+            self._call(step)
+        except (ExpressionError, StepwellError) as error:
+            self._fail(step, failure_of(error, step))
 
     def _wait(self, step: Step) -> None:
         step.status = StepStatus.WAITING
@@ -133,7 +183,10 @@ class Starting:
             return
         assert step is not None
         if purpose is Purpose.BACKOFF:
-            self._frontier.containers.try_again(step)
+            if step.node.role is Role.CHILD:
+                self._call_again(step)
+            else:
+                self._frontier.containers.try_again(step)
         elif purpose is Purpose.GIVE_UP:
             self._gave_up(step)
         elif purpose is Purpose.HOLD:
@@ -142,6 +195,7 @@ class Starting:
         elif purpose is Purpose.POLL:
             self._poll_again(step, ask.data)
         elif purpose is Purpose.CHILD:
+            self._stop_waiting(step)
             self._frontier.complete(step, step.node.behaviour.outcome(value))
         else:
             if purpose is Purpose.EVENT:
@@ -166,11 +220,14 @@ class Starting:
         self._frontier.complete(step, outcome)
 
     def _gave_up(self, step: Step) -> None:
-        self._frontier.stop(step)
         if step.node.role is Role.CONTAINER:
             told = Failure("STEP_TIMED_OUT", "the body took too long", step.node.id, step.path)
             self._frontier.containers.ran_out(step, told)
+        elif step.node.role is Role.CHILD:
+            told = Failure("STEP_TIMED_OUT", "the called run took too long", step.node.id, step.path)
+            self._call_failed(step, told)
         else:
+            self._frontier.stop(step)
             self._late(step)
 
     def _late(self, step: Step) -> None:
@@ -188,6 +245,8 @@ class Starting:
             self._mailbox.closed(ask)
         if failure.code == WAIT_TIMEOUT and step.node.role is Role.WAIT:
             self._late(step)
+        elif ask.purpose is Purpose.CHILD:
+            self._call_failed(step, failure)
         else:
             self._frontier.failed(step, failure)
 

@@ -57,6 +57,7 @@ class Step:
         "body",
         "context",
         "error",
+        "event",
         "handled",
         "handles",
         "loop",
@@ -88,6 +89,7 @@ class Step:
         self.pending: Failure | None = None  # of a try: goes on when its finally is done
         self.loop: Any = None  # LoopRun
         self.outcome: Outcome | None = None  # known, but delayed
+        self.event: dict[str, Any] | None = None  # of a wait: what the run's mailbox gave it
 
     def __repr__(self) -> str:
         return f"<step {self.path} {self.status}>"

@@ -16,9 +16,10 @@ import msgspec
 from stepwell.authoring.graphs.build.plan import Plan
 from stepwell.authoring.graphs.frontier import Frontier
 from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
-from stepwell.authoring.graphs.state import SETTLED, Ask, Failure, ScopeRun, Step, StepStatus
+from stepwell.authoring.graphs.state import SETTLED, Ask, Failure, Purpose, ScopeRun, Step, StepStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
+from stepwell.domain.cuts import Delivered
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
 from stepwell.errors import StepNotFound
@@ -54,6 +55,7 @@ class Trace:
     entries: list[TraceEntry]
     history: list[tuple[str, float]]  # statuses of the run, each with its time
     progress: dict[str, tuple[int, int | None]]  # loop path -> done, of how many
+    delivered: list[Delivered] = field(default_factory=list)  # events that the run's mailbox gave to waits
 
     def by_path(self) -> dict[str, TraceEntry]:
         return {entry.path: entry for entry in self.entries}
@@ -122,9 +124,8 @@ def trace(plan: Plan, events: Iterable[Event]) -> Trace:
     log = list(events)
     reader = _Reader(plan, log)
     reader.read()
-    return Trace(
-        sorted(reader.entries.values(), key=lambda entry: entry.order), reader.history, reader.progress
-    )
+    entries = sorted(reader.entries.values(), key=lambda entry: entry.order)
+    return Trace(entries, reader.history, reader.progress, reader.delivered)
 
 
 class _Reader:
@@ -142,6 +143,9 @@ class _Reader:
         self.progress: dict[str, tuple[int, int | None]] = {}
         self._asks: dict[str, Ask] = {}
         self._messages: dict[str, Any] = {}
+        self.delivered: list[Delivered] = []
+        self._posted: list[tuple[str, Any]] = []  # key of the message, what was in it
+        self._seq = 0
         self._now = 0.0
         self._worker = ""
         first = self._log[0].fact
@@ -166,7 +170,7 @@ class _Reader:
         at = 0
         while at < len(self._log):
             event = self._log[at]
-            self._now = event.at
+            self._now, self._seq = event.at, event.seq
             if isinstance(event.fact, ev.Retried) and at not in self._dropped:
                 self._take_back(at)
                 self._dropped.add(at)
@@ -223,12 +227,7 @@ class _Reader:
         match fact:
             case ev.Claimed():
                 self._worker = fact.worker
-                if not self._started:
-                    self._started = True
-                    self._now = self._log[0].at
-                    self._frontier.begin(PLAIN.decode(self._accepted.input))
-                    self._now = event.at
-                    self._take_asks()
+                self._start(event)
             case ev.Received() if not fact.rejected:
                 self._messages[fact.key] = fact.payload
             case ev.StepStarted():
@@ -238,17 +237,29 @@ class _Reader:
                     entry.attempts = max(entry.attempts, event.attempt)
             case ev.LoopAdvanced():
                 self.progress[self._place(event.path).rsplit("[", 1)[0]] = (fact.done, fact.count)
+            case ev.CancelRequested() if self._started and self._frontier.end is None:
+                self._frontier.cancel()
+                self._take_asks()
             case ev.Cancelled() | ev.TimedOut() | ev.Failed():
-                if self._frontier.end is None and self._frontier.root is not None:
-                    self._frontier.cancel_scope(self._frontier.root)
+                self._frontier.abandon()
             case _:
                 self._answer(event)
+
+    def _start(self, event: Event) -> None:
+        if not self._started:
+            self._started = True
+            self._now = self._log[0].at
+            self._frontier.begin(PLAIN.decode(self._accepted.input))
+            self._now = event.at
+            self._take_asks()
 
     def _place(self, path: str) -> str:
         return path.removeprefix(self._prefix)
 
     def _answer(self, event: Event) -> None:
         fact, place = event.fact, self._place(event.path)
+        if place:  # of a fork it is an answer that came before anybody had claimed the run
+            self._start(event)
         ask = self._asks.get(place)
         if ask is None or ask.done:
             return
@@ -269,7 +280,10 @@ class _Reader:
             case ev.TimerFired():
                 self._frontier.answer(ask, None)
             case ev.WaitEnded(outcome="answered"):
-                self._frontier.answer(ask, PLAIN.decode(self._messages[fact.received]))
+                told = PLAIN.decode(self._messages[fact.received])
+                if ask.purpose is Purpose.MAILBOX:
+                    self._posted.append((fact.received, told))
+                self._frontier.answer(ask, told)
             case ev.WaitEnded(outcome="timed_out"):
                 self._frontier.fail(ask, Failure(WAIT_TIMEOUT, "not answered in time", node, place))
             case ev.ChildStarted(detached=True):
@@ -311,6 +325,9 @@ class _Reader:
                 entry.output = step.behind.values.get(step.node.variable, step.output)
             if step.loop is not None:
                 self.progress[step.path] = (step.loop.done, step.loop.count)
+            if step.event is not None:
+                key = next(key for key, event in self._posted if event is step.event)
+                self.delivered.append(Delivered(self._seq, self._prefix + step.path, key, step.output))
 
     def _entry(self, step: Step) -> TraceEntry:
         scope, node = step.scope, step.node

@@ -53,8 +53,7 @@ def retry(session: Session, asked: tuple[RunId, str, bool]) -> RetryOutcome:
     event = written(Retried(undo=undo))
     session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, event.payload)
     needs = needs or needs_workflow(workflow, version)
-    session.run(
-        "insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, now, now, head + 1, base, at
-    )
+    due_and_log = (now, now, head + 1, base, at)
+    session.run("insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, *due_and_log, None, None)
     session.run("retry_run", run_id)
     return RetryOutcome.RETRIED

@@ -3,6 +3,10 @@
 `task` is the scripted work node: script[node] is a list, one entry an attempt, of
 {dur (ms), out | fail (code) | handle}; attempts of a retry container around it count on; node[i]
 overrides it in loop iteration i; an `out` that begins with '=' is an expression.
+
+`graphs` are further graphs by name, for `workflow` nodes: of the case's graph, which such a node calls
+by its own `name`, and of one another. The script is for the tasks of all of them; each call of a graph
+counts as another attempt of its tasks.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ class Case:
     input: Any = None
     expect: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
+    graphs: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Case:
@@ -41,6 +46,7 @@ class Case:
             input=body.get("input", {}),
             expect=body.get("expect") or {},
             title=str(body.get("title", "")),
+            graphs=body.get("graphs") or {},
         )
 
 
@@ -54,17 +60,18 @@ class Script:
 
     def __init__(self, case: Case) -> None:
         self._script = case.script
-        self._attempts: dict[str, list[tuple[str, int]]] = {}
+        self._attempts: dict[str, list[tuple[str, str, int]]] = {}
         self.starts: Counter[str] = Counter()
 
-    def line(self, node: str, path: str, attempt: int) -> dict[str, Any]:
+    def line(self, node: str, path: str, attempt: int, run: str = "") -> dict[str, Any]:
         """The entry for this attempt; the last one goes on for ever, no script takes no time."""
         lines = self._script.get(_indexed(node, path), self._script.get(node, []))
         tried = self._attempts.setdefault(_CONTAINER_ATTEMPT.sub("", path), [])
-        if (path, attempt) not in tried:
-            tried.append((path, attempt))
-        place = tried.index((path, attempt))
-        return dict(lines[min(place, len(lines) - 1)]) if lines else {}
+        place = (run, path, attempt)
+        if place not in tried:
+            tried.append(place)
+        index = tried.index(place)
+        return dict(lines[min(index, len(lines) - 1)]) if lines else {}
 
     @staticmethod
     def output(line: Mapping[str, Any], scope: Mapping[str, Any]) -> Any:

@@ -39,17 +39,38 @@ _TOLD = {"merge_conflict": "MERGE_CONFLICT", "join_late": "JOIN_LATE"}
 def run_case(case: Case, url: str = "", *, replay_always: bool = False) -> dict[str, Any]:
     """The line that the case gives."""
     script = Script(case)
-    plan, problems = Builder(registry(script)).examine(case.graph)
-    if plan is None:
-        return {"id": case.id, "invalid": list(dict.fromkeys(problem.code for problem in problems))}
+    builder, mark = Builder(registry(script)), SystemIds().token()
+    plans: list[Plan] = []
+    for graph in (case.graph, *case.graphs.values()):
+        plan, problems = builder.examine(_marked(graph, case, mark))
+        if plan is None:
+            return {"id": case.id, "invalid": list(dict.fromkeys(problem.code for problem in problems))}
+        plans.append(plan)
+    # Their own names: a database that was used before has other runs, whose work is not ours.
+    names = [f"case-{case.id}-{mark}", *(f"{name}-{mark}" for name in case.graphs)]
+    programs = [GraphWorkflow(plan, name=name) for plan, name in zip(plans, names, strict=True)]
     looked, worker._LOOK_SECONDS = worker._LOOK_SECONDS, _NEVER
     try:
         found: dict[str, Any] = run_virtually(
-            lambda loop: _Play(case, plan, script, loop, url).run(replay_always)
+            lambda loop: _Play(case, programs, script, loop, url).run(replay_always)
         )
     finally:
         worker._LOOK_SECONDS = looked
     return found
+
+
+def _marked(graph: dict[str, Any], case: Case, mark: str) -> dict[str, Any]:
+    """The graph with its `workflow` nodes calling the graphs of this case."""
+    names = {name: f"{name}-{mark}" for name in case.graphs}
+    if case.graph.get("name"):
+        names[case.graph["name"]] = f"case-{case.id}-{mark}"
+    nodes = [
+        {**node, "data": {**data, "workflow": names.get(data["workflow"], data["workflow"])}}
+        if node.get("type") == "workflow" and "workflow" in (data := node.get("data") or {})
+        else node
+        for node in graph.get("nodes", [])
+    ]
+    return {**graph, "nodes": nodes}
 
 
 async def _ended(run: RunHandle[Any]) -> None:
@@ -67,9 +88,12 @@ def _alone(url: str) -> str:
 
 
 class _Play:
-    def __init__(self, case: Case, plan: Plan, script: Script, loop: VirtualLoop, url: str) -> None:
+    def __init__(
+        self, case: Case, programs: list[GraphWorkflow], script: Script, loop: VirtualLoop, url: str
+    ) -> None:
         self._case = case
-        self._plan = plan
+        self._programs = programs
+        self._plan = programs[0].plan
         self._script = script
         self._loop = loop
         self._url = url
@@ -78,13 +102,11 @@ class _Play:
     async def run(self, replay_always: bool) -> dict[str, Any]:
         clock = VirtualClock(self._loop)
         store: Any = Patient(open_store(_alone(self._url), clock=clock), self._loop.bench)
-        # Its own name: a database that was used before has other runs, whose work is not ours.
-        program = GraphWorkflow(self._plan, name=f"case-{self._case.id}-{SystemIds().token()}")
         engine = Engine(
-            store, workflows=[program], settings=_SETTINGS, clock=clock, replay_always=replay_always
+            store, workflows=self._programs, settings=_SETTINGS, clock=clock, replay_always=replay_always
         )
         async with engine:
-            run: RunHandle[Any] = await engine.start(program, self._case.input)
+            run: RunHandle[Any] = await engine.start(self._programs[0], self._case.input)
             begin = self._loop.time()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._happen(run, begin))

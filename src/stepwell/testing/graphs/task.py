@@ -37,7 +37,7 @@ class TaskWork:
     async def _execute(self, step: StepContext, scope: dict[str, Any]) -> NodeResult:
         assert self._script is not None
         self._script.starts[self._node] += 1
-        line = self._script.line(self._node, step.path, step.attempt)
+        line = self._script.line(self._node, step.path, step.attempt, step.run_id)
         if line.get("dur"):
             await asyncio.sleep(line["dur"] / 1000)
         if line.get("fail"):

@@ -70,14 +70,13 @@ class NodePlan:
 class ScopePlan:
     """The root graph, or the body of a container."""
 
-    __slots__ = ("by_id", "entries", "joins", "nodes", "owner", "terminals", "timed_joins")
+    __slots__ = ("by_id", "entries", "joins", "nodes", "owner", "timed_joins")
 
     def __init__(self, nodes: list[NodePlan], owner: str) -> None:
         self.owner = owner  # id of the container; '' is the root
         self.nodes = nodes
         self.by_id = {node.id: node for node in nodes}
         self.entries = tuple(node.index for node in nodes if not node.ins)
-        self.terminals = tuple(node.index for node in nodes if not node.outs)
         self.joins = tuple(node.index for node in nodes if node.role is Role.JOIN)
         self.timed_joins: tuple[int, ...] = ()  # whose clock starts when the scope opens
 

@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field
 
 from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.nodes.data import NodeData
+from stepwell.authoring.graphs.nodes.retrying import retry_of
 from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
 
 
@@ -23,6 +24,8 @@ class ChildRun:
         self.workflow = data.workflow
         self.version = "" if data.version == "published" else str(data.version)
         self.waits = data.wait
+        self.retry = retry_of(data.retry)
+        self.timeout = None if data.timeout_ms is None or not data.wait else data.timeout_ms / 1000
         self._input = compiler.template(data.input, "input")
 
     def input(self, scope: Scope, now: Now) -> Any:
