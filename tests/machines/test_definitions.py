@@ -173,7 +173,40 @@ def said_twice() -> None:
         async def go(self, ctx: Context) -> None: ...
 
 
+def odd_on_failure() -> None:
+    class Bad(Machine[dict[str, int]], on_failure="explode"):  # type: ignore[arg-type]  # the test
+        @transition("start", "end")
+        async def go(self, ctx: Context) -> None: ...
+
+
+def misspelt_option() -> None:
+    class Bad(Machine[dict[str, int]], timeot="1h"):
+        @transition("start", "end")
+        async def go(self, ctx: Context) -> None: ...
+
+
+def odd_ends() -> None:
+    class Bad(Machine[dict[str, int]]):
+        ends = "done"
+
+        @transition("start", "done")
+        async def go(self, ctx: Context) -> None: ...
+
+
+def timeout_of_nothing() -> None:
+    class Bad(Machine[dict[str, int]]):
+        @transition("start", "end", timeout=None, on_timeout="late")
+        async def go(self, ctx: Context) -> None: ...
+
+        @transition("late", "end")
+        async def excuse(self, ctx: Context) -> None: ...
+
+
 CASES = [
+    (odd_on_failure, "Bad", """on_failure='explode'; use "compensate" or "hold\""""),
+    (misspelt_option, "Bad", "timeot= is no option of a machine; did you mean timeout?"),
+    (odd_ends, "Bad", "ends = 'done' is no set of places"),
+    (timeout_of_nothing, "go", "'late' is never reached: timeout=None disables the timeout"),
     (unknown_target, "go", "'payed' is no known place; did you mean 'paid'?"),
     (dead_end, "go", "'limbo' is a dead end"),
     (unknown_error_place, "go", "Retry(then) 'nowhere' is a dead end"),
@@ -224,6 +257,20 @@ def _line_of(function: str, name: str) -> int:
 
 
 @pytest.mark.req("M8")
+def test_a_problem_of_one_transition_is_not_told_again_of_those_behind_it() -> None:
+    with pytest.raises(InvalidDefinition) as caught:
+
+        class Bad(Machine[dict[str, int]]):
+            @transition("start", "half", retry=3)  # type: ignore[arg-type]  # the test
+            async def one(self, ctx: Context) -> None: ...
+
+            @transition("half", "end")
+            async def two(self, ctx: Context) -> None: ...
+
+    assert "has 1 problem:" in caught.value.message
+
+
+@pytest.mark.req("M8")
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(InvalidDefinition) as caught:
 
@@ -243,7 +290,7 @@ def test_all_problems_are_told_at_once() -> None:
             async def four(self, ctx: Context) -> None: ...
 
     text = caught.value.message
-    assert "has 6 problems" in text
+    assert "has 8 problems" in text
     for word in (" one: ", " two: ", " three: ", " four: ", "'never'", "Needs()"):
         assert word in text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -400,3 +401,82 @@ async def test_a_state_that_cannot_be_kept_fails_the_transition_with_its_field(m
         with pytest.raises(RunFailed, match=r"bad\.deep"):
             await run.result(15)
         assert await failures(run) == [None], "the same code would give the same value again"
+
+
+@dataclass
+class Basket:
+    items: list[str] = field(default_factory=lambda: ["none yet"])
+
+
+class FailsFirst(Machine[Basket]):
+    """Its input says how its first transition ends."""
+
+    @transition("start", "end", timeout=0.2, on_error="mended", on_timeout="late")
+    async def begin(self, ctx: Context, how: str) -> None:
+        self.state.items = ["lost"]
+        ctx.save("note", "lost")
+        if how == "error":
+            raise ValueError("no")
+        await asyncio.sleep(60)
+
+    @transition(["mended", "late"], "end")
+    async def mend(self, ctx: Context) -> None:
+        assert self.error is not None
+        self.state.items.append(self.error.code)
+
+
+@pytest.mark.req("M5", "M3", "M6")
+@pytest.mark.parametrize(("how", "code"), [("error", "ERROR"), ("timeout", "TRANSITION_TIMED_OUT")])
+async def test_the_first_transition_that_fails_leaves_the_first_state(
+    rehearsal: Stage, how: str, code: str
+) -> None:
+    async with rehearsal.engine(FailsFirst) as engine:
+        run = await engine.start(FailsFirst, how)
+
+        assert (await run.result(30)).items == ["none yet", code]
+        first, _ = await run.checkpoints()
+        assert (first.place, first.read(Basket)) == ("late" if how == "timeout" else "mended", Basket())
+        assert await run.documents() == []
+
+
+KEPT: list[Any] = []
+
+
+class Wrong(Machine[dict[str, int]]):
+    """Its input says what is wrong with it."""
+
+    @transition("start", "half", when=lambda state, input: len(input) / (input != "guard") > 0)
+    async def first(self, ctx: Context, how: str) -> None:
+        KEPT.append(ctx)
+        if how == "trigger":
+            await ctx.start(Wrong, "nothing", trigger="sendd")
+
+    @transition("half", "end", when=lambda state, input: input == "kept")
+    async def second(self, ctx: Context) -> None:
+        KEPT[0].now()
+
+    @transition("half", "end", wait=True)
+    async def send(self, ctx: Context) -> None: ...
+
+
+@pytest.mark.req("M7", "M9", "M4")
+@pytest.mark.parametrize(
+    ("how", "text", "hint"),
+    [
+        ("guard", "when= of first raised ZeroDivisionError", "a guard sees"),
+        ("kept", "second used the ctx of a transition that had ended", "do not keep it"),
+        ("trigger", "no transition of this machine is triggered by 'sendd'", "did you mean 'send'?"),
+    ],
+)
+async def test_mistakes_of_a_machine_are_told_in_its_words(
+    memory: Stage, how: str, text: str, hint: str
+) -> None:
+    KEPT.clear()
+    async with memory.engine(Wrong) as engine:
+        run = await engine.start(Wrong, how)
+
+        with pytest.raises(RunFailed) as told:
+            await run.result(30)
+
+        assert text in told.value.message
+        assert hint in told.value.hint

@@ -58,10 +58,10 @@ class MachineRun(Protocol):
         """Wait until somebody chooses one of these transitions; its name and what came with it."""
         ...
 
-    async def transit(self, move: Move, body: Callable[[Any], Any]) -> None:
+    async def transit(self, move: Move, body: Callable[[Any], Any], state: Raw) -> None:
         """Run the transition's code, again as its retry says, and be at the next place in one commit.
 
-        `body(ctx)` works on a copy and gives the new state as JSON; nothing else of an attempt stays
+        `state` is what it begins with, and stays with when it goes elsewhere because it failed. `body(ctx)` works on a copy and gives the new state as JSON; nothing else of an attempt stays
         but its completed inner steps. Raises when it failed for good and has nowhere else to go.
         """
         ...

@@ -180,7 +180,11 @@ class Body:
         if activation.cancelling:
             error = RunCancelling()
         elif isinstance(error, Unwind):
-            error = RuntimeError(f"a transition raised {type(error).__name__}, which only the engine may")
+            error = NotDurable(
+                f"{self._call.move.name} used the ctx of a transition that had ended, or raised "
+                f"{type(error).__name__} itself",
+                hint="use the ctx that the transition is given, and do not keep it",
+            )
         if error is not None:
             future.set_exception(error)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -198,6 +198,8 @@ class RunContext:
                 f"ctx.start(trigger={trigger!r})",
                 hint="only a machine's own, not detached children trigger its transitions",
             )
+        if trigger and self._activation.visits is not None:
+            self._activation.visits.check_trigger(trigger)
         path = self._turns.scope().name(f"child:{workflow.definition.name}")
         activation = self._activation
         # A replay of a thousand children needs none of them made again.
@@ -278,11 +280,11 @@ class RunContext:
             self._activation.journal.told.add(path)
             self._activation.record(fact(), path)
 
-    def machine(self) -> MachineRun:
-        """For the program of a machine: its checkpoint, and what moves it."""
+    def machine(self, triggers: Collection[str]) -> MachineRun:
+        """For the program of a machine: its checkpoint, and what moves it; `triggers` are those it knows."""
         from stepwell.engine.visits import Visits  # most runs are no machines
 
-        return Visits(self._activation)
+        return Visits(self._activation, triggers)
 
     def continue_as_new(self, input: Any = None) -> Any:
         data = self._activation.program.encode_input(input)

@@ -8,8 +8,9 @@ Machines do not replay: a visit's answers are looked up by their paths, in whate
 
 from __future__ import annotations
 
+import difflib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
@@ -25,6 +26,7 @@ from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, failed_answ
 from stepwell.engine.documents import visible_after
 from stepwell.engine.journal import Answer, StepRecord
 from stepwell.errors import (
+    InvalidDefinition,
     InvalidInput,
     PayloadTooLarge,
     RunCancelling,
@@ -42,8 +44,9 @@ _HOPELESS = (InvalidInput, PayloadTooLarge)  # the same code would give the same
 
 
 class Visits:
-    def __init__(self, activation: Activation) -> None:
+    def __init__(self, activation: Activation, triggers: Collection[str]) -> None:
         self._activation = activation
+        self._triggers = triggers
         self._journal = journal = activation.journal
         self._known: dict[str, Answer] = {}
         self._call: BodyCall | None = None
@@ -73,6 +76,16 @@ class Visits:
     @property
     def chosen(self) -> str:
         return self._journal.chosen
+
+    def check_trigger(self, name: str) -> None:
+        """A child's result for a transition that is none would be lost, and the machine wait for ever."""
+        if name not in self._triggers:
+            close = difflib.get_close_matches(name, self._triggers, n=1)
+            known = ", ".join(sorted(self._triggers)) or "none"
+            raise InvalidDefinition(
+                f"no transition of this machine is triggered by {name!r}",
+                hint=f"did you mean {close[0]!r}?" if close else f"there are (wait=...): {known}",
+            )
 
     # What the log says of this visit
 
@@ -162,7 +175,7 @@ class Visits:
         message = await activation.ask(call)
         return message.name, message.payload
 
-    async def transit(self, move: Move, body: Callable[[Any], Any]) -> None:
+    async def transit(self, move: Move, body: Callable[[Any], Any], state: Raw) -> None:
         activation, attempts = self._activation, self._journal.attempts
         path = f"{activation.turns.root.path}/{move.name}@{self._journal.version + 1}"
         started = self._journal.steps.get(path)
@@ -180,14 +193,14 @@ class Visits:
             self._call = call
             try:
                 data = await activation.ask(call)
-                state = limited(data, f"the state after {move.name}", activation.services.payload_bytes_max)
+                after = limited(data, f"the state after {move.name}", activation.services.payload_bytes_max)
             except Unwind:
                 raise
             except BaseException as error:
-                if self._failed(move, path, error):
+                if self._failed(move, path, error, state):
                     return
             else:
-                self._completed(move, path, move.target, Raw(state), None)
+                self._completed(move, path, move.target, Raw(after), None)
                 return
 
     def _completed(self, move: Move, path: str, target: str, state: Raw, error: Problem | None) -> None:
@@ -227,7 +240,7 @@ class Visits:
         journal.told.clear()
         self._give_back()
 
-    def _failed(self, move: Move, path: str, error: BaseException) -> bool:
+    def _failed(self, move: Move, path: str, error: BaseException, state: Raw) -> bool:
         """Record the failure; True: the machine went to another place, False: it is tried again."""
         activation, journal = self._activation, self._journal
         attempts = journal.attempts
@@ -249,7 +262,7 @@ class Visits:
             return False
         if not target:
             raise TransitionStopped(problem)
-        self._completed(move, path, target, journal.state or ev.NULL, problem)
+        self._completed(move, path, target, state, problem)
         return True
 
     def _begin_anew(self) -> None:

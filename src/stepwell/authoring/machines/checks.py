@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -109,13 +110,19 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
     elif retry.then and declared.on_error:
         wrong(f"on_error={declared.on_error!r} and Retry(then={retry.then!r}) say the same thing twice")
     timeout = _timeout(declared.timeout, wrong)
+    if declared.timeout is None and declared.on_timeout:
+        wrong(f"on_timeout={declared.on_timeout!r} is never reached: timeout=None disables the timeout")
     schema = _schema(declared.wait, wrong)
     takes = _parameters(method, wrong)
     takes_input = _guard(declared.when, wrong)
     if not isinstance(declared.priority, int) or isinstance(declared.priority, bool):
         wrong(f"priority={declared.priority!r} is no whole number")
     if len(problems.found) > before:
-        return None
+        if not sources or not isinstance(declared.target, str) or not declared.target:
+            return None
+        # It never runs, but it leads from place to place: those are not to be reported as well.
+        declared, takes = _mended(declared), 0
+        retry = retry if isinstance(retry, Retry) else Retry(1)
     moves = {
         source: Move(
             name=name,
@@ -142,6 +149,11 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
         priority=declared.priority,
         moves=moves,
     )
+
+
+def _mended(declared: Declared) -> Declared:
+    places = {what: place if isinstance(place := getattr(declared, what), str) else "" for what in _PLACES}
+    return replace(declared, priority=0, **places)
 
 
 def _check_name(name: str, wrong: Callable[[str], None]) -> None:

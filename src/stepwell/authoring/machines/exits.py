@@ -10,6 +10,7 @@ from typing import Any
 from stepwell.domain.codec import PLAIN, Codec, codec_for
 from stepwell.domain.moves import Move
 from stepwell.domain.steps import annotations_of
+from stepwell.errors import NoWayOut
 
 START = "start"
 
@@ -43,7 +44,13 @@ class Exit:
     def holds(self, state: Any, input: Callable[[], Any]) -> bool:
         if self.when is None:
             return True
-        return bool(self.when(state, input()) if self.takes_input > 1 else self.when(state))
+        try:
+            return bool(self.when(state, input()) if self.takes_input > 1 else self.when(state))
+        except Exception as error:
+            raise NoWayOut(
+                f"when= of {self.name} raised {type(error).__name__}: {error}",
+                hint="a guard sees (state, input) only; mend it and retry the run",
+            ) from error
 
 
 @dataclass(slots=True)

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from stepwell.authoring.machines.checks import Problems, checked_exits, explain
 from stepwell.authoring.machines.description import describe
 from stepwell.authoring.machines.exits import Exit, Exits, by_place, codec_of, input_type
+from stepwell.authoring.machines.options import checked_ends, checked_options
 from stepwell.authoring.machines.program import run_machine
 from stepwell.domain.codec import Codec, digest
 from stepwell.domain.commit import Definition
-from stepwell.domain.duration import Duration, timeout_seconds
+from stepwell.domain.duration import Duration
 from stepwell.domain.events import Problem
-from stepwell.domain.limits import checked_concurrency
 from stepwell.domain.program import OnFailure, RunOptions
 from stepwell.domain.steps import checked_name
 from stepwell.errors import InvalidInput
@@ -32,6 +32,7 @@ class Plan:
         self.exits = exits
         self.places: dict[str, Exits] = by_place(exits)
         self.ends = ends
+        self.triggers = frozenset(exit.name for exit in exits if exit.waits)
 
     # Types are looked up at first use, so that those defined further down in the module are known.
 
@@ -82,24 +83,20 @@ class Machine(Generic[State]):
         concurrency: int | None = None,
         on_failure: OnFailure = "compensate",
         abstract: bool = False,
-        **kwargs: Any,
+        **unknown: Any,
     ) -> None:
-        super().__init_subclass__(**kwargs)
-        if abstract:  # transitions for machines to inherit
-            return
+        super().__init_subclass__()
         problems = Problems(cls)
-        ends = frozenset(cls.ends)
+        given = {"timeout": timeout, "queue": queue, "priority": priority, "concurrency": concurrency}
+        options = checked_options({**given, "on_failure": on_failure}, unknown, problems)
+        if abstract:  # transitions for machines to inherit
+            return problems.raise_if_any()
+        ends = checked_ends(cls.ends, problems)
         exits = checked_exits(cls, ends, problems)
         _check_state(cls, problems)
         problems.raise_if_any()
         cls._plan = Plan(cls, exits, ends)
-        cls.options = RunOptions(
-            timeout=timeout_seconds(timeout, name=f"{cls.__name__} timeout"),
-            queue=checked_name(queue),
-            priority=priority,
-            concurrency=checked_concurrency(concurrency, cls.__name__),
-            on_failure=on_failure,
-        )
+        cls.options = options
         cls.definition = _Definitions(checked_name(name or cls.__name__), checked_name(version))  # type: ignore[assignment]  # made when it is first asked for
 
     @classmethod
@@ -155,6 +152,7 @@ class _Definitions:
                         "queue": options.queue,
                         "priority": options.priority,
                         "concurrency": options.concurrency,
+                        "on_failure": options.on_failure,
                     }
                 ),
             )

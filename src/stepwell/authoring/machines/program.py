@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 async def run_machine(plan: Plan, ctx: Any, input: bytes) -> bytes:
     """Lead the machine to one of its ends; its state there is the result."""
-    at: MachineRun = ctx.machine()
+    at: MachineRun = ctx.machine(plan.triggers)
     while True:
         place = at.place or START
         state = at.state
@@ -32,7 +32,7 @@ async def run_machine(plan: Plan, ctx: Any, input: bytes) -> bytes:
         exit, payload = await _next(plan, at, place, state, input)
         move = exit.moves[place]
         attempt = Attempt(plan, exit, at.error, state, payload)
-        await at.transit(move, attempt.run_in_thread if move.threaded else attempt.run)
+        await at.transit(move, attempt.run_in_thread if move.threaded else attempt.run, state)
 
 
 async def _next(plan: Plan, at: MachineRun, place: str, state: Raw, input: bytes) -> tuple[Exit, bytes]:
