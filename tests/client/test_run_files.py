@@ -10,7 +10,15 @@ import pytest
 
 from stepwell import Context, Engine, RunFailed, RunHandle, Workflow, workflow
 from stepwell.domain.status import Status
-from stepwell.errors import InvalidFile, NotRemovable, RunExists, RunNotFound
+from stepwell.errors import (
+    InvalidFile,
+    InvalidInput,
+    NotForkable,
+    NotRemovable,
+    RunCancelled,
+    RunExists,
+    RunNotFound,
+)
 from stepwell.store.memory import MemoryStore
 from stepwell.store.payloads import Compression
 from tests.stage import SETTINGS, Stage, suspended
@@ -248,3 +256,41 @@ async def test_status_of_what_was_brought_back_is_what_it_was(stage: Stage) -> N
 
         assert await again.status() is Status.COMPLETED
         assert await again.result() == 3
+
+
+@pytest.mark.req("K29")
+async def test_a_run_that_is_brought_back_here_has_not_ended_any_more(memory: Stage) -> None:
+    @workflow
+    async def asks(ctx: Context) -> Any:
+        return await ctx.signal("go")
+
+    async with memory.engine(asks) as engine:
+        run = await engine.start(asks)
+        await suspended(run)
+        file = await engine.export(run)
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result()
+        await run.delete()
+
+        again = await engine.import_run(file)
+        await again.signal("go", "on")
+
+        assert await again.result() == await run.result() == "on"
+
+
+@pytest.mark.req("K29", "K26", "K24")
+async def test_what_is_no_file_and_no_place_is_told(memory: Stage) -> None:
+    @workflow
+    async def short(ctx: Context) -> None: ...
+
+    async with memory.engine(short) as engine:
+        run = await engine.start(short)
+        await run.result()
+
+        with pytest.raises(InvalidFile, match="a NoneType is no exported run"):
+            await engine.import_run(None)  # type: ignore[arg-type]  # the test
+        with pytest.raises(NotForkable):
+            await engine.fork(run, at="1")  # type: ignore[call-overload]  # the test
+        with pytest.raises(InvalidInput):
+            await run.state(at="1")  # type: ignore[arg-type]  # the test

@@ -133,3 +133,19 @@ async def test_what_needs_a_database_or_a_queue_is_refused() -> None:
         await run_stateless(books)
     with pytest.raises(AskedWrongly, match="queue 'gpu'"):
         await run_stateless(far)
+
+
+@pytest.mark.req("K23", "M4")
+@pytest.mark.parametrize(
+    ("signals", "told"),
+    [
+        ({"submit": None, "approve": {"buy": 1}}, "'approve' was given, but does not fit"),
+        ({"submit": None, "aprove": {"by": "ana"}}, "'aprove' was given, but nothing waits for it"),
+        ({"submit": None}, "give the answer along"),
+    ],
+)
+async def test_what_was_given_in_vain_is_told(signals: dict[str, Any], told: str) -> None:
+    with pytest.raises(StatelessWait) as caught:
+        await run_stateless(Review, None, signals=signals)
+
+    assert told in caught.value.hint

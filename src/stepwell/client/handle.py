@@ -31,7 +31,7 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.problems import run_error
 from stepwell.domain.starting import needs_of_run
 from stepwell.domain.state import OpenWait
-from stepwell.domain.status import Status
+from stepwell.domain.status import RETRYABLE, Status
 from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
     AlreadyDecided,
@@ -106,7 +106,7 @@ class RunHandle(Past, Generic[R]):
             self._fresh = False
             if self._watch.ended is None:
                 await self._watch.wait(_FRESH_POLL_SECONDS if self._client.store.polls else _FRESH_SECONDS, 0)
-        if self._watch.ended is not None and self._watch.ended.status is Status.FAILED:
+        if self._watch.ended is not None and self._watch.ended.status in RETRYABLE:
             self._watch.ended = None  # somebody may have sent it on since: ask
         while self._watch.ended is None:
             seen = self._watch.news
@@ -318,6 +318,7 @@ class RunHandle(Past, Generic[R]):
             asked += 1
             return await self._client.store.remove(self.id)
 
+        self._watch.ended = None  # a file may bring it back, and then it goes on
         match await self._client.patiently(ask):
             case Removal.LIVE:
                 raise NotRemovable(

@@ -236,6 +236,8 @@ class History:
             ours = asked > 1 and not any(answer.conflict for answer in answers)
             if not ours:  # else the answer to our own first call was lost
                 await self._refuse_import(copies, answers)
+        for copy in copies:
+            self.bulletin.watch(copy.id).ended = None  # as it was before it was removed here
         self.bulletin.work()
         return RunHandle(self, copies[0].id, PLAIN.decode)  # type: ignore[arg-type]  # as above
 

@@ -27,8 +27,9 @@ class Past:
         raise NotImplementedError
 
     async def _events(self, at: int | None = None) -> list[Event]:
-        found = [ev.read(row) async for row in self.log() if at is None or row.seq <= at]
-        if at is not None and not 1 <= at <= len(found):
+        known = at is None or (type(at) is int and at >= 1)
+        found = [ev.read(row) async for row in self.log() if known and (at is None or row.seq <= at)]
+        if not known or (at is not None and at > len(found)):
             raise InvalidInput(f"run {self.id} has no event {at}", hint="give a seq of its log, 1 or more")
         return found
 

@@ -125,6 +125,8 @@ def _run(copy: RunCopy) -> _Run:
 
 def read(data: bytes | str) -> list[RunCopy]:
     """InvalidFile says what is wrong with it."""
+    if not isinstance(data, bytes | bytearray | memoryview | str):
+        raise InvalidFile(f"a {type(data).__name__} is no exported run")
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.format != FORMAT:

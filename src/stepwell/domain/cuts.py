@@ -127,7 +127,7 @@ def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
 
 
 def _before_the_end(events: Sequence[Event], seq: int) -> int:
-    if not 1 <= seq <= len(events):
+    if type(seq) is not int or not 1 <= seq <= len(events):
         raise NotForkable(
             f"the log has events 1 to {len(events)}, not {seq}", hint="look at run.checkpoints()"
         )

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stepwell.domain.codec import PLAIN
+from stepwell.domain import events as ev
 from stepwell.domain.commit import (
     NEVER,
     Claim,
@@ -246,10 +247,12 @@ class _Pass:
         """Every run waits for a message, and there is nobody who could send one."""
         parked = [run.parked for run in self._runs.values()]
         if self._main in self._runs and all(parked):
-            first = self._runs[self._main].parked
-            assert first is not None
-            assert isinstance(first[0].then, Park)
-            self._fail(StatelessWait(f"a stateless run cannot go on: {first[0].then.where_at}"))
+            main = self._runs[self._main]
+            assert main.parked is not None
+            then = main.parked[0].then
+            assert isinstance(then, Park)
+            text = f"a stateless run cannot go on: {then.where_at}"
+            self._fail(StatelessWait(text, hint=_in_vain(main.log)))
 
     # What an activation asks of a store
 
@@ -275,3 +278,19 @@ class _Pass:
         raise AskedWrongly(
             "a transactional step needs a database", hint="run the workflow on an Engine, or fake the step"
         )
+
+
+def _in_vain(log: Sequence[LogRow]) -> str:
+    """What was given and did not help; '' for the usual hint."""
+    refused: list[str] = []
+    left: dict[str, str] = {}
+    for row in log:
+        fact = ev.read(row).fact
+        if isinstance(fact, ev.Received) and fact.rejected:
+            refused.append(f"{fact.name!r} was given, but does not fit: {fact.rejected}")
+            left.pop(fact.key, None)
+        elif isinstance(fact, ev.Received) and fact.what == "signal":
+            left[fact.key] = fact.name
+        elif isinstance(fact, ev.WaitEnded):
+            left.pop(fact.received, None)
+    return "; ".join(refused + [f"{name!r} was given, but nothing waits for it" for name in left.values()])
