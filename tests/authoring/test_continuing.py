@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
 from stepwell import Context, RunFailed, SyncContext, workflow
-from stepwell.errors import RunTimedOut
+from stepwell.domain.status import Status
+from stepwell.errors import RunCancelled, RunTimedOut
 from tests.stage import Stage, all_events, crash, kinds, suspended, until
 
 
@@ -181,3 +183,38 @@ async def test_run_timeout_counts_in_a_later_generation(rehearsal: Stage) -> Non
             await run.result()
 
         assert (await run.state()).generation == 2
+
+
+@pytest.mark.req("F10", "K13", "K18")
+async def test_children_of_an_earlier_generation_end_with_the_run(rehearsal: Stage) -> None:
+    @workflow
+    async def child(ctx: Context, name: str) -> Any:
+        return await ctx.signal("go")
+
+    @workflow
+    async def lives(ctx: Context, n: int) -> Any:
+        if n == 0:
+            await ctx.start(child, "left")
+            await ctx.start(child, "ends")
+            ctx.continue_as_new(1)
+        return await ctx.signal("go")
+
+    async with rehearsal.engine(child, lives) as engine:
+        run = await engine.start(lives, 0)
+        await suspended(run)
+        started = [event.data["run"] async for event in run.events() if event.kind == "child_started"]
+        left, ends = (engine.handle(id) for id in started)
+        await ends.signal("go")
+        await ends.result(30)
+        [continued] = [event.seq async for event in run.events() if event.kind == "continued"]
+        fork = await engine.fork(run, at=continued)
+        await suspended(fork)
+        await fork.cancel()
+        with pytest.raises(RunCancelled):
+            await fork.result(30)
+        assert await left.status() is Status.SUSPENDED, "it is not the fork's"
+
+        await run.cancel()
+
+        with pytest.raises(RunCancelled):
+            await left.result(30)

@@ -95,3 +95,16 @@ def test_delays_stay_finite_and_below_the_longest(failures: int, longest: float,
 def test_nonsense_is_refused_when_it_is_declared(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidDefinition):
         Retry(**wrong)  # type: ignore[arg-type]  # on purpose
+
+
+@pytest.mark.req("K9")
+@pytest.mark.parametrize(
+    ("retry", "delays"),
+    [
+        (Retry(4, delay="1h"), [3600, 3600, 3600]),  # what was asked for is not made shorter
+        (Retry(4, delay="2m"), [120, 240, 300]),
+        (Retry(4, delay="1h", max_delay="10m"), [600, 600, 600]),
+    ],
+)
+def test_the_longest_delay_is_five_minutes_or_what_was_asked_for(retry: Retry, delays: list[float]) -> None:
+    assert [retry.wait_after(n, ValueError(), 0.0) for n in (1, 2, 3)] == delays

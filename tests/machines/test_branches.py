@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Machine, StepContext, step, transition
-from stepwell.errors import RunFailed
+from stepwell.errors import RunCancelled, RunFailed
 from tests.stage import Stage, kinds, suspended, until
 
 SOON = 0.05
@@ -220,3 +220,45 @@ async def test_ctx_outside_the_tasks_of_a_body_is_told(memory: Stage, where: str
 
         assert told.value.cause_code == "NOT_DURABLE"
         assert "plain `def`" in told.value.hint
+
+
+CLEANED: list[str] = []
+
+
+def clean(what: str) -> None:
+    CLEANED.append(what)
+
+
+class Careful(Machine[list[str]]):
+    """Waits for several things, and cleans up in the ways that asyncio has."""
+
+    @transition("start", "end")
+    async def wait(self, ctx: Context, how: str) -> None:
+        async def never(name: str) -> None:
+            try:
+                await ctx.signal(name)
+            finally:
+                await ctx.step(clean, name)
+
+        try:
+            if how == "wait":
+                await asyncio.wait([asyncio.create_task(never("a")), asyncio.create_task(never("b"))])
+            elif how == "gather":
+                await asyncio.gather(never("a"), never("b"), return_exceptions=True)
+        finally:
+            await ctx.all(ctx.step(clean, "left"), ctx.step(clean, "right"))
+
+
+@pytest.mark.req("K13", "M9")
+@pytest.mark.parametrize("how", ["wait", "gather"])
+async def test_a_cancel_reaches_every_branch_of_a_body_that_was_left(memory: Stage, how: str) -> None:
+    CLEANED.clear()
+    async with memory.engine(Careful) as engine:
+        run = await engine.start(Careful, how)
+        await suspended(run)
+
+        await run.cancel()
+
+        with pytest.raises(RunCancelled):
+            await run.result(30)
+        assert sorted(CLEANED) == ["a", "b", "left", "right"]

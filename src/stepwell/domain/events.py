@@ -95,6 +95,7 @@ class Continued(Fact, frozen=True, kw_only=True):
     carried: list[Carried] = []
     keys: list[str] = []
     documents: list[Kept] = []
+    children: dict[str, str] = {}  # path -> run: they live on, and end with the run if it ends badly
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -127,6 +127,8 @@ def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
             fact = replace(fact, input=Raw(edits.input))
         if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
             fact = replace(fact, undo=None)
+        if isinstance(fact, ev.Continued) and fact.children:
+            fact = replace(fact, children={})  # they are the old run's
         if isinstance(fact, ev.Received) and fact.key in answers:
             fact = replace(fact, payload=Raw(edits.outputs[answers[fact.key]]))
             missing.discard(answers[fact.key])

@@ -61,7 +61,8 @@ class MachineRun(Protocol):
     async def transit(self, move: Move, body: Callable[[Any], Any], state: Raw) -> None:
         """Run the transition's code, again as its retry says, and be at the next place in one commit.
 
-        `state` is what it begins with, and stays with when it goes elsewhere because it failed. `body(ctx)` works on a copy and gives the new state as JSON; nothing else of an attempt stays
+        `state` is what it begins with, and stays with when it goes elsewhere because it failed.
+        `body(ctx)` works on a copy and gives the new state as JSON; nothing else of an attempt stays
         but its completed inner steps. Raises when it failed for good and has nowhere else to go.
         """
         ...

@@ -8,6 +8,8 @@ from typing import Literal
 from stepwell.domain.duration import Duration, seconds
 from stepwell.errors import InvalidDefinition, Permanent, RetryAfter, StepError
 
+_MAX_DELAY = 300.0  # seconds
+
 Backoff = Literal["exponential", "linear", "constant"]
 
 
@@ -15,6 +17,7 @@ Backoff = Literal["exponential", "linear", "constant"]
 class Retry:
     """`Retry(5)`: five executions at most, after 1 s, 2 s, 4 s, 8 s.
 
+    No delay is longer than `max_delay`: 5 minutes, or the `delay` itself where that is longer.
     `on` names the errors worth another try (all by default), `never` those that are not.
     `jitter` takes away up to that share of each delay, so that a herd spreads. `then` is for transitions
     of a machine: the place to go to after the last attempt.
@@ -23,7 +26,7 @@ class Retry:
     attempts: int = 3
     delay: Duration = 1.0
     backoff: Backoff = "exponential"
-    max_delay: Duration = 300.0
+    max_delay: Duration | None = None
     jitter: float = 0.0
     on: tuple[type[BaseException], ...] = (Exception,)
     never: tuple[type[BaseException], ...] = ()
@@ -43,7 +46,14 @@ class Retry:
                 f"Retry(jitter={self.jitter!r})", hint="jitter is a share between 0 and 1"
             )
         seconds(self.delay, name="Retry.delay")
-        seconds(self.max_delay, name="Retry.max_delay")
+        if self.max_delay is not None:
+            seconds(self.max_delay, name="Retry.max_delay")
+
+    @property
+    def longest(self) -> float:
+        """No delay is longer than this, in seconds."""
+        first = seconds(self.delay)
+        return max(_MAX_DELAY, first) if self.max_delay is None else seconds(self.max_delay)
 
     def wait_after(self, failures: int, error: BaseException, chance: float) -> float | None:
         """Seconds to wait after the `failures`-th failure; None: give up.
@@ -56,7 +66,7 @@ class Retry:
             return max(0.0, error.seconds)
         if _is_a(error, self.never) or not _is_a(error, self.on):
             return None
-        delay = backoff_delay(seconds(self.delay), self.backoff, failures, seconds(self.max_delay))
+        delay = backoff_delay(seconds(self.delay), self.backoff, failures, self.longest)
         return delay * (1 - self.jitter * chance)
 
 

@@ -62,3 +62,8 @@ def failed_answer(fact: ev.Fact) -> bool:
             return fact.status != "completed"
         case _:
             return False
+
+
+def open_calls(journal: Journal) -> set[str]:
+    """The paths that the code was waiting at, as far as the log knows them."""
+    return {*journal.waits, *journal.timers, *journal.steps, *(f"{path}!" for path in journal.children)}

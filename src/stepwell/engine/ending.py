@@ -119,6 +119,7 @@ def _continued(activation: Activation, error: Continue) -> Ending:
         carried=[ev.Carried(name=m.name, payload=m.payload) for m in activation.waits.unmatched()],
         keys=list(activation.waits.keys)[-_KEYS_KEPT:],
         documents=list(journal.documents.values()),
+        children=activation.waits.children_left(),
     )
     return Ending(Status.RUNNING, continues=fact)
 

@@ -17,7 +17,8 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
-from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, chosen_by
+from stepwell.engine.active_time import count_active, count_from
+from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, chosen_by, open_calls
 
 _ALWAYS = frozenset((ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested))
 
@@ -93,6 +94,7 @@ class Journal:
     claims: int = 0
     active_seconds: float = 0.0
     cancel_reason: str = ""
+    cancelled: set[str] | None = None  # what the code was in when the run was cancelled
     answers: deque[Answer] = field(default_factory=deque)
     steps: dict[str, StepRecord] = field(default_factory=dict)
     timers: dict[str, float] = field(default_factory=dict)
@@ -120,7 +122,7 @@ class Journal:
     chosen: str = ""  # the transition that this visit began with
     attempts: Attempts = field(default_factory=Attempts)
     lease: str = ""
-    _claimed_at: float = 0.0
+    claimed_at: float = 0.0
 
     @property
     def replays(self) -> bool:
@@ -147,7 +149,7 @@ def read_journal(rows: Sequence[LogRow], now: float = 0.0) -> Journal:
         absorb(journal, event)
         if machine and not journal.chosen:
             journal.chosen = chosen_by(event.path, journal.version + 1)
-    _count_active(journal, max(now, journal.last_at))
+    count_active(journal, max(now, journal.last_at))
     return journal
 
 
@@ -155,7 +157,7 @@ def absorb(journal: Journal, event: Event) -> None:
     """Take one event in. Also used for what this owner writes, so that both ways agree."""
     fact, path = event.fact, event.path
     if isinstance(fact, ev.Claimed):
-        _count_active(journal, event.at)
+        count_active(journal, event.at)
     journal.head = event.seq
     journal.last_at = event.at
     match fact:
@@ -164,7 +166,7 @@ def absorb(journal: Journal, event: Event) -> None:
             if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
                 journal.undoable[path] = fact
         case ev.CancelRequested():
-            journal.cancel_reason = fact.reason
+            journal.cancel_reason, journal.cancelled = fact.reason, open_calls(journal)
             _answered(journal, event)
         case ev.StepFailed():
             _step_failed(journal, event, fact)
@@ -213,7 +215,7 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
         case ev.Claimed(lease=lease):
             journal.claims += 1
             journal.lease = lease
-            journal._claimed_at = event.at
+            journal.claimed_at = event.at
             journal.started_at = journal.started_at or event.at
         case ev.Failed() | ev.TimedOut() as failed:
             journal.failed = failed
@@ -236,25 +238,6 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             begin_anew(journal)
         case _:
             pass
-
-
-def _count_active(journal: Journal, until: float) -> None:
-    """Time since the last claim is time that the run was not suspended, while it had nothing to wait for,
-    or a step was with another worker, or something was to be tried again."""
-    if journal._claimed_at:
-        waits = bool(journal.timers or journal.waits or journal.children)
-        working = any(step.working for step in journal.steps.values())
-        if working or journal.backoffs & journal.timers.keys():
-            waits = False
-        journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal._claimed_at)
-    journal._claimed_at = 0.0
-
-
-def _count_from(journal: Journal, active: float, at: float) -> None:
-    """What was active until then; what a fork copied tells of the old run's time, not of its own."""
-    origin = journal.accepted.origin
-    copied = origin is not None and journal.head <= origin.copied
-    journal.active_seconds, journal._claimed_at = (0.0, 0.0) if copied else (active, at)
 
 
 def _answered(journal: Journal, event: Event) -> None:
@@ -311,7 +294,7 @@ def _retried(journal: Journal, seq: int) -> None:
     path = journal.failed.error.path if journal.failed else ""
     journal.failed = None
     journal.retries += 1
-    journal.active_seconds, journal._claimed_at = 0.0, 0.0  # the whole of its timeout again
+    journal.active_seconds, journal.claimed_at = 0.0, 0.0  # the whole of its timeout again
     journal.attempts.failures, journal.attempts.retry_at = 0, None
     failure = max(
         (a.seq for a in journal.answers if path and a.path in (path, result_path(path))), default=seq
@@ -344,10 +327,11 @@ def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> Non
 def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.generation = fact.generation
     journal.input, journal.seed = fact.input, fact.seed
-    _count_from(journal, 0.0, journal.last_at)  # each generation has the whole of its timeout
+    count_from(journal, 0.0, journal.last_at)  # each generation has the whole of its timeout
     journal.undoable.clear()  # going on as new settles what came before
     journal.documents = {kept.name: kept for kept in fact.documents}
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.generation}")
+    journal.children = {path: ev.ChildStarted(run=run, workflow="") for path, run in fact.children.items()}
 
 
 def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str], prefix: str) -> None:
@@ -393,7 +377,7 @@ def _leave_code(journal: Journal) -> None:
 def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.version}")
     arrive(journal, fact)
-    _count_from(journal, fact.active or 0.0, at)  # the claim may lie before what was read
+    count_from(journal, fact.active or 0.0, at)  # the claim may lie before what was read
     journal.children = {
         path: ev.ChildStarted(run=run, workflow="", trigger=fact.triggers.get(path, ""))
         for path, run in fact.children.items()

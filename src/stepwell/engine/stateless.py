@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stepwell.domain.codec import PLAIN
 from stepwell.domain import events as ev
+from stepwell.domain.codec import PLAIN
 from stepwell.domain.commit import (
     NEVER,
     Claim,

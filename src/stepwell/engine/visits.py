@@ -22,7 +22,7 @@ from stepwell.domain.events import Problem
 from stepwell.domain.moves import Move
 from stepwell.domain.problems import problem_of
 from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TriggerCall, WaitCall
-from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, failed_answer
+from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, failed_answer, open_calls
 from stepwell.engine.documents import visible_after
 from stepwell.engine.journal import Answer, StepRecord
 from stepwell.errors import (
@@ -51,6 +51,7 @@ class Visits:
         self._known: dict[str, Answer] = {}
         self._call: BodyCall | None = None
         self._owes_cancel = False
+        self._cancelled: set[str] = set()  # what the code was in when the run was cancelled
         self._kept: dict[str, InboxRow] = {}  # answers that came before the body has asked again
         self.touched = True  # this visit has left something that the next must not see
         activation.visits = self
@@ -152,15 +153,19 @@ class Visits:
             call.running.cancel()
             return True
         # Parked or lost in the middle of it: begin it again over what is known, up to where it was.
-        self._owes_cancel = self._journal.chosen == call.move.name
+        journal = self._journal
+        self._owes_cancel = journal.chosen == call.move.name
+        self._cancelled = open_calls(journal) if journal.cancelled is None else journal.cancelled
         return self._owes_cancel
 
     def refuses(self, call: Call) -> bool:
-        """Code that was begun again to clean up hears of the cancel where the log ends."""
-        if not self._owes_cancel or isinstance(call, BodyCall):
+        """Code that was begun again to clean up hears of the cancel where the log ends, and in every call
+        that it was in when the cancel came; what it asks for then is cleanup."""
+        if isinstance(call, BodyCall) or not (self._owes_cancel or call.path in self._cancelled):
             self._recall(call)
             return False
         self._owes_cancel = False
+        self._cancelled.discard(call.path)
         del self._activation.calls[call.path]
         call.future.set_exception(RunCancelling())
         return True

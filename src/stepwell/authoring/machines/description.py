@@ -80,7 +80,7 @@ def _transition(exit: Exit, plan: Plan) -> dict[str, Any]:
             "attempts": retry.attempts,
             "delay": seconds(retry.delay),
             "backoff": retry.backoff,
-            "max_delay": seconds(retry.max_delay),
+            "max_delay": retry.longest,
             "then": retry.then,
         },
         "on_error": move.on_error,
