@@ -17,6 +17,7 @@ from stepwell.client import Client, RunHandle
 from stepwell.client.library import GraphLibrary
 from stepwell.client.rates import StartRate
 from stepwell.domain import events as ev
+from stepwell.domain.commit import NewRun, Started
 from stepwell.domain.copies import RunCopy
 from stepwell.domain.cuts import Edits
 from stepwell.domain.ids import Ids
@@ -176,6 +177,18 @@ class Engine(Client):
         if found is None:
             raise UnknownWorkflow(f"no workflow {accepted.workflow!r} version {accepted.version!r} is known")
         return found.body
+
+    async def _start_now(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        """Our own worker takes what it has room for: that spares asking for it."""
+        if self.worker is None or self._task is None or self._task.done():
+            return await self.store.start(runs)
+        own, started = self.worker.own_starts, list[Started]()
+        offered = own.offer(runs)
+        try:
+            started.extend(await self.store.start(offered))
+        finally:
+            own.answer(offered, started)
+        return started
 
     async def open(self) -> None:
         """Open the store, make the workflows known and, unless `worker=False`, begin to work."""

@@ -304,6 +304,59 @@ async def test_only_what_can_be_undone_is_undone_by_hand(memory: Stage) -> None:
             await engine.handle("nobody").compensate()
 
 
+@pytest.mark.req("K27", "K13", "F10")
+@pytest.mark.parametrize("ending", ["fails", "cancelled"])
+async def test_going_on_as_new_settles_what_came_before(rehearsal: Stage, ending: str) -> None:
+    shop = Shop()
+
+    @workflow
+    async def generations(ctx: Context, count: int) -> None:
+        await ctx.step(shop.charge, Order(str(count), 30))
+        if count < 2:
+            ctx.continue_as_new(count + 1)
+        if ending == "fails":
+            await ctx.step(shop.ship)
+        await ctx.signal("never")
+
+    async with rehearsal.engine(generations) as engine:
+        run = await engine.start(generations, 0)
+        if ending == "cancelled":
+            await suspended(run)
+            await run.cancel()
+        with pytest.raises((RunFailed, RunCancelled)):
+            await run.result()
+
+        assert [done for done in shop.done if done.startswith("refund")] == ["refund r-2 30"]
+        compensation = (await run.state()).compensation
+        assert compensation is not None
+        assert compensation.steps == ["2/charge#1"]
+
+
+@pytest.mark.req("K27", "M2")
+async def test_a_machine_that_went_around_undoes_every_round(rehearsal: Stage) -> None:
+    UNBOOKED.clear()
+
+    class Rounds(Machine[int]):
+        @transition("start", "round")
+        async def begin(self, ctx: Context) -> None:
+            self.state = 0
+
+        @transition("round", "round", when=lambda state, input: state < 3)
+        async def around(self, ctx: Context) -> None:
+            await ctx.step(kept_book, f"round {self.state}")
+            self.state += 1
+
+        @transition("round", "end")
+        async def leave(self, ctx: Context) -> None:
+            raise ValueError("no")
+
+    async with rehearsal.engine(Rounds) as engine:
+        with pytest.raises(RunFailed):
+            await (await engine.start(Rounds)).result()
+
+    assert UNBOOKED == ["round 2", "round 1", "round 0"]
+
+
 class Keeping(Machine[list[str]], on_failure="hold"):
     @transition("start", "half")
     async def first(self, ctx: Context) -> None:

@@ -56,6 +56,14 @@ class Waiting(Machine[list[Any]]):
             self.state = await ctx.all(soon(), signal())
         elif how == "gather":
             self.state = list(await asyncio.gather(soon(), signal()))
+        elif how == "tasks":
+            waiting = [asyncio.create_task(soon()), asyncio.create_task(signal())]
+            self.state = [await task for task in waiting]
+        elif how == "wait":
+            left = {asyncio.create_task(soon()), asyncio.create_task(signal())}
+            while left:
+                ended, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                self.state += [task.result() for task in ended]
         else:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(soon()), group.create_task(signal())]
@@ -63,7 +71,7 @@ class Waiting(Machine[list[Any]]):
 
 
 @pytest.mark.req("M9", "K14")
-@pytest.mark.parametrize("how", ["all", "gather", "group"])
+@pytest.mark.parametrize("how", ["all", "gather", "tasks", "wait", "group"])
 async def test_a_body_parks_when_the_branches_that_are_left_wait(memory: Stage, how: str) -> None:
     async with memory.engine(Waiting) as engine:
         run = await engine.start(Waiting, how)
@@ -76,7 +84,82 @@ async def test_a_body_parks_when_the_branches_that_are_left_wait(memory: Stage, 
         await suspended(run)  # again, although a branch has ended
         await run.signal("go", "gone")
 
-        assert await run.result(15) == ["soon", "gone"]
+        assert set(await run.result(15)) == {"soon", "gone"}
+
+
+HEARD: list[Any] = []
+
+
+class Watchful(Machine[list[Any]]):
+    """Its input says what it does besides waiting for the log."""
+
+    @transition("start", "end")
+    async def wait(self, ctx: Context, how: str) -> None:
+        if how == "errors":  # it would see the engine's own error where the run is given back
+            HEARD.append(await asyncio.gather(ctx.signal("go"), return_exceptions=True))
+        elif how == "plain":  # a branch that never asks ctx for anything
+            HEARD.append(await asyncio.gather(ctx.signal("go"), asyncio.sleep(0.1, "slept")))
+        elif how == "timeout":
+            try:
+                async with asyncio.timeout(0.2):
+                    await ctx.signal("never")
+            except TimeoutError:
+                HEARD.append("in time")
+        elif how == "queue":
+            queue = asyncio.Queue[Any]()
+
+            async def fill() -> None:
+                queue.put_nowait(await ctx.signal("go"))
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fill())
+                HEARD.append(await queue.get())
+
+
+@pytest.mark.req("M9", "M3")
+@pytest.mark.parametrize(("how", "heard"), [("errors", [["gone"]]), ("plain", [["gone", "slept"]])])
+async def test_the_code_of_a_body_that_is_left_does_not_go_on(
+    memory: Stage, how: str, heard: list[Any]
+) -> None:
+    HEARD.clear()
+    async with memory.engine(Watchful) as engine:
+        run = await engine.start(Watchful, how)
+
+        await suspended(run)
+        await run.signal("go", "gone")
+        await run.result(15)
+
+        assert heard == HEARD
+
+
+@pytest.mark.req("M9")
+async def test_a_body_with_a_timeout_of_asyncio_keeps_its_place_until_it_comes(memory: Stage) -> None:
+    HEARD.clear()
+    async with memory.engine(Watchful) as engine:
+        run = await engine.start(Watchful, "timeout")
+
+        await run.result(15)
+
+        assert HEARD == ["in time"]
+        assert (await kinds(run)).count("claimed") == 1
+
+
+@pytest.mark.req("M9")
+async def test_a_body_that_waits_for_what_anybody_may_send_keeps_its_place(memory: Stage) -> None:
+    """A queue may be filled from outside the run, and nobody would hear it if the body were left."""
+    HEARD.clear()
+    async with memory.engine(Watchful) as engine:
+        run = await engine.start(Watchful, "queue")
+
+        async def opened() -> bool:
+            return "wait_opened" in await kinds(run)
+
+        await until(opened)
+        await run.signal("go", "gone")
+        await run.result(15)
+
+        assert HEARD == ["gone"]
+        assert (await kinds(run)).count("claimed") == 1
 
 
 class Group(Machine[list[str]]):

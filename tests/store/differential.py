@@ -128,6 +128,10 @@ class Differential(RuleBasedStateMachine):
                 self.saw("start conflict")
             if started.created:
                 self.plan.runs.append(started.run_id)
+        for run, started in zip(runs, answer, strict=True):
+            if started.claim is not None:
+                self.saw("start owned")
+                self.plan.took(WorkerId(run.owner), [started.claim])
 
     @rule(pick=picks)
     def start(self, pick: int) -> None:

@@ -138,7 +138,13 @@ class Planner:
         return RatedStart(self.new_runs(), self.pick.choice((windows, windows[:1])))
 
     def new_runs(self) -> list[NewRun]:
-        return [self.new_run() for _ in range(self.pick.randint(1, 3))]
+        runs = [self.new_run() for _ in range(self.pick.randint(1, 3))]
+        return [
+            replace(run, owner=self.pick.choice(WORKERS), lease=self.fresh("lease"))
+            if self.often(0.2)
+            else run
+            for run in runs
+        ]
 
     def renamed(self, copies: Sequence[RunCopy]) -> list[RunCopy]:
         """The same runs under new ids, or (sometimes) with a key or id that is taken."""

@@ -23,6 +23,7 @@ SEEN = {
     "start created",
     "start known",
     "start conflict",
+    "start owned",
     "claim run",
     "claim remote",
     "claim event",

@@ -48,7 +48,7 @@ def add_runs(verbs: Any) -> None:
     export.add_argument("run")
     export.add_argument("-o", "--output", default="-", help="the file; - is stdout")
     what.add_parser("import", help="bring exported runs back").add_argument("file", help="- is stdin")
-    what.add_parser("retry", help="send a failed run on where it failed").add_argument("run")
+    what.add_parser("retry", help="send a run on that failed or timed out").add_argument("run")
     what.add_parser("compensate", help="undo what a failed run did and kept").add_argument("run")
     what.add_parser("delete", help="remove a run that has ended, and those below it").add_argument("run")
 

@@ -126,10 +126,11 @@ class Client(History):
             chunk = runs[at : at + chunk_size]
             watches = [self.bulletin.watch(run.id) for run in chunk]
             started = await self.patiently(lambda chunk=chunk: self._start_all(chunk, user))  # type: ignore[misc]  # bound
-            for run, answer, watch in zip(chunk, started, watches, strict=True):
-                handles.append(self._handle_of(run, answer, prepared[2]))
-                del watch
-        self.bulletin.work()
+            if any(answer.claim is None for answer in started):
+                self.bulletin.work()
+            pairs = zip(chunk, started, strict=True)
+            handles += [self._handle_of(run, answer, prepared[2]) for run, answer in pairs]
+            del watches  # the handles watch now
         return handles
 
     async def _start_all(self, runs: Sequence[NewRun], user: str) -> Sequence[Started]:
@@ -141,6 +142,9 @@ class Client(History):
             if not isinstance(answer, Full):
                 return answer
             refuse(answer, user)
+        return await self._start_now(runs)
+
+    async def _start_now(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         return await self.store.start(runs)
 
     def _handle_of(self, run: NewRun, started: Started, decode: Callable[[bytes], Any]) -> RunHandle[Any]:

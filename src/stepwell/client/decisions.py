@@ -16,7 +16,7 @@ from stepwell.domain.commit import Delivery, Message
 from stepwell.domain.messages import Decision, decide_key
 from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState
-from stepwell.domain.status import Status
+from stepwell.domain.status import RETRYABLE
 from stepwell.errors import AlreadyDecided, InvalidInput, NotAssigned, RunEnded, WrongPlace
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ async def _wrong_place(
         return RunEnded(
             f"run {run.id} is {state.status} at {place!r}; {name!r} cannot reach it any more"
             + (f" ({who})" if who else ""),
-            hint="retry the run first: run.retry()" if state.status is Status.FAILED else "",
+            hint="retry the run first: run.retry()" if state.status in RETRYABLE else "",
         )
     offers = ", ".join(choice.name for choice in wait.choices) if wait is not None else ""
     hint = f"it waits for: {offers}" if offers else "it waits for no trigger now; look at run.why()"

@@ -247,7 +247,7 @@ class RunHandle(Past, Generic[R]):
         return outcome is not CancelOutcome.ALREADY
 
     async def retry(self) -> None:
-        """Send a failed run on, exactly where it failed."""
+        """Send a run on that failed or timed out, exactly where it was; its own timeout begins anew."""
         match await self._sent_on(undo=False):
             case RetryOutcome.COMPENSATED:
                 raise NotRetryable(
@@ -255,13 +255,14 @@ class RunHandle(Past, Generic[R]):
                 )
             case RetryOutcome.NOT_FAILED:
                 raise NotRetryable(
-                    f"run {self.id} is {await self.status()}", hint="only a failed run can be retried"
+                    f"run {self.id} is {await self.status()}",
+                    hint="only a run that failed or timed out can be retried",
                 )
             case _:
                 pass
 
     async def compensate(self) -> None:
-        """Undo what a failed run did and kept (`on_failure="hold"`); then it is failed for good."""
+        """Undo what a run kept when it failed or timed out (`on_failure="hold"`); then its end is final."""
         if not await self._undoable():
             raise NotCompensable(
                 f"run {self.id} has nothing to undo", hint="no step that it completed names a compensate="
@@ -272,7 +273,7 @@ class RunHandle(Past, Generic[R]):
             case RetryOutcome.NOT_FAILED:
                 raise NotCompensable(
                     f"run {self.id} is {await self.status()}",
-                    hint="only a failed run is undone by hand; cancel one that lives, it undoes itself",
+                    hint="only one that failed or timed out is undone by hand; cancel one that lives",
                 )
             case _:
                 pass

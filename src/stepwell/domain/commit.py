@@ -75,14 +75,31 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     tags: bytes = b"{}"
     trigger: str = ""
     test: bool = False
+    owner: str = ""  # the worker that wants it as it starts, under this lease; see `Started.claim`
+    lease: str = ""
+
+    @property
+    def wanted(self) -> bool:
+        """May its owner have it at once? Not if it must wait, or if its slots must be counted first."""
+        return bool(self.owner) and not self.delay and not self.lane
+
+    def taken(self, at: float) -> Claim:
+        """What its owner has when it was started at that time: all there is, for nobody else saw it."""
+        log = [LogRow(1, "accepted", "", 0, at, self.accepted)]
+        return Claim(self.id, "", self.needs, LeaseId(self.lease), 1, 0, 0, "", log, [])
 
 
 class Started(NamedTuple):
-    """`run_id` is the run of that key; `conflict`: it has another input."""
+    """`run_id` is the run of that key; `conflict`: it has another input.
+
+    `claim`: the worker that it named owns it. Only a worker that is known gets it, and only while no
+    limits are set; otherwise the run waits as any other.
+    """
 
     run_id: RunId
     created: bool
     conflict: bool = False
+    claim: Claim | None = None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,7 +281,7 @@ class CancelOutcome(StrEnum):
 
 class RetryOutcome(StrEnum):
     RETRIED = "retried"
-    NOT_FAILED = "not_failed"
+    NOT_FAILED = "not_failed"  # nor timed out
     COMPENSATED = "compensated"  # what it did was undone, or is about to be
     UNKNOWN = "unknown"
 

@@ -77,7 +77,7 @@ class Open:
                 self.paths[event.path] = "child run"
             case ev.StepCompleted() | ev.StepFailed() | ev.TimerFired() | ev.WaitEnded() | ev.ChildEnded():
                 self.paths.pop(event.path, None)
-            case ev.Continued() | ev.Failed():
+            case ev.Continued() | ev.Failed() | ev.TimedOut():
                 self.paths.clear()
             case _:
                 pass

@@ -79,7 +79,8 @@ class LeaseLost(Fact, frozen=True, kw_only=True):
 
 
 class Retried(Fact, frozen=True, kw_only=True):
-    """A person sent a failed run on: the failed step is tried again, or what the run did is undone."""
+    """A person sent a run on that failed or timed out: the failed step is tried again, the run's timeout
+    begins anew; or what the run did is undone."""
 
     path: str = ""
     undo: bool = False

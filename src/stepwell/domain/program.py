@@ -235,7 +235,10 @@ class Context(Protocol):
         ...
 
     def continue_as_new(self, input: Any) -> Any:
-        """Leave this code and begin again with `input` and an empty history."""
+        """Leave this code and begin again with `input` and an empty history.
+
+        What its steps did so far is settled: a later failure or cancel does not undo it (`compensate=`).
+        """
         ...
 
     def publish(self, topic: str, data: Any = None) -> None:

@@ -30,10 +30,12 @@ MOVES: dict[Status, frozenset[Status]] = {
     Status.COMPLETED: frozenset(),
     Status.FAILED: _LIVE,  # by an explicit retry only
     Status.CANCELLED: frozenset(),
-    Status.TIMED_OUT: frozenset(),
+    Status.TIMED_OUT: _LIVE,  # as failed
 }
+
+RETRYABLE = frozenset({Status.FAILED, Status.TIMED_OUT})
 
 
 def may_move(before: Status, after: Status) -> bool:
-    """The published automaton: terminal is final, except that a failed run may be retried."""
+    """The published automaton: terminal is final, except that one that failed or timed out may be retried."""
     return before == after or after in MOVES[before]

@@ -28,7 +28,7 @@ from stepwell.engine.continuing import begin_generation
 from stepwell.engine.draft import Draft
 from stepwell.engine.inbox_reader import InboxReader
 from stepwell.engine.journal import Answer, Journal, is_answer, read_journal, result_path
-from stepwell.engine.log_writer import LogWriter
+from stepwell.engine.log_writer import LogWriter, opening
 from stepwell.engine.releasing import release
 from stepwell.engine.services import Services
 from stepwell.engine.step_calls import StepCalls
@@ -85,9 +85,8 @@ class Activation:
 
     def begin(self) -> None:
         """Replay what is recorded, then go on from there."""
-        if self.claim.lost_lease:
-            self.writer.open_with(ev.LeaseLost(lease=self.claim.lost_lease))
-        self.writer.open_with(ev.Claimed(lease=self.claim.lease, worker=self.services.worker))
+        for fact in opening(self.claim, self.services.worker):
+            self.writer.open_with(fact)
         self.timers.limit_run(self.journal, self.timed_out)
         if endings.is_poison(self.claim.losses):
             self._ending = endings.poisoned(self.journal)
@@ -275,7 +274,7 @@ class Activation:
             else:
                 self.steps.stop_all()
                 then = endings.finish(self, self._ending)
-        elif not self.steps.executing and parking.idle(self):
+        elif (not self.steps.executing or self.visits is not None) and parking.idle(self):
             if not (self.calls or self.commands or self.draining):
                 self._ending = endings.stuck()
                 self.settle()
@@ -328,7 +327,7 @@ class Activation:
             self.inbox.look(result.wakes)
         if self.run_id in self.services.bulletin.followed:
             self.services.bulletin.moved(self.run_id)
-        if self.services.replay_always and not self.steps.executing and self.thread is None:
+        if self.services.replay_always and not parking.executes(self) and self.thread is None:
             self.draining = True  # give it back at once: the next claim replays the log
         self.advance()
 
@@ -366,6 +365,8 @@ class Activation:
             return
         self.closed = why
         self.timers.stop()
+        if self.visits is not None:
+            self.visits.leave()
         self.steps.stop_all()
         self.turns.unwind(self.calls.values(), why)
         if self.thread is not None:

@@ -18,7 +18,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.body_context import BodyContext, ThreadContext
 from stepwell.engine.calls import BodyCall
-from stepwell.engine.stations import Station, awaited_tasks
+from stepwell.engine.stations import Station, Stations
 from stepwell.engine.stations import current as _station
 from stepwell.engine.turns import Scope
 from stepwell.errors import NotDurable, RunCancelling, Suspended, TransitionTimedOut, Unwind
@@ -91,7 +91,7 @@ class Body:
         self._services = activation.services
         self._task: asyncio.Task[Any] | None = None
         self._handle: asyncio.TimerHandle | None = None
-        self._stations: dict[asyncio.Task[Any] | None, Station] = {}
+        self._stations = Stations(self._services.loop, self._look_around)
         self._crossings: dict[asyncio.Task[Any], Reply] = {}
         self._left_at: float | None = None  # since when the whole run only waits
         self.path = call.path
@@ -198,9 +198,10 @@ class Body:
             task.cancel()
         if cancel and self._task is not None:
             self._task.cancel()
+            self._stations.leave()
 
     def stop(self) -> None:
-        """Nobody wants it any more."""
+        """Nobody wants it any more, or the run was given back and it begins again elsewhere."""
         if not self.over:
             self._leave(cancel=True)
 
@@ -215,8 +216,7 @@ class Body:
         """Of the body itself; most have no other, and many not even this one."""
         found = self._stations.get(self._task)
         if found is None:
-            found = self._stations[self._task] = Station(Scope(self.path))
-            found.owner = self._task
+            found = self._stations.main(Scope(self.path), self._task)
             if self._activation.visits is not None:
                 self._activation.visits.touched = True
         return found
@@ -230,11 +230,8 @@ class Body:
         here = _station.get(main)
         if here.owner is task:
             return here
-        mine = Station(self._branch(here, task))
-        mine.owner = task
+        mine = self._stations.branch(self._stations.scope_of(here, task), task)
         _station.set(mine)
-        self._stations[task] = mine
-        task.add_done_callback(self._left)
         return mine
 
     def _current_task(self) -> asyncio.Task[Any]:
@@ -250,32 +247,18 @@ class Body:
             )
         return task
 
-    def _branch(self, parent: Station, task: asyncio.Task[Any]) -> Scope:
-        """In the order in which they were made, whichever of them asks first."""
-        if task not in parent.branches:
-            for made in awaited_tasks(parent.owner):
-                if made not in parent.branches and made not in self._stations:
-                    parent.branches[made] = parent.scope.child()
-        return parent.branches.pop(task, None) or parent.scope.child()
-
     def branch(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task of its own for ctx.all and ctx.first, in the order of asking."""
-        station = Station(self.station().scope.child())
+        scope = self.station().scope.child()
         context = contextvars.copy_context()
-        context.run(_station.set, station)
         task = asyncio.Task(work, loop=self._services.loop, context=context)
-        station.owner = task
-        self._stations[task] = station
-        task.add_done_callback(self._left)
+        context.run(_station.set, self._stations.branch(scope, task))
         return task
 
-    def _left(self, task: asyncio.Task[Any]) -> None:
-        """A branch is over; whoever waits for it hears of it before this looks whether all others wait."""
-        self._services.loop.call_soon(self._look_around)
-
     def _look_around(self) -> None:
+        """A branch is over: perhaps all others wait."""
         if not self.over and self._activation.closed is None:
-            self._weigh()
+            self._stir()
             self._activation.advance()
 
     @property
@@ -317,23 +300,26 @@ class Body:
             work.close()
             raise
         task = self._activation.turns.create_task(work, scope=station.scope)
-        station.calls += 1
         self._crossings[task] = reply
         task.add_done_callback(lambda done: self._answered(done, station))
-        self._weigh()
+        if self._stations.enters(station):
+            self._activation.steps.executing.pop(self.path, None)
         self._activation.advance()
         return task
 
     def _answered(self, task: asyncio.Task[Any], station: Station) -> None:
-        station.calls -= 1
+        self._stations.leaves(station)
         reply = self._crossings.pop(task, None)
-        self._weigh()
+        self._stir()
         if reply is None or reply.done():
             if not task.cancelled():
                 task.exception()  # seen
             return
         if task.cancelled():
-            reply.cancel()
+            if isinstance(reply, asyncio.Future):
+                reply.cancel()
+            else:
+                reply.set_exception(Suspended())  # a thread's own CancelledError is one that code may catch
         elif (error := task.exception()) is not None:
             reply.set_exception(error)
             if isinstance(reply, asyncio.Future):
@@ -341,17 +327,27 @@ class Body:
         else:
             reply.set_result(task.result())
 
-    def _weigh(self) -> None:
-        """Does any of its code run, or does all of it wait for the log?"""
-        if self.over or self._activation.closed is not None:
-            return
-        executing = self._activation.steps.executing
-        over = self._task is not None and self._task.done()  # and about to say so
-        if not over and all(station.waits(self._stations) for station in self._stations.values()):
-            executing.pop(self.path, None)
-        else:
-            executing[self.path] = self
+    def _stir(self) -> None:
+        """Its code is about to run, or may be."""
+        if not self.over and self._activation.closed is None:
+            self._activation.steps.executing[self.path] = self
             self.rest(quiet=False)
+
+    def weigh(self) -> bool:
+        """Does any of its code run, or does all of it wait for the log?"""
+        done = self._task is not None and self._task.done()  # and about to say so
+        runs = done or not self._stations.rest()
+        if not runs:
+            self._activation.steps.executing.pop(self.path, None)
+        return runs
+
+    def stays(self) -> bool:
+        """Must it not be left? Its code is about to go on, or a clock of this process runs for it."""
+        if self.weigh() or self._stations.stirs or any(reply.done() for reply in self._crossings.values()):
+            self._stir()
+            self._services.loop.call_soon(self._look_around)
+            return True
+        return self._stations.timed
 
     def rest(self, quiet: bool) -> None:
         """The run has nothing to do but wait, or goes on."""

@@ -50,7 +50,7 @@ class BodyContext:
     async def all(self, *awaitables: Awaitable[Any]) -> list[Any]:
         tasks = self._branches(awaitables)
         try:
-            await self._together(tasks, first=False)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             return [task.result() for task in tasks]
         finally:
             await self._end(tasks)
@@ -63,7 +63,7 @@ class BodyContext:
         tasks = self._branches(awaitables)
         try:
             wanted = tasks if won is None else [tasks[won]]
-            await self._together(wanted, first=True)
+            await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
             winner = next(i for i, task in enumerate(tasks) if task in wanted and task.done())
             if won is None:
                 self._ctx.record_value(path, "winner", winner)
@@ -73,16 +73,6 @@ class BodyContext:
 
     def _branches(self, awaitables: Iterable[Awaitable[Any]]) -> list[asyncio.Task[Any]]:
         return [self._body.branch(_awaited(awaitable)) for awaitable in awaitables]
-
-    async def _together(self, tasks: list[asyncio.Task[Any]], *, first: bool) -> None:
-        station = self._body.station()
-        station.together, station.first = tasks, first
-        try:
-            await asyncio.wait(
-                tasks, return_when=asyncio.FIRST_COMPLETED if first else asyncio.FIRST_EXCEPTION
-            )
-        finally:
-            station.together = ()
 
     async def _end(self, tasks: list[asyncio.Task[Any]]) -> None:
         """The losers of first() and who is left after an error: they are cancelled, not forgotten."""

@@ -33,6 +33,7 @@ class Claimer:
         active: Callable[[], int],
         worker: Callable[[], WorkerId],
         begin: Callable[[Claim, float], None],
+        begin_late: Callable[[Claim, float], None],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -44,6 +45,7 @@ class Claimer:
         self._active = active
         self._worker = worker
         self._begin = begin
+        self._begin_late = begin_late  # with a lease that was asked for before
         self._wake = asyncio.Event()
         self._next_look = 0.0  # on our monotonic clock
         self.stopped = False
@@ -53,7 +55,16 @@ class Claimer:
         self._solo_rest = 0  # sweeps to let pass
         self._solo_until = 0.0  # how long to hold back for it
         self._full = False  # there may be more than we had slots for
+        self._behind = True  # something older may wait than what is started now
+        self._asked = 0  # slots that the claim under way may fill
         self._asking = asyncio.Lock()
+
+    @property
+    def room(self) -> int:
+        """Slots for runs that are started here: none while others wait for theirs."""
+        if self.stopped or self._behind or self.solo_wanted or self.solo_active:
+            return 0
+        return self._slots - self._active() - self._asked
 
     async def stop(self) -> None:
         """Ask no more; when this returns the last answer is in, and what it gave has begun."""
@@ -95,12 +106,12 @@ class Claimer:
             self._wake.clear()
             self._full = self.stopped or self.solo_active or self._active() >= self._slots
             if self._full:
-                more = False
+                more, self._behind = False, True
                 self._next_look = self._clock.monotonic() + self._poll_seconds
                 continue
             try:
                 async with self._asking:
-                    more = await self._claim()
+                    self._behind = more = await self._claim()
                 pause = 0.05
             except StoreError as error:
                 _log.warning("claim not answered: %s", error.message)
@@ -126,10 +137,15 @@ class Claimer:
                 return False  # let the others finish first
             self.solo_wanted = False  # they take too long: other runs must not wait for them
         request = self._request(active)
+        begin = self._begin_late if request is self._unanswered else self._begin
         # An answer that is lost may have been a success: the same leases are asked for again, and
         # the store gives what it gave before. Otherwise nobody would drive those runs.
         self._unanswered = request
-        found = await self._store.claim(request)
+        self._asked = request.limit
+        try:
+            found = await self._store.claim(request)
+        finally:
+            self._asked = 0
         self._unanswered = None
         if request.solo:
             self.solo_wanted = False
@@ -141,7 +157,7 @@ class Claimer:
         next_in = self._poll_seconds if found.next_in is None else min(found.next_in, self._poll_seconds)
         self._next_look = now + next_in
         for claim in found.claims:
-            self._begin(claim, found.now)
+            begin(claim, found.now)
         # next_in = 0 with nothing claimed: the tickets are being taken by somebody else right now.
         if next_in <= 0 and not found.claims:
             self._next_look = now + 0.005
@@ -152,7 +168,8 @@ class Claimer:
         worker = self._worker()
         if self._unanswered is not None and self._unanswered.worker == worker:
             return self._unanswered
-        limit = 1 if self.solo_wanted else min(self._slots - active, _CLAIM_MAX)
+        # Not all that are free: runs may be started here meanwhile.
+        limit = 1 if self.solo_wanted else min(-(-(self._slots - active) * 3 // 4), _CLAIM_MAX)
         return ClaimRequest(
             worker=worker,
             queues=self._queues,

@@ -72,9 +72,10 @@ def resume(activation: Activation, started: ev.CompensationStarted) -> None:
     activation.services.runner.spawn(compensation.read_log(compensation.go_on))
 
 
-def undo(activation: Activation, failed: ev.Failed) -> None:
-    """A person wants it, after the run had failed and kept what it did."""
-    _begin(activation, Compensation(activation, Ending(Status.FAILED, problem=failed.error), None))
+def undo(activation: Activation, ended: ev.Failed | ev.TimedOut) -> None:
+    """A person wants it, after the run had ended badly and kept what it did."""
+    status = Status.FAILED if isinstance(ended, ev.Failed) else Status.TIMED_OUT
+    _begin(activation, Compensation(activation, Ending(status, problem=ended.error), None))
 
 
 def _compensates(activation: Activation, ending: Ending) -> bool:
@@ -103,6 +104,8 @@ def _has_earlier(activation: Activation) -> bool:
 
 def _leave_code(activation: Activation) -> None:
     """The code is over: what it still waits for is withdrawn, and it hears of nothing any more."""
+    if activation.visits is not None:
+        activation.visits.leave()
     for call in list(activation.calls.values()):
         activation.withdraw(call)
     activation.steps.stop_all()

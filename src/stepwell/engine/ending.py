@@ -133,7 +133,7 @@ def failed(error: BaseException) -> Ending:
 def timed_out(limit: float) -> Ending:
     error = RunTimedOut(
         f"the run was active for more than its timeout of {limit:g} s",
-        hint="raise @workflow(timeout=...); waiting does not count",
+        hint="raise timeout= of the workflow; waiting does not count; a retry gives this run its time again",
     )
     return Ending(Status.TIMED_OUT, problem=problem_of(error))
 

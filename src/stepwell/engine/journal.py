@@ -105,12 +105,12 @@ class Journal:
     taken: dict[str, Message] = field(default_factory=dict)  # by key: what answered a wait
     told: set[str] = field(default_factory=set)  # news that were recorded
     keys: dict[str, None] = field(default_factory=dict)  # of messages that were taken, oldest first
-    failed: ev.Failed | None = None
+    failed: ev.Failed | ev.TimedOut | None = None
     saved: dict[str, list[tuple[int, ev.DocumentSaved]]] = field(default_factory=dict)  # not visible yet
     documents: dict[str, ev.Kept] = field(default_factory=dict)  # of a function: what its code may see
     shelf: list[str] = field(default_factory=list)  # of a machine: ids at its last checkpoint
     undoable: dict[str, ev.StepCompleted] = field(default_factory=dict)  # in log order
-    undoes: ev.Failed | None = None  # a person wants what it did undone; how it had failed
+    undoes: ev.Failed | ev.TimedOut | None = None  # a person wants what it did undone; how it had ended
     compensation: ev.CompensationStarted | None = None
     compensated: bool = False
     place: str = ""  # of a machine, with the fields below; '' has not left its start
@@ -215,7 +215,7 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             journal.lease = lease
             journal._claimed_at = event.at
             journal.started_at = journal.started_at or event.at
-        case ev.Failed() as failed:
+        case ev.Failed() | ev.TimedOut() as failed:
             journal.failed = failed
         case ev.Retried(undo=True):
             _undoing(journal)
@@ -248,6 +248,13 @@ def _count_active(journal: Journal, until: float) -> None:
             waits = False
         journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal._claimed_at)
     journal._claimed_at = 0.0
+
+
+def _count_from(journal: Journal, active: float, at: float) -> None:
+    """What was active until then; what a fork copied tells of the old run's time, not of its own."""
+    origin = journal.accepted.origin
+    copied = origin is not None and journal.head <= origin.copied
+    journal.active_seconds, journal._claimed_at = (0.0, 0.0) if copied else (active, at)
 
 
 def _answered(journal: Journal, event: Event) -> None:
@@ -304,6 +311,7 @@ def _retried(journal: Journal, seq: int) -> None:
     path = journal.failed.error.path if journal.failed else ""
     journal.failed = None
     journal.retries += 1
+    journal.active_seconds, journal._claimed_at = 0.0, 0.0  # the whole of its timeout again
     journal.attempts.failures, journal.attempts.retry_at = 0, None
     failure = max(
         (a.seq for a in journal.answers if path and a.path in (path, result_path(path))), default=seq
@@ -336,8 +344,7 @@ def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> Non
 def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.generation = fact.generation
     journal.input, journal.seed = fact.input, fact.seed
-    # Each generation has the whole of its timeout.
-    journal.active_seconds, journal._claimed_at = 0.0, journal.last_at
+    _count_from(journal, 0.0, journal.last_at)  # each generation has the whole of its timeout
     journal.undoable.clear()  # going on as new settles what came before
     journal.documents = {kept.name: kept for kept in fact.documents}
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.generation}")
@@ -386,8 +393,7 @@ def _leave_code(journal: Journal) -> None:
 def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
     _forget(journal, fact.carried, fact.keys, f"carried/{fact.version}")
     arrive(journal, fact)
-    # The claim may lie before what was read.
-    journal.active_seconds, journal._claimed_at = fact.active or 0.0, at
+    _count_from(journal, fact.active or 0.0, at)  # the claim may lie before what was read
     journal.children = {
         path: ev.ChildStarted(run=run, workflow="", trigger=fact.triggers.get(path, ""))
         for path, run in fact.children.items()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from stepwell.domain import events as ev
-from stepwell.domain.commit import Commit, Committed, Finish, Park
+from stepwell.domain.commit import Claim, Commit, Committed, Finish, Park
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.engine.committer import Committer
 from stepwell.engine.draft import Draft
@@ -114,6 +114,12 @@ class LogWriter:
             self._in_flight = None
             self.drop(draft)
             self._turn_free.set()
+
+
+def opening(claim: Claim, worker: str) -> list[ev.Fact]:
+    """What the log is to say of a new owner before anything else."""
+    lost = [ev.LeaseLost(lease=claim.lost_lease)] if claim.lost_lease else []
+    return [*lost, ev.Claimed(lease=claim.lease, worker=worker)]
 
 
 def _unheard(draft: Draft, result: Committed, then: Park | Finish | None) -> None:

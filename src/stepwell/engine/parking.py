@@ -19,16 +19,24 @@ if TYPE_CHECKING:
 
 def idle(activation: Activation) -> bool:
     """Every task waits for something that only time or a message can bring."""
-    quiet = _quiet(activation)
+    quiet = _quiet(activation) and not executes(activation)
     if activation.visits is not None:
         activation.visits.rest(quiet)
     return quiet
 
 
+def executes(activation: Activation) -> bool:
+    """Is code under way outside the workflow's loop: steps, or a transition that does not only wait?"""
+    executing = activation.steps.executing
+    if len(executing) == 1 and activation.visits is not None and activation.visits.body is not None:
+        activation.visits.body.weigh()
+    return bool(executing)
+
+
 def _quiet(activation: Activation) -> bool:
     if activation.thread is not None and activation.thread.running:
         return False
-    if activation.steps.executing or activation.busy or activation.inbox.reading:
+    if activation.busy or activation.inbox.reading:
         return False
     if not activation.live or activation.answers:
         return False
@@ -84,6 +92,9 @@ def park(activation: Activation) -> Park | None:
     elif (longer := _linger_seconds(activation)) > 0.0:
         activation.timers.wake_in(longer)
         return None
+    if _body_stays(activation):
+        activation.timers.watch()
+        return None
     calls = activation.calls.values()
     steps = [call for call in calls if isinstance(call, StepCall)]
     assert activation.draining or all(s.retrying or s.queue for s in steps), "a step would be forgotten"
@@ -96,6 +107,11 @@ def park(activation: Activation) -> Park | None:
         where_at=", ".join(call.text for call in list(calls)[:3]),
         started_at=activation.journal.started_at or activation.timers.claimed_at,
     )
+
+
+def _body_stays(activation: Activation) -> bool:
+    body = activation.visits.body if activation.visits is not None else None
+    return body is not None and not activation.draining and body.stays()
 
 
 def _works_on(activation: Activation) -> bool:

@@ -1,78 +1,197 @@
 """Stations: where the tasks of a transition's body are.
 
-A body may park when all of its code waits for the log: in ctx calls, or for tasks of its own that do.
-Tasks are found where asyncio keeps them: behind asyncio.gather, and in a TaskGroup that is being left.
+A body rests when all of its code waits for the log: in ctx calls, or for tasks of its own that do.
+What a task waits for is looked up where asyncio keeps it: a task that is awaited, asyncio.gather,
+asyncio.wait, and a TaskGroup that is being left. Who waits for anything else (a queue, an event, a
+socket, a clock) may be woken by whom we do not know, and counts as code that runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
 
 from stepwell.engine.turns import Scope
 
 _UNNAMED = re.compile(r"Task-(\d+)")
+_WAIT: Any = vars(asyncio.tasks)["_wait"].__code__
+
+Task = asyncio.Task[Any]
 
 
 class Station:
     """Where a task of the body is: its ctx calls are named and counted apart from those of others."""
 
-    __slots__ = ("branches", "calls", "first", "owner", "scope", "together")
+    __slots__ = ("branches", "calls", "known_waiter", "owner", "scope")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, owner: Task | None) -> None:
         self.scope = scope
-        self.owner: asyncio.Task[Any] | None = None
+        self.owner = owner
         self.calls = 0  # ctx calls that this task is in
-        self.together: Sequence[asyncio.Task[Any]] = ()  # tasks that it waits for in ctx.all or ctx.first
-        self.first = False  # one of them is enough
-        self.branches: dict[asyncio.Task[Any], Scope] = {}  # of tasks that have not asked yet
-
-    def waits(self, known: dict[asyncio.Task[Any] | None, Station]) -> bool:
-        """Does only an answer of the log make it go on?"""
-        if self.calls or (self.owner is not None and self.owner.done()):
-            return True
-        tasks = self.together or awaited_tasks(self.owner)
-        if not tasks or self._goes_on(tasks):
-            return False
-        return all(t.done() or (t in known and known[t].waits(known)) for t in tasks)
-
-    def _goes_on(self, tasks: Sequence[asyncio.Task[Any]]) -> bool:
-        """They have ended, and its own code is about to run."""
-        done = [task for task in tasks if task.done()]
-        if not self.together:  # gather and TaskGroup know best whether an error is enough
-            return len(done) == len(tasks) or _waiter(self.owner).done()
-        failed = any(task.cancelled() or task.exception() is not None for task in done)
-        return len(done) == len(tasks) or failed or (self.first and bool(done))
+        self.known_waiter: Any = None  # of which all tasks behind it have a station
+        self.branches: dict[Task, Scope] = {}  # of tasks that have not asked yet
 
 
 current: contextvars.ContextVar[Station] = contextvars.ContextVar("stepwell_station")
 
 
-def awaited_tasks(task: asyncio.Task[Any] | None) -> list[asyncio.Task[Any]]:
-    """The tasks that this one waits for, in the order in which they were made."""
-    return list(getattr(_waiter(task), "_children", ())) or _grouped(task)
+class Stations:
+    """All of one body. `ended` is called when a task is over and all who wait for it have heard of it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:
+        self._loop = loop
+        self._tell = ended
+        self._known: dict[Task | None, Station | None] = {}  # None: it never asked for anything
+        self._loose: dict[Station, None] = {}  # not in a ctx call and not over; the latest last
+        self._watched: set[Task] = set()
+        self._left = False
+
+    def get(self, task: Task | None) -> Station | None:
+        return self._known.get(task)
+
+    def main(self, scope: Scope, task: Task | None) -> Station:
+        made = self._known[task] = Station(scope, task)
+        self._loose[made] = None
+        return made
+
+    def branch(self, scope: Scope, task: Task) -> Station:
+        made = self.main(scope, task)
+        self._watch(task)
+        return made
+
+    def enters(self, station: Station) -> bool:
+        """It begins a ctx call; True: now all of them are in one."""
+        station.calls += 1
+        self._loose.pop(station, None)
+        return not self._loose
+
+    def leaves(self, station: Station) -> None:
+        station.calls -= 1
+        if not station.calls and not (station.owner is not None and station.owner.done()):
+            self._loose[station] = None
+
+    def _watch(self, task: Task) -> None:
+        if task not in self._watched:
+            self._watched.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: Task) -> None:
+        if self._left:
+            if not task.cancelled():
+                task.exception()  # seen: nobody else asks
+        else:  # whoever waits for it hears of it first
+            self._loop.call_soon(self._over, task)
+
+    def leave(self) -> None:
+        """The body is left: none of its tasks is wanted any more."""
+        self._left = True
+        for task in self._known:
+            if task is not None and not task.done():
+                task.cancel()
+
+    def _over(self, task: Task) -> None:
+        station = self._known.setdefault(task, None)
+        if station is not None:
+            self._loose.pop(station, None)
+        self._tell()
+
+    def scope_of(self, parent: Station, task: Task) -> Scope:
+        """Of a new branch: in the order in which they were made, whichever of them asks first."""
+        if task not in parent.branches:
+            for made in sorted(_awaited(parent.owner).tasks, key=_made):
+                if made not in parent.branches and made not in self._known:
+                    parent.branches[made] = parent.scope.child()
+        return parent.branches.pop(task, None) or parent.scope.child()
+
+    # Do they wait for the log?
+
+    def rest(self) -> bool:
+        """Does only an answer of the log make any of them go on?"""
+        return bool(self._known) and all(self._rests(station) for station in reversed(self._loose))
+
+    def _rests(self, station: Station) -> bool:
+        """It waits for tasks, which are all known: then each of them is in a ctx call, over, or loose too."""
+        awaited = _awaited(station.owner)
+        if not awaited.tasks or awaited.waiter is None or awaited.waiter.done():
+            return False
+        if awaited.waiter is not station.known_waiter:
+            unknown = set(awaited.tasks) - self._known.keys()
+            for task in unknown:
+                self._watch(task)
+            if unknown:
+                return False
+            station.known_waiter = None if awaited.grows else awaited.waiter
+        return True
+
+    @property
+    def stirs(self) -> bool:
+        """Is one of them about to hear of a task that is over, or still on its way into its call?"""
+        running = any(task and getattr(task.get_coro(), "cr_running", False) for task in self._known)
+        return running or any(_awaited(station.owner).unheard for station in self._loose)
+
+    @property
+    def timed(self) -> bool:
+        """Is any of them inside `async with asyncio.timeout(...)`? A clock that only this process has."""
+        return any(map(_is_timed, self._known))
 
 
-def _waiter(task: asyncio.Task[Any] | None) -> Any:
-    return getattr(task, "_fut_waiter", None)
+class _Awaited(NamedTuple):
+    waiter: Any  # the future that the task waits for
+    tasks: Collection[Task] = ()  # those that it will hear of by it
+    grows: bool = False  # there may be more of them later; those that were heard of are taken out
+    open: int | None = None  # how many of them were not heard of yet
+
+    @property
+    def unheard(self) -> bool:
+        """Some are over, and what that leads to has not happened yet."""
+        over = sum(task.done() for task in self.tasks)
+        if self.open is not None:
+            return len(self.tasks) - over < self.open
+        return over > 0 if self.grows else over == len(self.tasks)
 
 
-def _grouped(task: asyncio.Task[Any] | None) -> list[asyncio.Task[Any]]:
-    """Of the TaskGroup at whose end the task stands, unless that is just cancelling them."""
-    awaited: Any = None if task is None or task.done() else task.get_coro()
-    while (frame := getattr(awaited, "cr_frame", None)) is not None:
+def _awaited(task: Task | None) -> _Awaited:
+    waiter = getattr(task, "_fut_waiter", None)
+    if isinstance(waiter, asyncio.Task):
+        return _Awaited(waiter, [waiter])
+    children: list[Task] | None = getattr(waiter, "_children", None)
+    if children:
+        return _Awaited(waiter, children)
+    for coroutine in _coroutines(task):
+        frame = coroutine.cr_frame
         owner = frame.f_locals.get("self")
+        if frame.f_code is _WAIT:
+            timed = frame.f_locals.get("timeout_handle") is not None
+            return _Awaited(waiter, () if timed else frame.f_locals["fs"], open=frame.f_locals["counter"])
         if isinstance(owner, asyncio.TaskGroup) and frame.f_code.co_name == "__aexit__":
-            state: Any = owner
-            return [] if state._aborting else sorted(state._tasks, key=_made)
-        awaited = awaited.cr_await
-    return []
+            group: Any = owner
+            return _Awaited(waiter, () if group._aborting else group._tasks, grows=True)
+    return _Awaited(waiter)
 
 
-def _made(task: asyncio.Task[Any]) -> int:
+def _coroutines(task: Task | None) -> Iterator[Any]:
+    """From the task's own to the innermost that it is in."""
+    found: Any = None if task is None or task.done() else task.get_coro()
+    while getattr(found, "cr_frame", None) is not None:
+        yield found
+        found = found.cr_await
+
+
+def _is_timed(task: Task | None) -> bool:
+    """A coroutine holds the end of each `async with` that it is in."""
+    for coroutine in _coroutines(task):
+        for held in gc.get_referents(coroutine):
+            owner = getattr(held, "__self__", None)
+            if isinstance(owner, asyncio.Timeout) and owner.when() is not None:
+                return True
+    return False
+
+
+def _made(task: Task) -> int:
     """asyncio numbers tasks that nobody named."""
     name = _UNNAMED.fullmatch(task.get_name())
     return int(name[1]) if name is not None else 0

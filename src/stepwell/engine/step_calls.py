@@ -299,7 +299,7 @@ class StepCalls:
         return known is not None and known.open
 
     def stop_all(self) -> None:
-        for execution in self.executing.values():
+        for execution in list(self.executing.values()):  # a transition's body takes itself out
             execution.stop()
         self.executing.clear()
 

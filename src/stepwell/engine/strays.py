@@ -73,12 +73,17 @@ class Strays:
                 )
                 found = await self._store.claim(request)
                 for claim in found.claims:
-                    if self._was_left(claim):
-                        self._give_back(claim)  # its next owner gets a lease that was never used
-                    else:
-                        self._begin(claim, found.now)
+                    self.take(claim, found.now)
         except StoreError as error:
             _log.warning("run %s is ours and not driven; looking again soon: %s", run_id, error.message)
+
+    def take(self, claim: Claim, now: float) -> None:
+        """What a lease brought that was asked for before. If the run was left under it meanwhile, it must
+        not go on under it: its next owner gets a lease that was never used."""
+        if self._was_left(claim):
+            self._give_back(claim)
+        else:
+            self._begin(claim, now)
 
     def _was_left(self, claim: Claim) -> bool:
         if claim.path or claim.needs == NEEDS_EMIT:

@@ -35,6 +35,7 @@ from stepwell.errors import (
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
+    from stepwell.engine.bodies import Body
 
 _KEYS_KEPT = 10_000
 _HOPELESS = (InvalidInput, PayloadTooLarge)  # the same code would give the same value again
@@ -117,9 +118,18 @@ class Visits:
 
     def rest(self, quiet: bool) -> None:
         """While the run only waits, the time of its transition stands still."""
-        running = self._call.running if self._call is not None else None
-        if running is not None:
-            running.rest(quiet)
+        if (body := self.body) is not None:
+            body.rest(quiet)
+
+    @property
+    def body(self) -> Body | None:
+        """The attempt that is under way."""
+        return self._call.running if self._call is not None else None
+
+    def leave(self) -> None:
+        """The run is given back: the body must not go on, whatever its code makes of an error of ctx."""
+        if (body := self.body) is not None:
+            body.stop()
 
     # Cancelling
 

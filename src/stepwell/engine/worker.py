@@ -17,6 +17,8 @@ from stepwell.engine.activation import Activation
 from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
 from stepwell.engine.lease_keeper import LeaseKeeper
+from stepwell.engine.log_writer import opening
+from stepwell.engine.own_starts import OwnStarts
 from stepwell.engine.remote import RemoteStep, deliver, not_begun
 from stepwell.engine.retention import Retention
 from stepwell.engine.services import Services
@@ -103,8 +105,17 @@ class Worker:
             needs=self.needs,
             poll_seconds=options.poll_seconds,
             slots=options.slots,
-            active=lambda: len(self.active),
+            active=lambda: len(self.active) + self.own_starts.awaited,
             worker=lambda: self._info.id,
+            begin=self._begin,
+            begin_late=lambda claim, now: self._strays.take(claim, now),  # noqa: PLW0108  # made below
+        )
+        self.own_starts = OwnStarts(
+            ids,
+            queues=options.queues,
+            needs=programs if graphs is None else (*programs, NEEDS_GRAPH),
+            worker=lambda: self._info.id,
+            room=lambda: self._claimer.room,
             begin=self._begin,
         )
         self._sweeper = Sweeper(store, sweep_seconds=options.sweep_seconds, swept=self._swept)
@@ -120,7 +131,7 @@ class Worker:
             worker=lambda: self._info.id,
             driven=lambda run_id, path: (run_id, path) in self.active or run_id in self._fanning_out,
             begin=self._begin,
-            give_back=self._give_back,
+            give_back=lambda claim: self._give_back(claim, began=False),
         )
 
     @property
@@ -208,6 +219,7 @@ class Worker:
         try:
             async with asyncio.timeout(self.options.grace_seconds):
                 await self._claimer.stop()
+                await self.own_starts.settled()
                 for work in list(self.active.values()):
                     if isinstance(work, Activation):
                         work.drain()
@@ -288,18 +300,21 @@ class Worker:
             self.bulletin.work()  # its slot is free: whoever waits for it may be anywhere
         self._claimer.freed()
 
-    def _give_back(self, claim: Claim) -> None:
+    def _give_back(self, claim: Claim, *, began: bool = True) -> None:
         """We failed, not the run: let it be claimed again a little later."""
-        self._runner.spawn(self._release(claim))
+        self._runner.spawn(self._release(claim, began))
 
-    async def _release(self, claim: Claim) -> None:
+    async def _release(self, claim: Claim, began: bool) -> None:
         for _ in range(10):
             try:
                 tickets = [t for t in await self.store.read_tickets(claim.run_id) if t.path == claim.path]
                 if not tickets or tickets[0].lease != claim.lease:
                     return
+                head = tickets[0].head
                 park = Park(seen=tickets[0].wakes, status=Status.RUNNING, due_in=_AGAIN_SECONDS)
-                commit = Commit(run_id=claim.run_id, lease=claim.lease, head=tickets[0].head, then=park)
+                commit = Commit(run_id=claim.run_id, lease=claim.lease, head=head, then=park)
+                if began and head == claim.head:  # let the log know under which lease steps may have run
+                    commit.events = [ev.written(fact) for fact in opening(claim, self._info.id)]
                 results = await self.store.commit([commit])
                 if results[0].outcome is Outcome.OK:
                     self._claimer.note_due(_AGAIN_SECONDS)

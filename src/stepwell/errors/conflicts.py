@@ -39,13 +39,13 @@ class WrongPlace(Conflict):
 
 
 class NotRetryable(Conflict):
-    """Only a failed run can be retried."""
+    """Only a run that failed or timed out can be retried."""
 
     code = "NOT_RETRYABLE"
 
 
 class NotCompensable(Conflict):
-    """Only a failed run that kept what it did can be undone."""
+    """Only a run that failed or timed out and kept what it did can be undone."""
 
     code = "NOT_COMPENSABLE"
 

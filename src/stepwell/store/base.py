@@ -55,7 +55,9 @@ class Runs(Protocol):
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         """Write run, first event and ticket of each; a key that exists returns its run instead.
 
-        After an unknown outcome the same call may be made again: the keys decide.
+        A run that names an owner and is due goes to that worker at once (`claim`), if no limits are set.
+        After an unknown outcome the same call may be made again: the keys decide. What it had given to an
+        owner is found by asking `claim` with that lease.
         """
         ...
 
@@ -92,7 +94,9 @@ class Runs(Protocol):
         ...
 
     async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
-        """Give a failed run a new ticket and append Retried; the second caller gets `not_failed`.
+        """Give a run that failed or timed out a new ticket and append Retried.
+
+        The second caller gets `not_failed`.
 
         `needs` is what its worker must have; '' is its workflow in its version.
 

@@ -74,7 +74,11 @@ class EncodedStore:
     # In
 
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        return await self._store.start([self._run(run) for run in runs])
+        started = await self._store.start([self._run(run) for run in runs])
+        return [
+            answer if answer.claim is None else answer._replace(claim=self._claim(answer.claim))
+            for answer in started
+        ]
 
     async def start_within(self, asked: RatedStart) -> RatedAnswer:
         return await self._store.start_within(asked._replace(runs=[self._run(run) for run in asked.runs]))
@@ -160,14 +164,13 @@ class EncodedStore:
 
     async def claim(self, request: ClaimRequest) -> Claims:
         found = await self._store.claim(request)
-        claims = [
-            claim._replace(
-                log=[self._log_row(row) for row in claim.log],
-                inbox=[self._inbox_row(row) for row in claim.inbox],
-            )
-            for claim in found.claims
-        ]
-        return found._replace(claims=claims)
+        return found._replace(claims=[self._claim(claim) for claim in found.claims])
+
+    def _claim(self, claim: Claim) -> Claim:
+        return claim._replace(
+            log=[self._log_row(row) for row in claim.log],
+            inbox=[self._inbox_row(row) for row in claim.inbox],
+        )
 
     async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
         return [self._log_row(row) for row in await self._store.read_log(run_id, after=after, limit=limit)]

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from stepwell.domain.status import TERMINAL, Status
+from stepwell.domain.status import RETRYABLE, TERMINAL, Status
 from stepwell.testing.checker_effects import effects
 from stepwell.testing.checker_machines import looks, machines, undoing
 from stepwell.testing.checker_messages import messages
@@ -192,10 +192,10 @@ def _early(history: History, at: float, due: float | None, path: str) -> Iterato
 
 
 def automaton(history: History) -> Iterator[Violation]:
-    """I11: nothing follows an end, except that a failed run may be retried."""
+    """I11: nothing follows an end, except that one that failed or timed out may be retried."""
     ended = ""
     for entry in history.entries:
-        if ended and not (ended == "failed" and entry.kind == "retried"):
+        if ended and not (ended in RETRYABLE and entry.kind == "retried"):
             yield Violation("I11", history.run, f"{entry.kind} at {entry.seq} after {ended}")
         ended = entry.kind if entry.kind in ENDINGS else ""
 

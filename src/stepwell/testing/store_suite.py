@@ -17,6 +17,7 @@ from stepwell.testing.stores.committing import CommitRules
 from stepwell.testing.stores.delivering import DecideRules, DeliverRules
 from stepwell.testing.stores.ending import CancelRules, RetryRules
 from stepwell.testing.stores.limiting import LimitRules
+from stepwell.testing.stores.own_starting import OwnStartRules
 from stepwell.testing.stores.owning import ClockRules, ReapRules, WorkerRules
 from stepwell.testing.stores.pausing import FinishRules, ParkRules
 from stepwell.testing.stores.rating import RateRules
@@ -33,6 +34,7 @@ __all__ = ["MakeStore", "Scene", "StoreSuite", "checked"]
 
 class StoreSuite(
     StartRules,
+    OwnStartRules,
     RateRules,
     CommitRules,
     RepeatRules,

@@ -21,6 +21,8 @@ from stepwell import (
 )
 from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
+from stepwell.authoring.graphs.trace import trace
+from stepwell.domain import events as ev
 from stepwell.errors import (
     AlreadyDecided,
     InvalidInput,
@@ -28,6 +30,7 @@ from stepwell.errors import (
     RunEnded,
     RunFailed,
     RunNotFound,
+    RunTimedOut,
     StepNotFound,
 )
 from stepwell.testing import VirtualEngine, crash_everywhere
@@ -386,3 +389,35 @@ async def test_a_rerun_from_inside_a_loop_keeps_the_iterations_before(memory: St
 
         assert await again.result(timeout=20) == {"r": [1, 2, 3]}
         assert done == ["0/L[1]/A", "0/L[2]/A", "0/X"]
+
+
+@pytest.mark.req("K11", "K12", "G15")
+async def test_a_graph_out_of_time_is_sent_on_and_has_its_time_again() -> None:
+    tries: list[str] = []
+
+    @node("away")
+    async def away(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> str:
+        tries.append(helpers.node)
+        if helpers.node == "B" and tries.count("B") < 6:
+            raise NodeError("E_NET", "no network")
+        return str(helpers.node)
+
+    retry = {"maxAttempts": 20, "delayMs": 600_000, "maxDelayMs": 600_000, "backoff": "fixed"}
+    nodes = [START, a("A", "away"), a("B", "away", outputVariable="b", retry=retry)]
+    body = chart([*nodes, a("Z", "end", output={"b": "{{ctx.b}}"})], "S>A A>B B>Z")
+    body["settings"] = {"maxExecutionMs": 2_100_000}
+    builder = Builder(NodeRegistry([away]))
+    made = graph(body, builder=builder)
+    async with VirtualEngine(made) as engine:
+        run = await engine.start(made, {})
+        with pytest.raises(RunTimedOut):
+            await engine.outcome(run)
+        assert tries == ["A", *["B"] * 4]
+
+        await engine.advance("1d")
+        await run.retry()
+
+        assert await engine.outcome(run) == {"b": "B"}
+        assert tries == ["A", *["B"] * 6]
+        told = trace(builder.build(body), [ev.read(row) async for row in run.log()])
+        assert told.by_path()["B"].status == "completed"

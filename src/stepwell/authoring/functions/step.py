@@ -178,6 +178,7 @@ def step(
 
     `compensate` undoes the step when the run fails or is cancelled: it is called with the step's result
     and then the step's arguments, as many of them as it takes. A plain function is tried three times.
+    What was done before `ctx.continue_as_new` is settled and not undone.
     """
     if isolation not in ("none", "process"):
         raise InvalidDefinition(f"@step(isolation={isolation!r})", hint='use "none" or "process"')

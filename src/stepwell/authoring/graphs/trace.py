@@ -184,11 +184,12 @@ class _Reader:
 
     def _take_back(self, at: int) -> None:
         """The failure that a person sent on: forget it and what ended the run."""
-        failed = next((i for i in range(at - 1, -1, -1) if isinstance(self._log[i].fact, ev.Failed)), None)
+        ends = (i for i in range(at - 1, -1, -1) if isinstance(self._log[i].fact, ev.Failed | ev.TimedOut))
+        failed = next(ends, None)
         if failed is None:
             return
         fact = self._log[failed].fact
-        assert isinstance(fact, ev.Failed)
+        assert isinstance(fact, ev.Failed | ev.TimedOut)
         self._dropped.add(failed)
         for i in range(failed):
             event = self._log[i]

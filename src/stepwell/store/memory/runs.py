@@ -25,7 +25,7 @@ from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.judge import due_after, judge, recognised
 from stepwell.domain.messages import Ending, cancel_request, child_ended
 from stepwell.domain.rates import Ledger, RatedAnswer, RatedStart, admitted
-from stepwell.domain.status import Status
+from stepwell.domain.status import RETRYABLE, Status
 from stepwell.store.memory.tables import Tables, Ticket
 from stepwell.store.memory.transaction import entering, leaving, transaction
 
@@ -150,7 +150,7 @@ class MemoryRuns(Tables):
         run = self._runs.get(run_id)
         if run is None:
             return RetryOutcome.UNKNOWN
-        if run.row.status is not Status.FAILED:
+        if run.row.status not in RETRYABLE:
             return RetryOutcome.NOT_FAILED
         if any(row.kind == KIND[CompensationStarted] for row in run.log):
             return RetryOutcome.COMPENSATED

@@ -117,10 +117,14 @@ class Tables:
         self._runs[new.id] = run
         self._keys[new.workspace, new.key] = new.id
         due_at = now + new.delay
-        self._tickets[new.id, ""] = Ticket(
+        ticket = self._tickets[new.id, ""] = Ticket(
             new.id, "", new.queue, new.needs, new.priority, due_at, due_at, head=1, at=now, lane=new.lane
         )
-        return Started(new.id, created=True)
+        limited = any(limit.most is not None for limit in self._limits.values())
+        if not new.wanted or limited or WorkerId(new.owner) not in self._workers:
+            return Started(new.id, created=True)
+        ticket.owner, ticket.lease, ticket.started = new.owner, new.lease, True
+        return Started(new.id, created=True, claim=new.taken(now))
 
     def _slots(self) -> Slots:
         lanes = [ticket for ticket in self._tickets.values() if ticket.lane]

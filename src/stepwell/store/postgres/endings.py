@@ -20,7 +20,7 @@ from stepwell.domain.events import KIND, Cancelled, Retried, written
 from stepwell.domain.ids import RunId
 from stepwell.domain.judge import recognised
 from stepwell.domain.messages import Ending, cancel_request, child_ended
-from stepwell.domain.status import Status
+from stepwell.domain.status import RETRYABLE, Status
 from stepwell.errors import AskedWrongly, InvalidInput, StepwellError, StoreUnavailable
 from stepwell.store.postgres.commits import LAST_PATH, PostgresCommits
 from stepwell.store.postgres.connection import ANSWER_SECONDS, USER_SETTINGS, Connection, Lane, Lanes
@@ -77,7 +77,7 @@ class PostgresEndings(PostgresCommits):
             status = await connection.fetchval(self._sql["lock_run"], run_id)
             if status is None:
                 return RetryOutcome.UNKNOWN
-            if status != Status.FAILED:
+            if status not in RETRYABLE:
                 return RetryOutcome.NOT_FAILED
             if await connection.fetchval(self._sql["is_compensated"], run_id):
                 return RetryOutcome.COMPENSATED

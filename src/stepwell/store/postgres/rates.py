@@ -6,11 +6,11 @@ calls of one process go together. Starts without a rate never come here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import asyncpg
 
-from stepwell.domain.commit import NewRun, Started
+from stepwell.domain.commit import Claim, NewRun, Started
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import (
     Full,
@@ -67,7 +67,8 @@ class PostgresRates(PostgresStarts):
         ledger = Ledger(rows, now)
         full = admitted(calls, ledger, set(found))
         accepted = [run for call, no in zip(calls, full, strict=True) if no is None for run in call.runs]
-        created = await self._write_starts(connection, accepted) | sent_before
+        written = await self._write_starts(connection, accepted)
+        created = {**dict.fromkeys(sent_before), **written}
         changed = ledger.changed()
         if changed:
             names, seconds = [key.name for key, _, _ in changed], [key.seconds for key, _, _ in changed]
@@ -111,7 +112,8 @@ def _key(run: NewRun) -> tuple[str, str]:
     return run.workspace, run.key
 
 
-def _started(run: NewRun, run_id: str, digest: str, created: set[str]) -> Started:
+def _started(run: NewRun, run_id: str, digest: str, created: Mapping[str, Claim | None]) -> Started:
     """Ids are made for one call, so a run with our id after a lost answer is the one we made."""
     mine = run_id == run.id and run_id in created
-    return Started(RunId(run_id), created=mine, conflict=digest != run.digest)
+    claim = created[run_id] if mine else None
+    return Started(RunId(run_id), created=mine, conflict=digest != run.digest, claim=claim)

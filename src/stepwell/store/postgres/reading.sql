@@ -104,7 +104,8 @@ WHERE (d.kind, d.hash, d.body, d.input_schema, d.options)
     (excluded.kind, excluded.hash, excluded.body, excluded.input_schema, excluded.options);
 
 -- name: swap_definition
--- Whoever comes second waits for the first one's row and then finds another hash, or the row there.
+-- Whoever comes second waits for the first one's row and then finds another hash, or the row there. One that
+-- is equal stays where it was.
 WITH changed AS (
     UPDATE stepwell.definitions
     SET kind = $4, hash = $5, body = $6, input_schema = $7, options = $8, put_no = DEFAULT
@@ -113,6 +114,7 @@ WITH changed AS (
         AND version = $3
         AND $9 <> ''
         AND hash = $9
+        AND (kind, hash, body, input_schema, options) IS DISTINCT FROM ($4, $5, $6, $7, $8)
     RETURNING true AS done
 ),
 made AS (

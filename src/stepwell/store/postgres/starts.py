@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stepwell.domain.commit import NewRun, Started
+from stepwell.domain.commit import Claim, NewRun, Started
 from stepwell.domain.ids import RunId
 from stepwell.store.base import BATCH_BYTES_MAX
 from stepwell.store.postgres.connection import Connection
@@ -30,7 +30,7 @@ class PostgresStarts(Session):
             nonlocal sent_before
             sent_before = True
 
-        async def work(connection: Connection) -> set[str]:
+        async def work(connection: Connection) -> dict[str, Claim | None]:
             return await self._write_starts(connection, runs)
 
         single = len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX
@@ -39,8 +39,8 @@ class PostgresStarts(Session):
         )
         answers: list[Started | None] = []
         for run in runs:
-            answers.append(Started(run.id, created=True) if run.id in created else None)
-            created.discard(run.id)
+            first = run.id in created  # a key may come twice in one call
+            answers.append(Started(run.id, created=True, claim=created.pop(run.id)) if first else None)
         missing = [i for i, answer in enumerate(answers) if answer is None]
         if missing:
             # Ids are made for one call, so a run with our id after a lost answer is the one we made.
@@ -61,16 +61,19 @@ class PostgresStarts(Session):
 
         return await self._start_lanes.run(work)
 
-    async def _write_starts(self, connection: Connection, runs: Sequence[NewRun]) -> set[str]:
-        """The ids of those that are new. Keys are sorted over all statements, and come once each."""
+    async def _write_starts(self, connection: Connection, runs: Sequence[NewRun]) -> dict[str, Claim | None]:
+        """Those that are new, by id, with what their owner has of them. Keys are sorted over all
+        statements, and come once each."""
         first = {(run.workspace, run.key): run for run in reversed(runs)}
-        created: set[str] = set()
+        created: dict[str, Claim | None] = {}
         for chunk in _chunks([run for _, run in sorted(first.items(), key=lambda item: item[0])]):
             if len(chunk) == 1:
                 rows = await connection.fetch(self._sql["start_run"], self._now(), *_single(chunk[0]))
             else:
                 rows = await connection.fetch(self._sql["start_runs"], self._now(), *_arguments(chunk))
-            created.update(row[0] for row in rows)
+            by_id = {run.id: run for run in chunk}
+            for run_id, at, taken in rows:
+                created[run_id] = by_id[run_id].taken(at) if taken else None
         return created
 
 
@@ -125,4 +128,6 @@ def _texts(run: NewRun) -> tuple[str, ...]:
         run.parent_path,
         run.root,
         run.trigger,
+        run.owner if run.wanted else "",
+        run.lease,
     )

@@ -6,7 +6,7 @@ from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, RetryOutcome
 from stepwell.domain.events import Cancelled, Retried, written
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.messages import Ending, cancel_request, child_ended
-from stepwell.domain.status import Status
+from stepwell.domain.status import RETRYABLE, Status
 from stepwell.store.sqlite.deliveries import deliver
 from stepwell.store.sqlite.session import Session
 
@@ -44,7 +44,7 @@ def retry(session: Session, asked: tuple[RunId, str, bool]) -> RetryOutcome:
     if row is None:
         return RetryOutcome.UNKNOWN
     status, workflow, version, queue, workspace, lane, priority, head, at, base, compensated = row
-    if status != Status.FAILED:
+    if status not in RETRYABLE:
         return RetryOutcome.NOT_FAILED
     if compensated:
         return RetryOutcome.COMPENSATED
@@ -53,8 +53,7 @@ def retry(session: Session, asked: tuple[RunId, str, bool]) -> RetryOutcome:
     event = written(Retried(undo=undo))
     session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, event.payload)
     needs = needs or needs_workflow(workflow, version)
-    session.run(
-        "insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, now, now, head + 1, base, at
-    )
+    due_and_log = (now, now, head + 1, base, at)
+    session.run("insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, *due_and_log, None, None)
     session.run("retry_run", run_id)
     return RetryOutcome.RETRIED

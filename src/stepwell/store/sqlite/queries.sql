@@ -40,11 +40,19 @@ INSERT INTO events (run_id, seq, kind, path, attempt, at, payload)
 VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_ticket
--- A run's own ticket: fresh, or started when a failed run is retried.
+-- A run's own ticket: fresh, started when a failed run is retried, or its starter's from the beginning.
 INSERT INTO tickets (
-    run_id, path, queue, needs, workspace, lane, priority, started, not_before, due_at, head, base, at
+    run_id, path, queue, needs, workspace, lane, priority, started, not_before, due_at, head, base, at,
+    owner, lease
 )
-VALUES (?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: may_own
+-- Which of these workers may own what they start: they are known, and no limit must be asked first.
+SELECT workers.id
+FROM json_each(?1) AS wanted
+CROSS JOIN workers ON workers.id = wanted.value
+WHERE NOT EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL);
 
 -- name: put_remote_ticket
 -- Of a remote step; opening it again replaces it, and its lease with it.

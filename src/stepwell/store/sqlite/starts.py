@@ -19,6 +19,7 @@ def start(session: Session, calls: Sequence[Sequence[NewRun]]) -> list[list[Star
             "known_keys", as_list([(run.workspace, run.key) for run in runs])
         )
     }
+    takers = _takers(session, runs)
     created: list[NewRun] = []
     answers: list[Started] = []
     for run in runs:
@@ -26,16 +27,23 @@ def start(session: Session, calls: Sequence[Sequence[NewRun]]) -> list[list[Star
         if found is None:
             known[run.workspace, run.key] = (run.id, run.digest)
             created.append(run)
-            answers.append(Started(run.id, created=True))
+            claim = run.taken(session.now) if run.wanted and run.owner in takers else None
+            answers.append(Started(run.id, created=True, claim=claim))
         else:
             answers.append(Started(found[0], created=False, conflict=found[1] != run.digest))
     if created:
-        _insert(session, created)
+        _insert(session, created, takers)
     ordered = iter(answers)
     return [[next(ordered) for _ in call] for call in calls]
 
 
-def _insert(session: Session, runs: Sequence[NewRun]) -> None:
+def _takers(session: Session, runs: Sequence[NewRun]) -> set[str]:
+    """The workers that may own what they start."""
+    wanting = {run.owner for run in runs if run.wanted}
+    return {row[0] for row in session.rows("may_own", as_list(list(wanting)))} if wanting else set()
+
+
+def _insert(session: Session, runs: Sequence[NewRun], takers: set[str]) -> None:
     now = session.now
     session.many(
         "insert_run",
@@ -49,13 +57,13 @@ def _insert(session: Session, runs: Sequence[NewRun]) -> None:
         ),
     )
     session.many("insert_event", ((run.id, 1, "accepted", "", 0, now, run.accepted) for run in runs))
-    session.many(
-        "insert_ticket",
-        (
-            (
-                *(run.id, run.queue, run.needs, run.workspace, run.lane, run.priority, 0),
-                *(now + run.delay, now + run.delay, 1, 1, now),
-            )
-            for run in runs
-        ),
+    session.many("insert_ticket", [_ticket(run, run.wanted and run.owner in takers, now) for run in runs])
+
+
+def _ticket(run: NewRun, taken: bool, now: float) -> tuple[object, ...]:
+    due_at = now + run.delay
+    return (
+        *(run.id, run.queue, run.needs, run.workspace, run.lane, run.priority, int(taken)),
+        *(due_at, due_at, 1, 1, now),
+        *((run.owner, run.lease) if taken else (None, None)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from typing import Any
 
 from stepwell.app import Engine
 from stepwell.errors import StoreError
@@ -73,6 +74,21 @@ class Fleet:
             except StoreError:
                 await asyncio.sleep(0.5)
         seat.engine = engine
+
+    def start(self, workflow: Any, input: Any, key: str) -> asyncio.Task[Any] | None:
+        """A process that is up starts a run; None: there is none."""
+        up = [seat for seat in self.seats if seat.engine is not None and not seat.process.dead]
+        if not up:
+            return None
+        seat = up[sum(key.encode()) % len(up)]
+        assert seat.engine is not None
+        return self._loop.spawn(seat.process, self._started(seat.engine, workflow, input, key))
+
+    async def _started(self, engine: Engine, workflow: Any, input: Any, key: str) -> None:
+        try:
+            await engine.start(workflow, input, key=key)
+        except StoreError:
+            pass  # whoever asked for it asks the store with the same key
 
     def crash(self, seat: Seat) -> None:
         if not seat.process.dead:

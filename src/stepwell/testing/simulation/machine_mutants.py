@@ -15,7 +15,7 @@ from stepwell.engine.bodies import Body
 from stepwell.engine.checkpoints import begin_anew
 from stepwell.engine.ending import Ending
 from stepwell.engine.journal import Journal
-from stepwell.engine.stations import Station
+from stepwell.engine.stations import Station, Stations, _awaited
 from stepwell.engine.visits import Visits
 from stepwell.testing.simulation.mutants import Mutant
 from stepwell.testing.simulation.shapes import MACHINES
@@ -48,12 +48,9 @@ def _never(*args: Any) -> bool:
     return False
 
 
-_waits: Callable[..., bool] = Station.waits
-
-
-def _waits_for_the_done(self: Station, known: Any) -> bool:
+def _waits_for_the_done(self: Stations, station: Station) -> bool:
     """Does not see that its tasks have ended, and that its own code is about to run."""
-    return _waits(self, known) or bool(self.together)
+    return bool(_awaited(station.owner).tasks)
 
 
 def _resume_blindly(activation: Activation, started: ev.CompensationStarted) -> None:
@@ -76,7 +73,7 @@ MACHINE_MUTANTS: tuple[Mutant, ...] = tuple(
             ((Visits, "_begin_anew", _forget_all),),
         ),
         ("deaf_body", "an answer comes before the body asks again", ((Visits, "keeps", _never),)),
-        ("parks_too_early", "parks although code goes on", ((Station, "waits", _waits_for_the_done),)),
+        ("parks_too_early", "parks although code goes on", ((Stations, "_rests", _waits_for_the_done),)),
         ("waits_count", "durable waits count for a timeout", ((Body, "rest", lambda self, quiet: None),)),
         ("undoes_the_rest", "only the last visit is undone", ((compensation, "_has_earlier", _never),)),
         ("undoes_blindly", "the next owner does not look back", ((compensation, "resume", _resume_blindly),)),

@@ -43,6 +43,7 @@ from stepwell.engine.timers import Timers
 from stepwell.engine.waits import Waits
 from stepwell.store.memory import MemoryStore
 from stepwell.store.memory import runs as memory_runs
+from stepwell.testing.simulation.contests import mixed
 from stepwell.testing.simulation.loop import SimLoop
 from stepwell.testing.simulation.shapes import SHAPES, Shape
 from stepwell.testing.simulation.world import Report, simulate
@@ -146,6 +147,14 @@ class StartsTwice(MemoryStore):
         if self._keys.pop((new.workspace, new.key), None) is not None:
             new = replace(new, id=RunId(f"{new.id[:-6]}{len(self._runs):06x}"))
         return super()._start(new)
+
+
+class OwnsTwice(MemoryStore):
+    def _start(self, new: NewRun) -> Started:
+        started = super()._start(new)
+        if started.created or not new.owner:
+            return started
+        return started._replace(claim=new.taken(self._clock())._replace(run_id=started.run_id))
 
 
 # Time and leases
@@ -255,6 +264,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("forgets_keys", "a consumed key is new again", patches=((Waits, "__init__", _forget_keys),)),
     Mutant("worker_clock", "leases by the workers' clocks", WorkerClock),
     Mutant("starts_twice", "a repeated start is a second run", StartsTwice),
+    Mutant("owns_twice", "a start that meets its key owns that run too", OwnsTwice),
     Mutant(
         "not_recognised",
         "an unanswered commit counts as lost",
@@ -275,6 +285,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "overtaken",
         "answers overtake a transactional step",
         patches=((StepCalls, "_transaction", _answer_last),),
+        shapes=[shape for shape in SHAPES if shape.workflow is mixed],  # the others cannot show it
     ),
     Mutant("all_at_once", "messages are taken together", patches=((Activation, "_take_next", _take_all),)),
     Mutant(

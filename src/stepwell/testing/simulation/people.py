@@ -25,11 +25,16 @@ from stepwell.testing.simulation.shapes import Shape
 T = TypeVar("T")
 _LOOK_SECONDS = 0.8
 _RETRIES_MAX = 12
+_STARTS_MAX = 40  # looks for the answer of a worker that was asked to start a run
+_START_LOOK_SECONDS = 0.05
+
+StartAtWork = Callable[[Any, Any, str], "asyncio.Task[Any] | None"]
 
 
 class People:
-    def __init__(self, client: Client, rng: random.Random) -> None:
+    def __init__(self, client: Client, rng: random.Random, start_at_work: StartAtWork) -> None:
         self._client = client
+        self._start_at_work = start_at_work
         self._rng = rng
         self.accepted: list[str] = []
         self.wanted: dict[str, Wanted] = {}
@@ -47,11 +52,21 @@ class People:
         await asyncio.sleep(self._rng.choice((0.0, 0.5, 4.0)) * self._rng.random())
         plan = shape.input(self._rng)
         key = f"{shape.workflow.definition.name}-{number}"
+        if self._rng.random() < 0.5:
+            await self._ask_a_worker(shape, plan, key)
         handle = await self._surely(lambda: self._client.start(shape.workflow, plan, key=key))
         self.accepted.append(handle.id)
         self.wanted[handle.id] = shape.wanted(plan)
         await getattr(self, f"_{shape.script}")(handle, plan)
         self.busy -= 1
+
+    async def _ask_a_worker(self, shape: Shape, plan: dict[str, Any], key: str) -> None:
+        """A process that works can start as well, and owns what it starts. It may die over it."""
+        begun = self._start_at_work(shape.workflow, plan, key)
+        for _ in range(_STARTS_MAX):
+            if begun is None or begun.done():
+                break
+            await asyncio.sleep(_START_LOOK_SECONDS)
 
     async def _surely(self, ask: Callable[[], Awaitable[T]]) -> T:
         while True:

@@ -83,7 +83,8 @@ class World:
         self._nemesis_process = Process("nemesis")
         rng = random.Random(f"people/{plan.seed}")
         ids = SeededIds(rng, self.loop)
-        self.people = People(Client(FaultyStore(self.network, self._people_process), ids), rng)
+        client = Client(FaultyStore(self.network, self._people_process), ids)
+        self.people = People(client, rng, self.fleet.start)
 
     async def run(self) -> None:
         plan = self.plan

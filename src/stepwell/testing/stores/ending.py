@@ -178,7 +178,19 @@ class RetryRules:
 
     @pytest.mark.req("K11", "K7")
     @checked
-    async def test_only_failed_runs_are_retried(self, scene: Scene) -> None:
+    async def test_a_run_that_timed_out_is_retried_too(self, scene: Scene) -> None:
+        claim = await scene.begun()
+        await scene.ok(scene.member(claim, scene.done("a"), then=scene.finish(claim, Status.TIMED_OUT)))
+
+        assert await scene.store.retry(claim.run_id) is RetryOutcome.RETRIED
+
+        assert (await scene.run(claim.run_id)).status is Status.RUNNING
+        [again] = await scene.claim_as("w1")
+        assert again.run_id == claim.run_id
+
+    @pytest.mark.req("K11", "K7")
+    @checked
+    async def test_only_runs_that_ended_badly_are_retried(self, scene: Scene) -> None:
         cancelled = await scene.start()
         await scene.store.cancel(cancelled, "")
         claim = await scene.begun()

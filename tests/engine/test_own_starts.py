@@ -1,0 +1,189 @@
+"""A run that is started where it can be worked on is owned from its first moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import replace
+
+import pytest
+
+from stepwell import Context, Engine, Status, step, workflow
+from stepwell.domain.commit import ClaimRequest, Claims
+from tests.stage import DEAF, SETTINGS, Stage, suspended, until
+
+request_id: ContextVar[str] = ContextVar("request_id", default="nobody's")
+gates: list[asyncio.Event] = []
+inside: list[int] = []
+most: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def empty() -> Iterator[None]:
+    yield
+    for kept in (gates, inside, most):
+        kept.clear()
+
+
+@step
+async def enter(number: int) -> int:
+    inside.append(number)
+    most.append(len(inside))
+    await gates[0].wait()
+    inside.remove(number)
+    return number
+
+
+@workflow
+async def visits(ctx: Context, number: int) -> int:
+    return await ctx.step(enter, number)
+
+
+@workflow
+async def doubles(ctx: Context, number: int) -> int:
+    return 2 * number
+
+
+@workflow
+async def whose(ctx: Context) -> str:
+    return request_id.get()
+
+
+@workflow
+async def waits(ctx: Context) -> str:
+    return str(await ctx.signal("go"))
+
+
+class Asked:
+    """Counts what an engine asks its store for; the store is the real one."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.claims = 0
+        real = engine.store.claim
+
+        async def claim(request: ClaimRequest) -> Claims:
+            self.claims += 1
+            return await real(request)
+
+        monkeypatch.setattr(engine.store, "claim", claim)
+
+
+async def is_caught_up(engine: Engine) -> None:
+    """Its worker has looked through the queue once and has nothing to do."""
+    assert engine.worker is not None
+    worker = engine.worker
+    await until(lambda: worker._claimer.room > 0)
+
+
+@pytest.mark.req("K3", "K31")
+async def test_runs_that_are_started_here_are_not_asked_for(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage.engine(doubles, settings=DEAF) as engine:
+        await is_caught_up(engine)
+        asked = Asked(engine, monkeypatch)
+
+        results = [await engine.run(doubles, number) for number in range(20)]
+
+    assert results == [2 * number for number in range(20)]
+    assert asked.claims == 0
+
+
+@pytest.mark.req("K3")
+async def test_it_is_running_when_start_returns(stage: Stage) -> None:
+    async with stage.engine(visits) as engine:
+        gates.append(asyncio.Event())
+        await is_caught_up(engine)
+
+        run = await engine.start(visits, 1)
+
+        assert (await run.info()).status is Status.RUNNING
+        gates[0].set()
+        assert await run.result() == 1
+
+
+async def test_no_more_at_once_than_slots(stage: Stage) -> None:
+    async with stage.engine(visits, settings=replace(SETTINGS, slots=3)) as engine:
+        gates.append(asyncio.Event())
+        await is_caught_up(engine)
+
+        runs = [*await engine.start_many(visits, range(4)), await engine.start(visits, 9)]
+        await until(lambda: len(inside) == 3)
+        gates[0].set()
+
+        assert [await run.result() for run in runs] == [0, 1, 2, 3, 9]
+    assert max(most) == 3
+
+
+async def test_what_waits_longer_goes_first(stage: Stage) -> None:
+    """While something may wait for a slot, nobody is let in by the side door."""
+    async with stage.engine(visits, settings=replace(SETTINGS, slots=1)) as engine:
+        gates.append(asyncio.Event())
+        await is_caught_up(engine)
+        runs = [await engine.start(visits, number) for number in range(6)]
+
+        await until(lambda: len(inside) == 1)
+        gates[0].set()
+        [await run.result() for run in runs]
+
+        begun = [(await run.info()).started_at or 0.0 for run in runs]
+    assert begun == sorted(begun)
+
+
+@pytest.mark.req("F1")
+async def test_workflow_code_sees_nothing_of_who_started_it(stage: Stage) -> None:
+    async with stage.engine(whose) as engine:
+        await is_caught_up(engine)
+        request_id.set("the caller's")
+
+        assert await engine.run(whose, None) == "nobody's"
+
+
+@pytest.mark.req("K19")
+async def test_a_limit_counts_for_them_too(stage: Stage) -> None:
+    async with stage.engine(visits) as engine:
+        gates.append(asyncio.Event())
+        await is_caught_up(engine)
+        await engine.set_limit("workflow", "visits", 2)
+        assert [limit.most for limit in await engine.limits()] == [2]
+
+        runs = [await engine.start(visits, number) for number in range(5)]
+        await until(lambda: len(inside) == 2)
+        gates[0].set()
+        [await run.result() for run in runs]
+
+    assert max(most) == 2
+
+
+@pytest.mark.req("K22")
+async def test_what_this_worker_cannot_do_is_left_to_others(stage: Stage) -> None:
+    async with stage.engine(doubles) as engine:
+        await is_caught_up(engine)
+
+        elsewhere = await engine.start(doubles, 1, queue="gpu")
+        later = await engine.start(doubles, 2, delay="1h")
+
+        assert (await elsewhere.info()).status is Status.PENDING
+        assert (await later.info()).status is Status.PENDING
+
+
+@pytest.mark.req("K13")
+async def test_starts_that_are_under_way_when_the_engine_closes(disk: Stage) -> None:
+    """Whatever was accepted goes on; nothing is left in the hands of one who has gone."""
+    async with disk.engine(doubles, waits) as engine:
+        await is_caught_up(engine)
+        starts = [asyncio.create_task(engine.start(waits)) for _ in range(5)]
+        await asyncio.sleep(0)
+        assert engine.worker is not None
+        await engine.worker.stop()
+        runs = [await start for start in starts]
+        tickets = [await engine.store.read_tickets(run.id) for run in runs]
+
+    assert [ticket.owner for own in tickets for ticket in own] == [""] * 5
+    async with disk.engine(waits) as other:
+        for run in runs:
+            again = other.handle(run.id)
+            await suspended(again)
+            await again.signal("go", 1)
+            assert await again.result() == "1"
