@@ -23,13 +23,13 @@ class Wild:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._times = self._random.sample(_TIMES, 60)  # no two tasks end in the same instant
+        self._times = self._random.sample(_TIMES, 250)  # no two tasks end in the same instant
         self._count = 0
         self.nodes: list[dict[str, Any]] = [{"id": "S", "type": "start", "data": {}}]
         self.edges: list[dict[str, str]] = []
         self.durations: dict[str, int] = {}
         self.failures: dict[str, int] = {}
-        self._grow("", 0, self._random.randint(3, 9), 0)
+        self._grow("", 0, self._random.randint(4, 12), 0)
 
     def case(self) -> dict[str, Any]:
         graph = {"nodes": self.nodes, "edges": self.edges, "settings": {"maxExecutionMs": None}}
@@ -57,7 +57,7 @@ class Wild:
 
     def _node(self, parent: str, depth: int, loops: int, *, is_first: bool) -> dict[str, Any]:
         self._count += 1
-        weights = [6, 2, 1, 0 if is_first else 3, 1.2, 1, 1 if loops < 2 else 0]
+        weights = [6, 1, 1, 0 if is_first else 4, 0.8, 0.8, 0.8 if loops < 2 else 0]
         if depth == 2:
             weights[4:] = [0, 0, 0]
         kind = self._random.choices(_KINDS, weights)[0]
@@ -72,7 +72,7 @@ class Wild:
             return []
         found = {}
         for _ in range(self._random.randint(2, 4) if joins else self._random.choice([1, 1, 1, 2])):
-            source = self._random.choice(here[-4:])
+            source = self._random.choice(here if joins else here[-5:])
             handle = self._random.choice(_handles(source))
             edge = {"source": source["id"], "sourceHandle": handle, "target": node["id"]}
             found[source["id"], handle] = edge
@@ -83,7 +83,7 @@ class Wild:
         if kind == "task":
             self.durations[node["id"]] = self._times[self._count]
             if chance.random() < 0.3:
-                self.failures[node["id"]] = chance.choice([1, 2, _ENDLESS])
+                self.failures[node["id"]] = chance.choice([1, 1, 2, _ENDLESS])
             if chance.random() < 0.25:
                 data["retry"] = {"maxAttempts": 2, "delayMs": chance.randint(1, 500)}
         elif kind == "condition":
