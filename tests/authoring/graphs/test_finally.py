@@ -82,3 +82,33 @@ async def test_a_run_that_cleaned_up_and_failed_is_retried(stage: Stage) -> None
         assert sorted(room.seen) == ["A", "B", "K"]
         assert await run.status() is Status.COMPLETED
         assert (await engine.trace(run)).by_path()["T"].status == "completed"
+
+
+@pytest.mark.req("N16", "K26")
+async def test_a_fork_does_not_take_over_what_cleaned_up_after_what_it_undoes(memory: Stage) -> None:
+    room = Room()
+    nodes = [a("F", "fork"), a("T", "try") | {"data": {"finally": "K"}}, a("A", "enter", "T")]
+    nodes += [a("K", "enter", "T"), a("B", "enter")]
+    body = chart([START, *nodes, a("Z", "end")], "S>F F>T F>B T>Z B>Z")
+    async with memory.engine(body, nodes=[room.enter]) as engine:
+        failed = await engine.start("chart", {})
+        with pytest.raises(RunFailed):
+            await failed.result(timeout=60)
+        room.seen.clear()
+        room.broken = False
+        cancelled = await engine.start("chart", {})
+        await until(lambda: "A" in room.seen)
+        await cancelled.cancel()
+        with pytest.raises(RunCancelled):
+            await cancelled.result(timeout=60)
+
+        room.door.set()
+        for run in (failed, cancelled):
+            last = len([row async for row in run.log()])
+            room.seen.clear()
+            edited = {"B": 1} if run is failed else None
+            assert await (await engine.fork(run, at=last, outputs=edited)).result(timeout=60) == {}
+            assert [name for name in room.seen if name != "B"] == ["A", "K"]
+        room.seen.clear()
+        assert await (await engine.rerun_from_node(failed, "B")).result(timeout=60) == {}
+        assert sorted(room.seen) == ["A", "B", "K"]
