@@ -8,19 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stepwell.domain import events as ev
-from stepwell.domain.commit import Claim, Commit, Outcome, Owned, Park, Reaped, WorkerInfo
+from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo
 from stepwell.domain.ids import NEEDS_EMIT, NEEDS_GRAPH, Ids, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
-from stepwell.domain.status import Status
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.activation import Activation
 from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
 from stepwell.engine.lease_keeper import LeaseKeeper
-from stepwell.engine.log_writer import opening
 from stepwell.engine.own_starts import OwnStarts
 from stepwell.engine.remote import RemoteStep, deliver, not_begun
 from stepwell.engine.retention import Retention
+from stepwell.engine.returns import Returns
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
 from stepwell.engine.strays import Strays
@@ -34,7 +33,6 @@ _log = logging.getLogger("stepwell.engine")
 
 _LONG_STEP_SECONDS = 0.2  # a step that runs longer is announced in the log
 _PAUSE = 0.2  # seconds, when the store does not answer
-_AGAIN_SECONDS = 5.0  # until a run with which this process failed may be claimed again
 _LOOK_SECONDS = 0.1  # how often to look for such steps, and for messages to runs that are busy
 
 
@@ -97,27 +95,9 @@ class Worker:
             owned=self._owned,
             reaped=self._reaped,
         )
-        self._claimer = Claimer(
-            store,
-            clock,
-            ids,
-            queues=options.queues,
-            needs=self.needs,
-            poll_seconds=options.poll_seconds,
-            slots=options.slots,
-            active=lambda: len(self.active) + self.own_starts.awaited,
-            worker=lambda: self._info.id,
-            begin=self._begin,
-            begin_late=lambda claim, now: self._strays.take(claim, now),  # noqa: PLW0108  # made below
-        )
-        self.own_starts = OwnStarts(
-            ids,
-            queues=options.queues,
-            needs=programs if graphs is None else (*programs, NEEDS_GRAPH),
-            worker=lambda: self._info.id,
-            room=lambda: self._claimer.room,
-            begin=self._begin,
-        )
+        self._claimer = self._make_claimer()
+        self.own_starts = self._make_own_starts()
+        self._returns = Returns(store, self._runner, worker=lambda: self.id, note_due=self._claimer.note_due)
         self._sweeper = Sweeper(store, sweep_seconds=options.sweep_seconds, swept=self._swept)
         self._services: Services | None = None
         self._idle = asyncio.Event()
@@ -131,7 +111,32 @@ class Worker:
             worker=lambda: self._info.id,
             driven=lambda run_id, path: (run_id, path) in self.active or run_id in self._fanning_out,
             begin=self._begin,
-            give_back=lambda claim: self._give_back(claim, began=False),
+            give_back=self._returns.refuse,
+        )
+
+    def _make_claimer(self) -> Claimer:
+        return Claimer(
+            self.store,
+            self._clock,
+            self._ids,
+            queues=self.options.queues,
+            needs=self.needs,
+            poll_seconds=self.options.poll_seconds,
+            slots=self.options.slots,
+            active=lambda: len(self.active) + self.own_starts.awaited,
+            worker=lambda: self._info.id,
+            begin=self._begin,
+            begin_late=lambda claim, now: self._strays.take(claim, now),  # noqa: PLW0108  # made later
+        )
+
+    def _make_own_starts(self) -> OwnStarts:
+        return OwnStarts(
+            self._ids,
+            queues=self.options.queues,
+            needs=self._programs if self._graphs is None else (*self._programs, NEEDS_GRAPH),
+            worker=lambda: self._info.id,
+            room=lambda: self._claimer.room,
+            begin=self._begin,
         )
 
     @property
@@ -265,7 +270,7 @@ class Worker:
             if claim.path:
                 self._runner.spawn(deliver(self._services, claim, not_begun(claim, error)))
             else:
-                self._give_back(claim)
+                self._returns.give_back(claim)
 
     def _program(self, claim: Claim) -> Program:
         if claim.needs == NEEDS_GRAPH:
@@ -292,36 +297,13 @@ class Worker:
         if isinstance(work, Activation) and work.closed is Suspended:
             self._strays.left(work.claim.lease)
         if isinstance(work, Activation) and work.broken:
-            self._give_back(work.claim)
+            self._returns.give_back(work.claim)
         self._claimer.solo_active = False
         if not self.active:
             self._idle.set()
         if work.claim.limited:
             self.bulletin.work()  # its slot is free: whoever waits for it may be anywhere
         self._claimer.freed()
-
-    def _give_back(self, claim: Claim, *, began: bool = True) -> None:
-        """We failed, not the run: let it be claimed again a little later."""
-        self._runner.spawn(self._release(claim, began))
-
-    async def _release(self, claim: Claim, began: bool) -> None:
-        for _ in range(10):
-            try:
-                tickets = [t for t in await self.store.read_tickets(claim.run_id) if t.path == claim.path]
-                if not tickets or tickets[0].lease != claim.lease:
-                    return
-                head = tickets[0].head
-                park = Park(seen=tickets[0].wakes, status=Status.RUNNING, due_in=_AGAIN_SECONDS)
-                commit = Commit(run_id=claim.run_id, lease=claim.lease, head=head, then=park)
-                if began and head == claim.head:  # let the log know under which lease steps may have run
-                    commit.events = [ev.written(fact) for fact in opening(claim, self._info.id)]
-                results = await self.store.commit([commit])
-                if results[0].outcome is Outcome.OK:
-                    self._claimer.note_due(_AGAIN_SECONDS)
-                    return
-            except StoreError as error:
-                _log.warning("run %s could not be given back yet: %s", claim.run_id, error.message)
-                await asyncio.sleep(_PAUSE)
 
     def _work_hinted(self, run_id: RunId | None) -> None:
         self._claimer.wake()
