@@ -200,6 +200,9 @@ def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     A graph asks for the same places again, so what has no answer is simply asked for anew.
     """
     seq = _before_the_end(events, seq)
+    # Behind a cancel there is only what cleaned up; the new run is not cancelled.
+    cancelled = (event.seq for event in events[:seq] if isinstance(event.fact, ev.CancelRequested))
+    seq = min(seq, next(cancelled, seq + 1) - 1)
     past = _without(edits.dropped, _addressed(events[:seq], edits.delivered))
     settled = {event.path for event in past if _is_answer(event.fact)}
     begun = {event.path for event in past if isinstance(event.fact, ev.ChildStarted)}

@@ -224,6 +224,17 @@ async def test_a_test_run_of_an_unsaved_graph_leaves_no_definition(stage: Stage)
         assert entry.pinned
 
 
+@pytest.mark.req("G15", "N15")
+@pytest.mark.parametrize("pinned", ["denied", {"response": "denied", "comment": "no"}])
+async def test_a_pinned_decision_says_which_way_to_go(memory: Stage, pinned: Any) -> None:
+    nodes = [a("Q", "approval", outputVariable="q", pinned=pinned), a("Y", "end", output={"y": 1})]
+    end = a("Z", "end", output={"z": "{{ctx.q.response}}"})
+    body = chart([START, *nodes, end], "S>Q Q-approved>Y Q-denied>Z")
+    async with memory.engine() as engine:
+        run = await engine.start_graph(body, {}, test=True)
+        assert await run.result(timeout=60) == {"z": "denied"}
+
+
 @pytest.mark.req("G15", "K22")
 async def test_a_run_that_brought_its_graph_goes_on_with_another_worker(stage: Stage) -> None:
     body = chart([START, a("H", "approval"), a("Z", "end", output={"ok": True})], "S>H H-approved>Z")

@@ -293,9 +293,10 @@ class Frontier:
         """The context at the end of a body: where it ended, by live edges, comes together as at a join."""
         arrivals = []
         for index, step in enumerate(scope.steps):
-            if step is not None and step.status is StepStatus.COMPLETED:
-                if not any(edge.handle in step.handles for edge in step.node.outs):
-                    arrivals.append(Arrival(step.node.id, step.behind, index))
+            if step is None or step.status is not StepStatus.COMPLETED:
+                continue
+            if not any(edge.handle in step.handles for edge in step.node.outs):
+                arrivals.append(Arrival(step.node.id, step.behind, index))
         if not arrivals:
             return scope.base
         merged = merge_all(scope.base, arrivals)

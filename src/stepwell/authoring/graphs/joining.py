@@ -92,7 +92,7 @@ class Joining:
             self._cancel_region(step, always=move is Move.FAIL_FIRST)
             self._fail(step, self._failure(step, move))
             return
-        if seen.open:
+        if seen.open or node.behaviour.mode != "all":  # else nobody is left who could lose
             self._cancel_region(step)
 
     def _fire(self, step: Step, handles: tuple[str, ...], seen: Arrivals) -> None:

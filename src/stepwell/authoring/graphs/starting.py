@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.mailbox import Mailbox
 from stepwell.authoring.graphs.nodes.types import DONE, Outcome, Role
-from stepwell.authoring.graphs.nodes.waiting import Event, Poll, Question, Timer
+from stepwell.authoring.graphs.nodes.waiting import ANSWERS, Event, Poll, Question, Timer
 from stepwell.authoring.graphs.state import Ask, Failure, NoteKind, Purpose, Step, StepStatus
 from stepwell.errors import ExpressionError, StepwellError
 
@@ -50,9 +50,10 @@ class Starting:
             self._frontier.note(NoteKind.COMPLETED, step.path, {"output": None, "handles": ["out"]})
             self._frontier.complete(step, DONE)
         elif self._frontier.test and node.data.is_pinned:
-            pinned = {"output": node.data.pinned, "handles": ["out"], "pinned": True}
-            self._frontier.note(NoteKind.COMPLETED, step.path, pinned)
-            self._frontier.complete(step, Outcome(output=node.data.pinned))
+            outcome = _pinned(step)
+            told = {"output": outcome.output, "handles": list(outcome.handles), "pinned": True}
+            self._frontier.note(NoteKind.COMPLETED, step.path, told)
+            self._frontier.complete(step, outcome)
         else:
             try:
                 self._begin(step)
@@ -257,6 +258,16 @@ class Starting:
     def _fail(self, step: Step, failure: Failure) -> None:
         self._frontier.note(NoteKind.FAILED, step.path, failure)
         self._frontier.failed(step, failure)
+
+
+def _pinned(step: Step) -> Outcome:
+    """What was pinned to a question is its answer: it says which way to go."""
+    pinned = step.node.data.pinned
+    answer = pinned.get("response") if isinstance(pinned, dict) else pinned
+    if step.node.type == "approval" and answer in ANSWERS:
+        decided: Outcome = step.node.behaviour.answered(pinned)
+        return decided
+    return Outcome(output=pinned)
 
 
 def failure_of(error: StepwellError, step: Step) -> Failure:

@@ -90,12 +90,13 @@ def descendants(told: Trace, step: str) -> set[str]:
     return found
 
 
-def _before(scope: ScopeRun) -> list[str]:
-    """The finally of a try follows its whole body."""
+def _before(scope: ScopeRun, cause: str) -> list[str]:
+    """The finally of a try follows its whole body, and what cancelled the try."""
     owner = scope.owner.node if scope.owner is not None else None
-    if owner is None or owner.body is None or scope.plan is not owner.ending:
+    if scope.owner is None or owner is None or owner.body is None or scope.plan is not owner.ending:
         return []
-    return [scope.prefix + node.id for node in owner.body.nodes]
+    found = [scope.prefix + node.id for node in owner.body.nodes]
+    return [*found, cause] if cause and scope.owner.status is StepStatus.CANCELLED else found
 
 
 _PLACE = re.compile(r"(.*?)(?:[\[#](\d+)\]?)?")
@@ -145,7 +146,7 @@ class _Reader:
         self._messages: dict[str, Any] = {}
         self.delivered: list[Delivered] = []
         self._posted: list[tuple[str, Any]] = []  # key of the message, what was in it
-        self._seq = 0
+        self._seq, self._cause = 0, ""
         self._now = 0.0
         self._worker = ""
         first = self._log[0].fact
@@ -171,6 +172,7 @@ class _Reader:
         while at < len(self._log):
             event = self._log[at]
             self._now, self._seq = event.at, event.seq
+            self._cause = self._place(event.path).partition("@")[0]
             if isinstance(event.fact, ev.Retried) and at not in self._dropped:
                 self._take_back(at)
                 self._dropped.add(at)
@@ -340,7 +342,8 @@ class _Reader:
             node=node.id,
             type=node.type,
             status=step.status,
-            predecessors=[scope.prefix + scope.plan.nodes[edge.source].id for edge in live] or _before(scope),
+            predecessors=[scope.prefix + scope.plan.nodes[edge.source].id for edge in live]
+            or _before(scope, self._cause),
             depth=scope.prefix.count("/"),
             branch=join,
             iteration=scope.loop["index"] if scope.loop is not None else None,

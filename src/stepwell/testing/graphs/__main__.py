@@ -15,9 +15,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("cases", help="a JSON file of cases")
     parser.add_argument("--store", default="", help="a SQLite file or postgresql:// URL; memory by default")
     given = parser.parse_args(arguments)
+    broken = 0
     for case in read_cases(given.cases):
-        print(json.dumps(run_case(case, given.store)), flush=True)
-    return 0
+        try:
+            line = run_case(case, given.store)
+        except Exception as error:  # the other cases are run all the same
+            broken += 1
+            line = {"id": case.id, "broken": f"{type(error).__name__}: {error}"}
+        print(json.dumps(line), flush=True)
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

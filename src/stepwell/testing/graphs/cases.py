@@ -40,7 +40,7 @@ class Case:
     def read(cls, body: Mapping[str, Any]) -> Case:
         return cls(
             id=str(body.get("id", "")),
-            graph=body["graph"],
+            graph=body.get("graph") or {},
             script=body.get("script") or {},
             events=sorted(body.get("events") or [], key=lambda event: event.get("t", 0)),
             input=body.get("input", {}),

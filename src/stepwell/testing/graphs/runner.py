@@ -14,9 +14,10 @@ from stepwell.authoring.graphs.program import GraphWorkflow
 from stepwell.authoring.graphs.trace import trace
 from stepwell.client import RunHandle
 from stepwell.domain import events as ev
+from stepwell.domain.commit import NEVER
 from stepwell.domain.events import Problem
 from stepwell.engine import worker
-from stepwell.errors import Conflict, InvalidInput, NotAssigned, RunError
+from stepwell.errors import AskedWrongly, Conflict, InvalidInput, NotAssigned, RunError
 from stepwell.settings import Settings
 from stepwell.store.open import open_store
 from stepwell.system import SystemIds
@@ -25,6 +26,7 @@ from stepwell.testing.graphs.task import registry
 from stepwell.testing.graphs.virtual import Patient, VirtualClock, VirtualLoop, run_virtually
 
 _NEVER = 1e8
+_LOOK = 3600.0
 # Only the case moves time: leases do not run out, and nobody looks round without a reason.
 _SETTINGS = Settings(
     lease_seconds=1e9,
@@ -59,16 +61,22 @@ def run_case(case: Case, url: str = "", *, replay_always: bool = False) -> dict[
     return found
 
 
-def _marked(graph: dict[str, Any], case: Case, mark: str) -> dict[str, Any]:
-    """The graph with its `workflow` nodes calling the graphs of this case."""
+def _marked(graph: Any, case: Case, mark: str) -> Any:
+    """The graph with its `workflow` nodes calling the graphs of this case; what is none stays as it is."""
+    if not isinstance(graph, dict) or not isinstance(graph.get("nodes"), list):
+        return graph
     names = {name: f"{name}-{mark}" for name in case.graphs}
-    if case.graph.get("name"):
-        names[case.graph["name"]] = f"case-{case.id}-{mark}"
+    own: Any = case.graph
+    if isinstance(own, dict) and isinstance(own.get("name"), str):
+        names[own["name"]] = f"case-{case.id}-{mark}"
     nodes = [
         {**node, "data": {**data, "workflow": names.get(data["workflow"], data["workflow"])}}
-        if node.get("type") == "workflow" and "workflow" in (data := node.get("data") or {})
+        if isinstance(node, dict)
+        and node.get("type") == "workflow"
+        and isinstance(data := node.get("data"), dict)
+        and isinstance(data.get("workflow"), str)
         else node
-        for node in graph.get("nodes", [])
+        for node in graph["nodes"]
     ]
     return {**graph, "nodes": nodes}
 
@@ -106,12 +114,27 @@ class _Play:
             store, workflows=self._programs, settings=_SETTINGS, clock=clock, replay_always=replay_always
         )
         async with engine:
-            run: RunHandle[Any] = await engine.start(self._programs[0], self._case.input)
+            try:
+                run: RunHandle[Any] = await engine.start(self._programs[0], self._case.input)
+            except AskedWrongly as error:
+                return {"id": self._case.id, "status": "refused", "error": error.code}
             begin = self._loop.time()
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._happen(run, begin))
-                group.create_task(_ended(run))
+                ended = group.create_task(_ended(run))
+                await self._happen(run, begin)
+                still = group.create_task(self._stand_still(store, run))
+                await asyncio.wait({ended, still}, return_when=asyncio.FIRST_COMPLETED)
+                ended.cancel()
+                still.cancel()
             return await self._tell(run)
+
+    async def _stand_still(self, store: Any, run: RunHandle[Any]) -> None:
+        """Until neither time nor anybody else can move the run: it is told as it is then."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            tickets = await store.read_tickets(run.id)
+            if not self._case.graphs and all(t.due_at == NEVER and not t.lease for t in tickets):
+                return
 
     async def _happen(self, run: RunHandle[Any], begin: float) -> None:
         """The outside world: approvals, events and a cancel, each at its time."""

@@ -68,7 +68,10 @@ class Checks:
                     suggestion="put at least one node inside (parentId)",
                 )
             kind = node.type
+            handles = kind.handles(node.data)
+            # What is disabled goes on by `out`; where there is none, everything behind it would be skipped.
             routes = kind.role in (Role.CONTAINER, Role.JOIN) or kind.name in ("condition", "switch")
+            routes = routes or (bool(handles) and "out" not in handles)
             if routes and node.data.disabled:
                 self._add("DISABLED_CONTROL", f"a {node.type.name} cannot be disabled", node=node.id)
             if node.parent:

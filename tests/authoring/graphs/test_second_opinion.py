@@ -1,0 +1,28 @@
+"""The engine against a second opinion, on graphs that nobody would draw."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stepwell.testing.graphs.cases import Case
+from stepwell.testing.graphs.runner import run_case
+from tests.authoring.graphs.second_opinion import Opinion
+from tests.authoring.graphs.wild_graphs import Wild
+
+# Among these no two decisions fall into the same instant so that their order shows: the rules leave it open.
+_SEEDS = range(1210, 1350)
+
+
+@pytest.mark.req("G3", "G5", "G6", "G7", "G8", "G10", "G11", "N11", "N12", "N16", "N17")
+@pytest.mark.parametrize("first", _SEEDS[::20])
+def test_both_say_the_same_of_wild_graphs(first: int) -> None:
+    for seed in range(first, first + 20):
+        wild = Wild(seed)
+        found = run_case(Case.read(wild.case()))
+
+        other = Opinion(wild)
+        told = json.dumps({"seed": seed, **wild.case()})
+        assert (found["status"], found["error"], found["t"]) == (*(other.end or ()), other.now), told
+        assert found["steps"] == other.steps, told
