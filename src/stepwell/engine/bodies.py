@@ -73,6 +73,7 @@ class Body:
         "_activation",
         "_advances",
         "_call",
+        "_code",
         "_crossings",
         "_handle",
         "_left_at",
@@ -81,6 +82,7 @@ class Body:
         "_task",
         "attempt",
         "began",
+        "coroutine",
         "noted",
         "over",
         "path",
@@ -90,7 +92,8 @@ class Body:
         self._activation = activation
         self._call = call
         self._services = activation.services
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
+        self.coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
         self._handle: asyncio.TimerHandle | None = None
         self._stations = Stations(self._services.loop, self._look_around)
         self._crossings: dict[asyncio.Task[Any], Reply] = {}
@@ -110,13 +113,23 @@ class Body:
         except Exception as error:
             services.loop.call_soon(self._end, None, error)
             return
-        self._task = task = asyncio.Task(work, loop=services.loop, context=contextvars.Context())
-        task.add_done_callback(self._done)
+        self._code = work
         self._activation.steps.executing[self.path] = self
-        services.runner.running[self] = None
-        limit = call.move.timeout
-        if limit is not None and limit < _EXACT_BELOW and self.began != _NOT_YET:
-            self._handle = services.loop.call_later(limit, self.look_again)
+        if call.move.threaded:
+            self._task = task = asyncio.Task(work, loop=services.loop, context=contextvars.Context())
+            task.add_done_callback(self._left)
+            services.runner.running[self] = None
+        else:
+            self.coroutine = work
+            services.runner.loop.put(self)
+
+    def waits(self, task: asyncio.Task[None]) -> None:
+        """It has begun and waits for something: from now on it can time out."""
+        self._task = task
+        self._services.runner.running[self] = None
+        limit = self._call.move.timeout
+        if limit is not None and limit < _EXACT_BELOW and not self.over:
+            self._handle = self._services.loop.call_later(limit, self.look_again)
 
     @property
     def spec(self) -> Label:
@@ -161,12 +174,17 @@ class Body:
 
     # Ending
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _left(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
-            result, error = None, asyncio.CancelledError(f"{self._call.move.name} was cancelled from inside")
+            self.done(None, asyncio.CancelledError())
         else:
-            failure = task.exception()
-            result, error = (task.result(), None) if failure is None else (None, failure)  # type: ignore[assignment]  # one of the two
+            error = task.exception()
+            self.done(None if error is not None else task.result(), error)
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """Its code returned or raised."""
+        if isinstance(error, asyncio.CancelledError):
+            error = asyncio.CancelledError(f"{self._call.move.name} was cancelled from inside")
         if not self.over:
             self._leave(cancel=False)
             self._end(result, error)
@@ -202,7 +220,10 @@ class Body:
             self._activation.steps.executing.pop(self.path, None)
         for task in list(self._crossings):
             task.cancel()
-        if cancel and self._task is not None:
+        if self.coroutine is not None:  # it has not begun
+            self.coroutine.close()
+            self.coroutine = None
+        elif cancel and self._task is not None:
             self._task.cancel()
             self._stations.leave()
 
@@ -215,14 +236,20 @@ class Body:
         """The run is being cancelled: code that is in a ctx call hears it there, other code here."""
         if self._task is not None and not self._crossings:
             self._task.cancel()
+        elif self.coroutine is not None:
+            self.coroutine.close()
+            self.coroutine = None
+            self._services.loop.call_soon(self.done, None, asyncio.CancelledError())
 
     # Crossing to the workflow's loop
 
     def main_station(self) -> Station:
         """Of the body itself; most have no other, and many not even this one."""
+        if self._task is None:  # it runs for the first time: nothing else of it can
+            self._task = asyncio.current_task()
         found = self._stations.get(self._task)
         if found is None:
-            found = self._stations.main(Scope(self.path), self._task)
+            found = self._stations.main(Scope(self.path), self._task, self._code)
             if self._activation.visits is not None:
                 self._activation.visits.touched = True
         return found

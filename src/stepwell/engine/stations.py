@@ -26,11 +26,12 @@ Task = asyncio.Task[Any]
 class Station:
     """Where a task of the body is: its ctx calls are named and counted apart from those of others."""
 
-    __slots__ = ("branches", "calls", "known_waiter", "owner", "scope")
+    __slots__ = ("branches", "calls", "code", "known_waiter", "owner", "scope")
 
-    def __init__(self, scope: Scope, owner: Task | None) -> None:
+    def __init__(self, scope: Scope, owner: Task | None, code: Any) -> None:
         self.scope = scope
         self.owner = owner
+        self.code = code  # the coroutine that it runs
         self.calls = 0  # ctx calls that this task is in
         self.known_waiter: Any = None  # of which all tasks behind it have a station
         self.branches: dict[Task, Scope] = {}  # of tasks that have not asked yet
@@ -53,13 +54,13 @@ class Stations:
     def get(self, task: Task | None) -> Station | None:
         return self._known.get(task)
 
-    def main(self, scope: Scope, task: Task | None) -> Station:
-        made = self._known[task] = Station(scope, task)
+    def main(self, scope: Scope, task: Task | None, code: Any) -> Station:
+        made = self._known[task] = Station(scope, task, code)
         self._loose[made] = None
         return made
 
     def branch(self, scope: Scope, task: Task) -> Station:
-        made = self.main(scope, task)
+        made = self.main(scope, task, task.get_coro())
         self._watch(task)
         return made
 
@@ -102,7 +103,7 @@ class Stations:
     def scope_of(self, parent: Station, task: Task) -> Scope:
         """Of a new branch: in the order in which they were made, whichever of them asks first."""
         if task not in parent.branches:
-            for made in sorted(_awaited(parent.owner).tasks, key=_made):
+            for made in sorted(_awaited(parent).tasks, key=_made):
                 if made not in parent.branches and made not in self._known:
                     parent.branches[made] = parent.scope.child()
         return parent.branches.pop(task, None) or parent.scope.child()
@@ -115,7 +116,7 @@ class Stations:
 
     def _rests(self, station: Station) -> bool:
         """It waits for tasks, which are all known: then each of them is in a ctx call, over, or loose too."""
-        awaited = _awaited(station.owner)
+        awaited = _awaited(station)
         if not awaited.tasks or awaited.waiter is None or awaited.waiter.done():
             return False
         if awaited.waiter is not station.known_waiter:
@@ -131,12 +132,15 @@ class Stations:
     def stirs(self) -> bool:
         """Is one of them about to hear of a task that is over, or still on its way into its call?"""
         running = any(task and getattr(task.get_coro(), "cr_running", False) for task in self._known)
-        return running or any(_awaited(station.owner).unheard for station in self._loose)
+        return running or any(_awaited(station).unheard for station in self._loose)
 
     @property
     def timed(self) -> bool:
         """Is any of them inside `async with asyncio.timeout(...)`? A clock that only this process has."""
-        return any(map(_is_timed, self._known))
+        codes = [
+            station.code if station else task and task.get_coro() for task, station in self._known.items()
+        ]
+        return any(map(_is_timed, codes))
 
 
 class _Awaited(NamedTuple):
@@ -154,14 +158,14 @@ class _Awaited(NamedTuple):
         return over > 0 if self.grows else over == len(self.tasks)
 
 
-def _awaited(task: Task | None) -> _Awaited:
-    waiter = getattr(task, "_fut_waiter", None)
+def _awaited(station: Station) -> _Awaited:
+    waiter = getattr(station.owner, "_fut_waiter", None)
     if isinstance(waiter, asyncio.Task):
         return _Awaited(waiter, [waiter])
     children: list[Task] | None = getattr(waiter, "_children", None)
     if children:
         return _Awaited(waiter, children)
-    for coroutine in _coroutines(task):
+    for coroutine in _inside(station.code):
         frame = coroutine.cr_frame
         owner = frame.f_locals.get("self")
         if frame.f_code is _WAIT:
@@ -173,17 +177,16 @@ def _awaited(task: Task | None) -> _Awaited:
     return _Awaited(waiter)
 
 
-def _coroutines(task: Task | None) -> Iterator[Any]:
-    """From the task's own to the innermost that it is in."""
-    found: Any = None if task is None or task.done() else task.get_coro()
+def _inside(found: Any) -> Iterator[Any]:
+    """From this coroutine to the innermost that it is in; none when it is over."""
     while getattr(found, "cr_frame", None) is not None:
         yield found
         found = found.cr_await
 
 
-def _is_timed(task: Task | None) -> bool:
+def _is_timed(code: Any) -> bool:
     """A coroutine holds the end of each `async with` that it is in."""
-    for coroutine in _coroutines(task):
+    for coroutine in _inside(code):
         for held in gc.get_referents(coroutine):
             owner = getattr(held, "__self__", None)
             if isinstance(owner, asyncio.Timeout) and owner.when() is not None:

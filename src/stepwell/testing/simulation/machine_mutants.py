@@ -50,7 +50,7 @@ def _never(*args: Any) -> bool:
 
 def _waits_for_the_done(self: Stations, station: Station) -> bool:
     """Does not see that its tasks have ended, and that its own code is about to run."""
-    return bool(_awaited(station.owner).tasks)
+    return bool(_awaited(station).tasks)
 
 
 def _resume_blindly(activation: Activation, started: ev.CompensationStarted) -> None:
