@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from stepwell.testing.simulation import simulate
+from stepwell.testing.simulation.shapes import MACHINES
 
 FOUND = {
     0: "a run parked between announcing a step and beginning it",
@@ -24,6 +25,11 @@ FOUND = {
     769: "a claim asked for again began the same remote step twice",
     1725: "a retry that was due while its run parked was begun and cut off",
     2083: "a claim answered after stop() began work that was already given back",
+    2178: "a claim asked for again took a run under the lease that it had been left with",
+}
+FOUND_IN_MACHINES = {
+    329: "steps ran under a lease that the log never heard of, because the run was given back",
+    363: "the same",
 }
 
 
@@ -33,3 +39,11 @@ def test_it_stays_mended(seed: int) -> None:
     report = simulate(seed)
 
     assert not report.violations, f"once: {FOUND[seed]}"
+
+
+@pytest.mark.req("R1")
+@pytest.mark.parametrize("seed", FOUND_IN_MACHINES, ids=lambda seed: f"{seed}")
+def test_it_stays_mended_for_machines(seed: int) -> None:
+    report = simulate(seed, shapes=MACHINES)
+
+    assert not report.violations, f"once: {FOUND_IN_MACHINES[seed]}"

@@ -171,6 +171,16 @@ class DefinitionRules:
 
         assert list(await scene.store.list_definitions("default")) == [two]
 
+    @pytest.mark.req("G19")
+    @checked
+    async def test_swapping_a_definition_for_itself_leaves_the_latest_where_it_is(self, scene: Scene) -> None:
+        first, latest = self.definition("1", hash="a"), self.definition("2", hash="b")
+        await scene.store.put_definitions([first, latest])
+
+        assert await scene.store.swap_definition(first, expected="a")
+
+        assert await scene.store.read_definition("default", "order") == latest
+
     @pytest.mark.req("G19", "G18")
     @checked
     async def test_of_those_who_swap_at_once_one_wins(self, scene: Scene) -> None:
