@@ -6,12 +6,11 @@ calls of one process go together. Starts without a rate never come here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import asyncpg
 
-from stepwell.domain.commit import Claim, NewRun, Started
-from stepwell.domain.ids import RunId
+from stepwell.domain.commit import NewRun, Started
 from stepwell.domain.rates import (
     Full,
     Ledger,
@@ -24,7 +23,7 @@ from stepwell.domain.rates import (
 from stepwell.store.postgres.connection import Connection, Lanes
 from stepwell.store.postgres.faults import Fault, fault
 from stepwell.store.postgres.gathering import Gathering
-from stepwell.store.postgres.starts import PostgresStarts
+from stepwell.store.postgres.starts import PostgresStarts, known_start
 
 CALLS_MAX = 100  # in one transaction
 LOCK_TRIES = 5  # a window may be taken away between making and locking it
@@ -67,16 +66,21 @@ class PostgresRates(PostgresStarts):
         ledger = Ledger(rows, now)
         full = admitted(calls, ledger, set(found))
         accepted = [run for call, no in zip(calls, full, strict=True) if no is None for run in call.runs]
-        written = await self._write_starts(connection, accepted)
-        created = {**dict.fromkeys(sent_before), **written}
+        created = await self._write_starts(connection, accepted)
         changed = ledger.changed()
         if changed:
             names, seconds = [key.name for key, _, _ in changed], [key.seconds for key, _, _ in changed]
             starts, until = [starts for _, starts, _ in changed], [until for _, _, until in changed]
             await connection.execute(self._sql["put_windows"], names, seconds, starts, until, now)
-        found |= await self._known_keys(connection, [run for run in accepted if _key(run) not in found])
+        found |= await self._known_keys(connection, [run for run in accepted if run.id not in created])
+
+        def started(run: NewRun) -> Started:
+            if run.id in created:
+                return Started(run.id, created=True, claim=created.pop(run.id))
+            return known_start(run, found.get(_key(run)), sent_before=run.id in sent_before)
+
         return [
-            [_started(run, *found[_key(run)], created) for run in call.runs] if no is None else no
+            [started(run) for run in call.runs] if no is None else no
             for call, no in zip(calls, full, strict=True)
         ]
 
@@ -96,24 +100,6 @@ class PostgresRates(PostgresStarts):
                 raise
         return None
 
-    async def _known_keys(
-        self, connection: Connection, runs: Sequence[NewRun]
-    ) -> dict[tuple[str, str], tuple[str, str]]:
-        if not runs:
-            return {}
-        keys = list(dict.fromkeys(map(_key, runs)))
-        rows = await connection.fetch(
-            self._sql["find_keys"], [workspace for workspace, _ in keys], [key for _, key in keys]
-        )
-        return {keys[row["i"] - 1]: (row["id"], row["digest"]) for row in rows}
-
 
 def _key(run: NewRun) -> tuple[str, str]:
     return run.workspace, run.key
-
-
-def _started(run: NewRun, run_id: str, digest: str, created: Mapping[str, Claim | None]) -> Started:
-    """Ids are made for one call, so a run with our id after a lost answer is the one we made."""
-    mine = run_id == run.id and run_id in created
-    claim = created[run_id] if mine else None
-    return Started(RunId(run_id), created=mine, conflict=digest != run.digest, claim=claim)

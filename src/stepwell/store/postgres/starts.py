@@ -12,6 +12,8 @@ from stepwell.store.postgres.gathering import Gathering
 from stepwell.store.postgres.joined import BETWEEN_COLUMNS, joined, unjoined
 from stepwell.store.postgres.session import Session
 
+Known = dict[tuple[str, str], tuple[str, str]]  # (workspace, key) -> run, digest of its input
+
 STARTS_MAX = 1000  # in one statement; more in a call are several statements of one transaction
 
 
@@ -41,25 +43,24 @@ class PostgresStarts(Session):
         for run in runs:
             first = run.id in created  # a key may come twice in one call
             answers.append(Started(run.id, created=True, claim=created.pop(run.id)) if first else None)
-        missing = [i for i, answer in enumerate(answers) if answer is None]
-        if missing:
-            # Ids are made for one call, so a run with our id after a lost answer is the one we made.
-            found = await self._find_keys([runs[i] for i in missing])
-            for i, (run_id, digest) in zip(missing, found, strict=True):
-                ours = sent_before and run_id == runs[i].id
-                answers[i] = Started(RunId(run_id), created=ours, conflict=digest != runs[i].digest)
-        return [answer for answer in answers if answer is not None]
+        missing = [run for run, answer in zip(runs, answers, strict=True) if answer is None]
+        if not missing:
+            return [answer for answer in answers if answer is not None]
+        known = await self._start_lanes.run(lambda connection: self._known_keys(connection, missing))
+        return [
+            answer or known_start(run, known.get((run.workspace, run.key)), sent_before=sent_before)
+            for run, answer in zip(runs, answers, strict=True)
+        ]
 
-    async def _find_keys(self, runs: Sequence[NewRun]) -> list[tuple[str, str]]:
-        async def work(connection: Connection) -> list[tuple[str, str]]:
-            rows = await connection.fetch(
-                self._sql["find_keys"], [run.workspace for run in runs], [run.key for run in runs]
-            )
-            found = {row["i"]: (row["id"], row["digest"]) for row in rows}
-            # Removed between the two statements (retention): the key is of no run, ours was not made.
-            return [found.get(i, (run.id, "")) for i, run in enumerate(runs, 1)]
-
-        return await self._start_lanes.run(work)
+    async def _known_keys(self, connection: Connection, runs: Sequence[NewRun]) -> Known:
+        """The runs of these keys, as far as there are any."""
+        if not runs:
+            return {}
+        keys = list(dict.fromkeys((run.workspace, run.key) for run in runs))
+        rows = await connection.fetch(
+            self._sql["find_keys"], [workspace for workspace, _ in keys], [key for _, key in keys]
+        )
+        return {keys[row["i"] - 1]: (row["id"], row["digest"]) for row in rows}
 
     async def _write_starts(self, connection: Connection, runs: Sequence[NewRun]) -> dict[str, Claim | None]:
         """Those that are new, by id, with what their owner has of them. Keys are sorted over all
@@ -75,6 +76,14 @@ class PostgresStarts(Session):
             for run_id, at, taken in rows:
                 created[run_id] = by_id[run_id].taken(at) if taken else None
         return created
+
+
+def known_start(run: NewRun, found: tuple[str, str] | None, *, sent_before: bool) -> Started:
+    """What a start that met its key is told. Ids are made for one call, so a run with our id after a lost
+    answer is the one we made. None: it was removed since (retention); ours was not made."""
+    run_id, digest = found or (run.id, "")
+    ours = found is not None and sent_before and run_id == run.id
+    return Started(RunId(run_id), created=ours, conflict=digest != run.digest)
 
 
 def _size(run: NewRun) -> int:
