@@ -182,13 +182,7 @@ class Engine(Client):
         """Our own worker takes what it has room for: that spares asking for it."""
         if self.worker is None or self._task is None or self._task.done():
             return await self.store.start(runs)
-        own, started = self.worker.own_starts, list[Started]()
-        offered = own.offer(runs)
-        try:
-            started.extend(await self.store.start(offered))
-        finally:
-            own.answer(offered, started)
-        return started
+        return await self.worker.own_starts.start(runs)
 
     async def open(self) -> None:
         """Open the store, make the workflows known and, unless `worker=False`, begin to work."""

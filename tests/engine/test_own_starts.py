@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 
 import pytest
 
 from stepwell import Context, Engine, Status, step, workflow
-from stepwell.domain.commit import ClaimRequest, Claims
-from tests.stage import DEAF, SETTINGS, Stage, suspended, until
+from stepwell.domain.commit import ClaimRequest, Claims, NewRun, Started
+from stepwell.errors import OutcomeUnknown
+from tests.stage import DEAF, SETTINGS, SHORT_LEASE, Stage, suspended, until
 
 request_id: ContextVar[str] = ContextVar("request_id", default="nobody's")
 gates: list[asyncio.Event] = []
@@ -187,3 +188,108 @@ async def test_starts_that_are_under_way_when_the_engine_closes(disk: Stage) -> 
             await suspended(again)
             await again.signal("go", 1)
             assert await again.result() == "1"
+
+
+class Held:
+    """Starts are executed by the real store; their answers wait until they are let go."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.let_go = asyncio.Event()
+        self.executed = asyncio.Event()
+        real = engine.store.start
+
+        async def start(runs: Sequence[NewRun]) -> Sequence[Started]:
+            answer = await real(runs)
+            self.executed.set()
+            await self.let_go.wait()
+            return answer
+
+        monkeypatch.setattr(engine.store, "start", start)
+
+
+@pytest.mark.req("K4")
+async def test_an_answer_that_comes_too_late_begins_nothing_twice(
+    memory: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heartbeat has shown the run as ours, and it was taken up by that."""
+    async with memory.engine(visits, settings=SHORT_LEASE) as engine:
+        gates.append(asyncio.Event())
+        gates[0].set()
+        await is_caught_up(engine)
+        held = Held(engine, monkeypatch)
+        start = asyncio.create_task(engine.start(visits, 1))
+        await until(lambda: most and not inside)  # it ran, long before the start was answered
+
+        held.let_go.set()
+
+        assert await (await start).result() == 1
+    assert len(most) == 1
+
+
+@pytest.mark.req("K4")
+async def test_a_worker_that_was_buried_meanwhile_takes_nothing(
+    memory: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with memory.engine(visits, settings=SHORT_LEASE) as engine:
+        gates.append(asyncio.Event())
+        gates[0].set()
+        await is_caught_up(engine)
+        assert engine.worker is not None
+        worker, buried = engine.worker, engine.worker.id
+        held = Held(engine, monkeypatch)
+        start = asyncio.create_task(engine.start(visits, 1))
+        await held.executed.wait()
+
+        await engine.store.deregister(buried)
+        await until(lambda: worker.id != buried)
+        held.let_go.set()
+
+        assert await (await start).result() == 1
+    assert len(most) == 1
+
+
+async def test_a_caller_that_leaves_does_not_hold_up_what_it_started(
+    disk: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with disk.engine(doubles, settings=replace(DEAF, lease_seconds=120, heartbeat_seconds=50)) as engine:
+        await is_caught_up(engine)
+        held = Held(engine, monkeypatch)
+        start = asyncio.create_task(engine.start(doubles, 21, key="k"))
+        await held.executed.wait()
+
+        start.cancel()
+        held.let_go.set()
+        run = await until(lambda: engine.find("k"))
+
+        assert await run.result() == 42
+        assert engine.worker is not None
+        assert engine.worker.own_starts.awaited == 0
+
+
+@pytest.mark.req("K19")
+async def test_an_unanswered_claim_may_have_filled_slots(
+    memory: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with memory.engine(visits, settings=replace(SETTINGS, slots=2)) as engine:
+        gates.append(asyncio.Event())
+        await is_caught_up(engine)
+        real, failed = engine.store.claim, asyncio.Event()
+
+        async def claim(request: ClaimRequest) -> Claims:
+            found = await real(request)
+            if not failed.is_set():
+                failed.set()
+                raise OutcomeUnknown("the answer was lost")
+            return found
+
+        monkeypatch.setattr(engine.store, "claim", claim)
+        async with memory.client() as other:
+            runs = [await other.start("visits", number) for number in range(2)]
+            engine.bulletin.work()
+            await failed.wait()
+            await asyncio.sleep(0)
+            runs += [await engine.start(visits, number) for number in range(2, 4)]
+            await until(lambda: len(inside) == 2)
+            gates[0].set()
+            assert sorted([await run.result() for run in runs]) == [0, 1, 2, 3]
+    assert max(most) == 2

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
-from stepwell import Context, Machine, StepContext, step, transition
+from stepwell import Context, Engine, Machine, StepContext, step, transition
 from stepwell.errors import RunCancelled, RunFailed
-from tests.stage import Stage, kinds, suspended, until
+from tests.stage import PATIENCE, Stage, kinds, suspended, until
 
 SOON = 0.05
 
@@ -262,3 +263,34 @@ async def test_a_cancel_reaches_every_branch_of_a_body_that_was_left(memory: Sta
         with pytest.raises(RunCancelled):
             await run.result(30)
         assert sorted(CLEANED) == ["a", "b", "left", "right"]
+
+
+@step
+async def same_number(number: int) -> int:
+    return number
+
+
+@pytest.mark.req("M6")
+async def test_a_look_at_long_transitions_does_not_park_what_is_just_being_asked(memory: Stage) -> None:
+    """The look came between a branch's question and its way to the workflow's loop."""
+    engines: list[Engine] = []
+
+    class Slow(Machine[int]):
+        @transition("start", "end", timeout=None)
+        async def go(self, ctx: Context) -> None:
+            await asyncio.to_thread(time.sleep, 0.25)  # so that it is noted as long
+
+            async def ask(number: int) -> int:
+                if number == 1:
+                    worker = engines[0].worker
+                    assert worker is not None
+                    asyncio.get_running_loop().call_soon(worker._look_at_steps)
+                return await ctx.step(same_number, number)
+
+            self.state = sum(await asyncio.gather(ask(1), ask(2)))
+
+    async with memory.engine(Slow) as engine:
+        engines.append(engine)
+        run = await engine.start(Slow)
+        async with asyncio.timeout(PATIENCE):
+            assert await run.result() == 3

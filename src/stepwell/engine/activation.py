@@ -21,7 +21,7 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
 from stepwell.engine import compensation, parking
 from stepwell.engine import ending as endings
-from stepwell.engine.bodies import start_body
+from stepwell.engine.body_starts import start_body
 from stepwell.engine.calls import BodyCall, Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.context import RunContext
 from stepwell.engine.continuing import begin_generation

@@ -14,7 +14,6 @@ import contextvars
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepwell.domain import events as ev
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.body_context import BodyContext, ThreadContext
 from stepwell.engine.calls import BodyCall
@@ -26,7 +25,6 @@ from stepwell.errors import NotDurable, RunCancelling, Suspended, TransitionTime
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
 
-_LEASE_LOOK = 0.1  # seconds
 _EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
 _NOT_YET = float("inf")
 
@@ -39,33 +37,6 @@ class Label(NamedTuple):
 
     name: str
     transactional: bool = False
-
-
-def start_body(activation: Activation, call: BodyCall) -> None:
-    """Begin an attempt, once the log has everything that led to it and the lease holds."""
-    if activation.losses > 0 and not call.announced and not _is_told(activation, call):
-        # A worker was lost in this run: from now on the log says what is begun before it begins.
-        call.announced = True
-        activation.record(ev.StepStarted(step=call.move.name), call.path, call.attempt)
-        call.after = activation.writer.barrier
-        activation.commands.append(call)
-    elif not activation.services.lease_valid():
-        activation.busy += 1
-        activation.services.loop.call_later(_LEASE_LOOK, _start_late, activation, call)
-    else:
-        Body(activation, call).run()
-
-
-def _is_told(activation: Activation, call: BodyCall) -> bool:
-    """The log has this attempt as begun, by an owner before us."""
-    record = activation.journal.steps.get(call.path)
-    return record is not None and record.started and record.attempt == call.attempt
-
-
-def _start_late(activation: Activation, call: BodyCall) -> None:
-    activation.busy -= 1
-    if activation.closed is None and not call.future.done():
-        start_body(activation, call)
 
 
 class Body:
@@ -125,10 +96,13 @@ class Body:
 
     def waits(self, task: asyncio.Task[None]) -> None:
         """It has begun and waits for something: from now on it can time out."""
+        if self.over:  # the run was lost while it began
+            task.cancel()
+            return
         self._task = task
         self._services.runner.running[self] = None
         limit = self._call.move.timeout
-        if limit is not None and limit < _EXACT_BELOW and not self.over:
+        if limit is not None and limit < _EXACT_BELOW:
             self._handle = self._services.loop.call_later(limit, self.look_again)
 
     @property
@@ -220,12 +194,16 @@ class Body:
             self._activation.steps.executing.pop(self.path, None)
         for task in list(self._crossings):
             task.cancel()
-        if self.coroutine is not None:  # it has not begun
-            self.coroutine.close()
-            self.coroutine = None
-        elif cancel and self._task is not None:
+        if not self._never_began() and cancel and self._task is not None:
             self._task.cancel()
             self._stations.leave()
+
+    def _never_began(self) -> bool:
+        """And never will."""
+        coroutine, self.coroutine = self.coroutine, None
+        if coroutine is not None:
+            coroutine.close()
+        return coroutine is not None
 
     def stop(self) -> None:
         """Nobody wants it any more, or the run was given back and it begins again elsewhere."""
@@ -236,9 +214,7 @@ class Body:
         """The run is being cancelled: code that is in a ctx call hears it there, other code here."""
         if self._task is not None and not self._crossings:
             self._task.cancel()
-        elif self.coroutine is not None:
-            self.coroutine.close()
-            self.coroutine = None
+        elif self._never_began():
             self._services.loop.call_soon(self.done, None, asyncio.CancelledError())
 
     # Crossing to the workflow's loop

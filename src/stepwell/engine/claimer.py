@@ -114,6 +114,7 @@ class Claimer:
                     self._behind = more = await self._claim()
                 pause = 0.05
             except StoreError as error:
+                self._behind = True  # it may have filled slots
                 _log.warning("claim not answered: %s", error.message)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MAX)

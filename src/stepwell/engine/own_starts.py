@@ -15,35 +15,56 @@ from msgspec.structs import replace
 
 from stepwell.domain.commit import Claim, NewRun, Started
 from stepwell.domain.ids import Ids, WorkerId
+from stepwell.store.base import Store
+from stepwell.system import Clock
 
 
 class OwnStarts:
     def __init__(
         self,
+        store: Store,
+        clock: Clock,
         ids: Ids,
         *,
         queues: Collection[str],
         needs: Collection[str],
+        patience: float,
         worker: Callable[[], WorkerId],
         room: Callable[[], int],
         begin: Callable[[Claim, float], None],
     ) -> None:
+        self._store = store
+        self._clock = clock
         self._ids = ids
         self._queues = frozenset(queues)
         self._needs = frozenset(needs)
+        self._patience = patience  # seconds; later an answer is too late: see Strays
         self._worker = worker
         self._room = room
         self._begin = begin
         # What runs do must not depend on who started them, nor on what that one was doing.
         self._context = contextvars.copy_context()
+        self._under_way: set[asyncio.Task[Sequence[Started]]] = set()
         self._answered = asyncio.Event()
+        self._closed = False
         self.awaited = 0  # slots of runs that are being started
 
-    def offer(self, runs: Sequence[NewRun]) -> list[NewRun]:
-        """The same runs, the first of them wanted by this worker. `answer` must follow."""
-        room = self._room()
+    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        """As the store does, in a task of its own: when the caller goes, what it started is still ours."""
+        offered = self._offer(runs)
+        if not any(run.owner for run in offered):
+            return await self._store.start(offered)
+        began = self._clock.monotonic()
+        task = asyncio.get_running_loop().create_task(_started(self._store, offered))
+        self._under_way.add(task)
+        task.add_done_callback(lambda done: self._answer(done, offered, began), context=self._context)
+        return await asyncio.shield(task)
+
+    def _offer(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
+        """The same runs, the first of them wanted by this worker."""
+        room = 0 if self._closed else self._room()
         if room <= 0:
-            return list(runs)
+            return runs
         worker, lease = self._worker(), self._ids.lease_id()
         offered: list[NewRun] = []
         for number, run in enumerate(runs):
@@ -55,26 +76,28 @@ class OwnStarts:
                 offered.append(run)
         return offered
 
-    def answer(self, offered: Sequence[NewRun], started: Sequence[Started]) -> None:
-        """How the store took it; nothing when it did not say. What it gave us all the same is a stray."""
-        loop = asyncio.get_running_loop()
-        for run in offered:
-            if run.owner:
-                loop.call_soon(self._settle, context=self._context)
-        for answer in started:
-            if answer.claim is not None:
-                loop.call_soon(self._take, answer.claim, context=self._context)
-
-    def _settle(self) -> None:
-        self.awaited -= 1
+    def _answer(self, task: asyncio.Task[Sequence[Started]], offered: Sequence[NewRun], began: float) -> None:
+        """Take what the store gave us. What it gave without saying so, or too late, is a stray."""
+        self._under_way.discard(task)
+        self.awaited -= sum(1 for run in offered if run.owner)
+        late = self._clock.monotonic() - began >= self._patience
+        if not task.cancelled() and task.exception() is None and not late and not self._closed:
+            for run, answer in zip(offered, task.result(), strict=True):
+                if answer.claim is not None and run.owner == self._worker():
+                    self._begin(answer.claim, answer.claim.log[0].at)
         if not self.awaited:
             self._answered.set()
-
-    def _take(self, claim: Claim) -> None:
-        self._begin(claim, claim.log[0].at)
 
     async def settled(self) -> None:
         """Until every start that was offered has been answered."""
         while self.awaited:
             self._answered.clear()
             await self._answered.wait()
+
+    def close(self) -> None:
+        """This worker is over: whatever it is given from now on is for others."""
+        self._closed = True
+
+
+async def _started(store: Store, runs: Sequence[NewRun]) -> Sequence[Started]:
+    return await store.start(runs)

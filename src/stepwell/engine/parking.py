@@ -36,7 +36,7 @@ def executes(activation: Activation) -> bool:
 def _quiet(activation: Activation) -> bool:
     if activation.thread is not None and activation.thread.running:
         return False
-    if activation.busy or activation.inbox.reading:
+    if activation.busy or activation.inbox.reading or activation.turns.ready:
         return False
     if not activation.live or activation.answers:
         return False

@@ -82,7 +82,7 @@ class Runners:
                     await _Run(job, coroutine, task, self._leave_rest)
                 except Exception:  # ours, not the step's: the steps behind it must not wait for ever
                     _log.exception("the engine failed at the end of a step")
-                if task.cancelling():
+                if _is_cancelled(task):
                     self._leave_rest()
                     return
                 taken += 1
@@ -109,6 +109,11 @@ class Runners:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _is_cancelled(task: asyncio.Task[None]) -> bool:
+    """Also by a step that took its own cancel back before it was raised: it would hit the next one."""
+    return task.cancelling() > 0 or bool(getattr(task, "_must_cancel", False))
 
 
 class _Run:

@@ -131,9 +131,12 @@ class Worker:
 
     def _make_own_starts(self) -> OwnStarts:
         return OwnStarts(
+            self.store,
+            self._clock,
             self._ids,
             queues=self.options.queues,
             needs=self._programs if self._graphs is None else (*self._programs, NEEDS_GRAPH),
+            patience=self.options.heartbeat_seconds,
             worker=lambda: self._info.id,
             room=lambda: self._claimer.room,
             begin=self._begin,
@@ -189,6 +192,7 @@ class Worker:
                 group.create_task(self._watch_long_steps())
         finally:
             stop_listening()
+            self.own_starts.close()
             for work in list(self.active.values()):
                 work.lose()
             await self._runner.close()
@@ -233,6 +237,7 @@ class Worker:
                     await self._idle.wait()
         except TimeoutError:
             _log.warning("%d runs did not come to a pause in time; they go on elsewhere", len(self.active))
+        self.own_starts.close()
         self._keeper.stopped = True
         for work in list(self.active.values()):
             work.lose()
