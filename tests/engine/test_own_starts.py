@@ -251,7 +251,9 @@ async def test_a_worker_that_was_buried_meanwhile_takes_nothing(
 async def test_a_caller_that_leaves_does_not_hold_up_what_it_started(
     disk: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with disk.engine(doubles, settings=replace(DEAF, lease_seconds=120, heartbeat_seconds=50)) as engine:
+    async with disk.engine(
+        doubles, settings=replace(DEAF, lease_seconds=120, heartbeat_seconds=50)
+    ) as engine:
         await is_caught_up(engine)
         held = Held(engine, monkeypatch)
         start = asyncio.create_task(engine.start(doubles, 21, key="k"))
