@@ -24,13 +24,20 @@ class SystemClock:
 
 
 class SystemIds:
-    """Ids from the operating system's randomness, run ids ordered by time (UUIDv7)."""
+    """Ids from the operating system's randomness, run ids ordered by time (UUIDv7).
+
+    Of one process they are in the order in which they were made, also within a millisecond.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
 
     def run_id(self) -> RunId:
         millis = time.time_ns() // 1_000_000
         noise = int.from_bytes(os.urandom(10), "big")
         version_and_variant = (0x7 << 76) | (0x2 << 62)
         value = (millis << 80) | version_and_variant | (noise >> 68 & 0xFFF) << 64 | noise & ((1 << 62) - 1)
+        self._last = value = max(value, self._last + 1)
         return RunId(f"{value:032x}")
 
     def worker_id(self) -> WorkerId:
