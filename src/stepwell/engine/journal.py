@@ -294,7 +294,7 @@ def _retried(journal: Journal, seq: int) -> None:
     path = journal.failed.error.path if journal.failed else ""
     journal.failed = None
     journal.retries += 1
-    journal.active_seconds, journal.claimed_at = 0.0, 0.0  # the whole of its timeout again
+    count_from(journal, 0.0, 0.0)  # the whole of its timeout again
     journal.attempts.failures, journal.attempts.retry_at = 0, None
     failure = max(
         (a.seq for a in journal.answers if path and a.path in (path, result_path(path))), default=seq

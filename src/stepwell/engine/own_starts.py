@@ -55,7 +55,7 @@ class OwnStarts:
         if not any(run.owner for run in offered):
             return await self._store.start(offered)
         began = self._clock.monotonic()
-        task = asyncio.get_running_loop().create_task(_started(self._store, offered))
+        task = asyncio.get_running_loop().create_task(self._store.start(offered))
         self._under_way.add(task)
         task.add_done_callback(lambda done: self._answer(done, offered, began), context=self._context)
         return await asyncio.shield(task)
@@ -97,7 +97,3 @@ class OwnStarts:
     def close(self) -> None:
         """This worker is over: whatever it is given from now on is for others."""
         self._closed = True
-
-
-async def _started(store: Store, runs: Sequence[NewRun]) -> Sequence[Started]:
-    return await store.start(runs)
