@@ -147,10 +147,9 @@ class Engine(Client):
 
     async def rerun_from_node(self, run: RunHandle[Any] | str, node: str, *, key: str = "") -> RunHandle[Any]:
         """A new run that does a graph's node again, and what follows from it; all else is kept."""
-        from stepwell.authoring.graphs.cutting import done_again
-
         old = await self._read(run)
-        edits = done_again(await self.trace(run), [ev.read(row) for row in old.log], node)
+        log = [ev.read(row) for row in old.log]
+        edits = self.graphs.done_again(await self._graph_body(log[0]), log, node)
         origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
         return await self._fork(run, old, origin, edits, key)
 
@@ -165,6 +164,14 @@ class Engine(Client):
         if plain.input is not None:  # everything follows from it
             edits = replace(edits, dropped=frozenset(e.path for e in log if e.path) - edits.outputs.keys())
         return replace(edits, input=plain.input, state=plain.state)
+
+    async def _fork(
+        self, run: RunHandle[Any] | str, old: RunCopy, origin: ev.Origin, edits: Edits, key: str
+    ) -> RunHandle[Any]:
+        if old.kind == "graph" and origin.seq > 1:
+            body = await self._graph_body(ev.read(old.log[0]))
+            edits = self.graphs.fitting(body, old, origin, edits)
+        return await super()._fork(run, old, origin, edits, key)
 
     async def _graph_body(self, first: ev.Event) -> bytes:
         accepted = first.fact

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.equality import equal
 from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.nodes.data import Identifier, NodeData, Source, Strict, Variable, given
 from stepwell.authoring.graphs.nodes.types import DONE, NodeType, Now, Outcome, Role, Scope
@@ -147,17 +148,6 @@ class Transform:
 
     def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
         return Outcome(output=self._expression.evaluate(scope, now))
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1, and 1 is 1.0."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(equal(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return bool(one == other)
 
 
 def _pure(name: str, data: type[NodeData], behaviour: Any, text: str, handles: Any = None) -> NodeType:
