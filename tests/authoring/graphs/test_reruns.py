@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Engine, NodeError, RunFailed, node
+from stepwell import Engine, NodeError, Retry, RunFailed, node
 from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.program import GraphWorkflow
 from stepwell.client import RunHandle
@@ -30,7 +30,7 @@ class _Reruns(_Play):
     async def run(self, replay_always: bool) -> dict[str, Any]:
         clock = VirtualClock(self._loop)
         store: Any = Patient(open_store(":memory:", clock=clock), self._loop.bench)
-        nodes = [registry(self._script).get("task")]
+        nodes: list[Any] = [registry(self._script).get("task")]
         settings = _SETTINGS
         found: dict[str, Any] = {}
         async with Engine(
@@ -73,11 +73,11 @@ class Tells:
         self.broken = set(broken)
 
     def node(self) -> Any:
-        @node("tell")
+        @node("tell", retry=Retry(1))
         async def tell(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> str:
             self.done.append(helpers.key.partition("/0/")[2])
             if helpers.node in self.broken:
-                raise NodeError("E", "as told", config=True)
+                raise NodeError("E", "as told")
             return str(helpers.node)
 
         return tell

@@ -37,7 +37,7 @@ def shape_problems(
     return [
         GraphProblem(
             code=code,
-            message=detail["msg"].removeprefix("Value error, "),
+            message=_message(detail),
             node=node,
             edge=edge,
             field=".".join(str(part) for part in detail["loc"]),
@@ -45,6 +45,12 @@ def shape_problems(
         )
         for detail in error.errors()
     ]
+
+
+def _message(detail: Mapping[str, Any]) -> str:
+    if detail["type"] in ("model_type", "model_attributes_type"):
+        return "Input should be an object"  # pydantic would name our class
+    return str(detail["msg"]).removeprefix("Value error, ")
 
 
 def _suggestion(detail: Mapping[str, Any], known: list[str]) -> str:

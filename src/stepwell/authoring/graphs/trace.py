@@ -279,7 +279,9 @@ class _Reader:
                 self._frontier.answer(ask, fact.result)
             case ev.StepFailed(retry_in=None):
                 problem = fact.error
-                failure = Failure(problem.code, problem.message, node, place, event.attempt)
+                failure = Failure(
+                    problem.code, problem.message, node, place, event.attempt, config=problem.permanent
+                )
                 self._frontier.fail(ask, failure)
             case ev.NodeFailed():  # it could not even be prepared
                 problem = fact.error
