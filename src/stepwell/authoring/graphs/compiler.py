@@ -39,6 +39,8 @@ class Compiler:
         try:
             return compile_expression(source)
         except BadExpression as error:
+            if source.lstrip().startswith("{{"):
+                error.hint = "this field is an expression: write it without {{ }}"
             self._bad(error, field)
             return compile_expression("null")
 
