@@ -301,6 +301,8 @@ class _Reader:
                 self._child_ended(ask, fact, node, place)
             case _:
                 return
+        if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed) and fact.worker:
+            entry.worker = fact.worker
         self._take_asks()
 
     def _child_ended(self, ask: Ask, fact: ev.ChildEnded, node: str, place: str) -> None:
