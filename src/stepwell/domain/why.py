@@ -87,7 +87,7 @@ def _waiting(ticket: TicketRow, state: RunState) -> Reason:
     if not ticket.started:
         return Reason("delayed", f"its start is delayed until {_clock(ticket.due_at)}", ticket.due_at)
     due = None if ticket.due_at == NEVER else ticket.due_at
-    waits = [_words(wait) for wait in state.waits.values()]
+    waits = [_words(wait) + _refused(wait, state) for wait in state.waits.values()]
     text = "waits for " + (", ".join(waits[:3]) or "a message")
     return Reason("waits", text + (f" until {_clock(due)}" if due else ""), due)
 
@@ -102,6 +102,11 @@ def _words(wait: OpenWait) -> str:
     if wait.what == "trigger":
         return f"{' or '.join(choice.name for choice in wait.choices)} to be triggered at {wait.name!r}"
     return f"{wait.what} {wait.name!r}"
+
+
+def _refused(wait: OpenWait, state: RunState) -> str:
+    refused = [f"{name}: {state.refused[name]}" for name in wait.names if name in state.refused]
+    return f" ({'; '.join(refused)})" if refused else ""
 
 
 def _place(state: RunState) -> str:
