@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.domain.steps import checked_name, spec_of
 from stepwell.engine.context import Child, RunContext
+from stepwell.engine.exits import contained
 from stepwell.engine.turns import enter_scope
 from stepwell.errors import InvalidDefinition
 
@@ -184,4 +185,5 @@ async def _turn(make: Callable[[], Any]) -> Any:
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
+    with contained():
+        return await awaitable

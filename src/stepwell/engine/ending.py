@@ -24,6 +24,7 @@ from stepwell.domain.program import Program
 from stepwell.domain.status import Status
 from stepwell.engine.calls import Call
 from stepwell.engine.draft import Draft
+from stepwell.engine.exits import as_failure
 from stepwell.engine.journal import Answer, Journal
 from stepwell.errors import (
     CodeChanged,
@@ -96,7 +97,7 @@ def _bare(error: BaseException | None) -> BaseException | None:
             error = inside[0]
         else:
             break
-    return error
+    return None if error is None else as_failure(error)
 
 
 def _completed(activation: Activation, result: bytes) -> Ending:

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from stepwell.engine.exits import as_failure
+
 Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
 
 
@@ -88,4 +90,4 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
     elif isinstance(error, StopIteration):  # a future refuses it
         future.set_exception(RuntimeError(f"the function raised StopIteration({error.value!r})"))
     else:
-        future.set_exception(error)
+        future.set_exception(as_failure(error))
