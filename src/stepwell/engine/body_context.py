@@ -49,9 +49,14 @@ class BodyContext:
         return result
 
     async def all(self, *awaitables: Awaitable[Any]) -> list[Any]:
+        if not awaitables:
+            return []
         tasks = self._branches(awaitables)
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in tasks:
+                if task in ended:
+                    task.result()  # an error is raised although branches before it go on
             return [task.result() for task in tasks]
         finally:
             await self._end(tasks)
