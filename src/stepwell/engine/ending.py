@@ -22,7 +22,7 @@ from stepwell.domain.messages import cancel_request, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
-from stepwell.engine.calls import Call
+from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall
 from stepwell.engine.draft import Draft
 from stepwell.engine.exits import as_failure
 from stepwell.engine.journal import Answer, Journal
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
 
 POISON_LOSSES = 3
+_WORK = (StepCall, BodyCall, BackoffCall)
 _KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after its first, if at all
 
 
@@ -132,10 +133,14 @@ def failed(error: BaseException) -> Ending:
     return Ending(Status.FAILED, problem=problem_of(error))
 
 
-def timed_out(limit: float) -> Ending:
+def timed_out(activation: Activation, limit: float) -> Ending:
+    """It names what was under way: a retry begins that anew, so alone it must fit into the timeout."""
+    under_way = [call.text for call in activation.calls.values() if isinstance(call, _WORK)]
+    doing = f"; under way: {', '.join(under_way[:3])}" if under_way else ""
     error = RunTimedOut(
-        f"the run was active for more than its timeout of {limit:g} s",
-        hint="raise timeout= of the workflow; waiting does not count; a retry gives this run its time again",
+        f"the run was active for more than its timeout of {limit:g} s{doing}",
+        hint="a retry gives this run the same time again (waiting does not count) and begins what was under "
+        "way anew; if that alone takes longer, start a new run with a longer timeout=",
     )
     return Ending(Status.TIMED_OUT, problem=problem_of(error))
 
