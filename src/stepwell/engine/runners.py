@@ -125,10 +125,10 @@ def _begin(job: Job, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
         awaited = slice_of(coroutine.send, None)
     except StopIteration as ended:
         job.done(ended.value, None)
-    except (KeyboardInterrupt, SystemExit):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:  # a GeneratorExit of the step's own, too
-        job.done(None, error)
+        job.done(None, as_failure(error))
     else:
         return _Rest(job, coroutine, slice_of, awaited)
     return None
