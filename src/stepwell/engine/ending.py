@@ -207,19 +207,7 @@ def finish(activation: Activation, ending: Ending) -> Finish:
     """Draft the last event and what goes with it: news for the parent, the end of open children."""
     draft = activation.writer.draft
     unconsumed = [*activation.waits.untaken_keys(), *(row.key for row in activation.rows)]
-    fact: ev.Fact
-    match ending.status:
-        case Status.COMPLETED:
-            fact = ev.Completed(result=Raw(ending.result or b"null"), unconsumed=unconsumed)
-        case Status.CANCELLED:
-            fact = ev.Cancelled(reason=ending.reason, error=ending.problem, unconsumed=unconsumed)
-        case Status.TIMED_OUT:
-            assert ending.problem is not None
-            fact = ev.TimedOut(error=ending.problem, unconsumed=unconsumed)
-        case _:
-            assert ending.problem is not None
-            fact = ev.Failed(error=ending.problem, unconsumed=unconsumed)
-    ending.event = ev.written(fact)
+    ending.event = ev.written(_last_fact(ending, unconsumed))
     draft.add(ending.event)
     accepted = activation.journal.accepted
     if accepted.parent:
@@ -247,6 +235,17 @@ def finish(activation: Activation, ending: Ending) -> Finish:
         where_at=_where(activation, ending),
         started_at=activation.journal.started_at or activation.timers.now(),
     )
+
+
+def _last_fact(ending: Ending, unconsumed: list[str]) -> ev.Fact:
+    if ending.status is Status.COMPLETED:
+        return ev.Completed(result=Raw(ending.result or b"null"), unconsumed=unconsumed)
+    if ending.status is Status.CANCELLED:
+        return ev.Cancelled(reason=ending.reason, error=ending.problem, unconsumed=unconsumed)
+    assert ending.problem is not None
+    if ending.status is Status.TIMED_OUT:
+        return ev.TimedOut(error=ending.problem, unconsumed=unconsumed)
+    return ev.Failed(error=ending.problem, unconsumed=unconsumed)
 
 
 def _where(activation: Activation, ending: Ending) -> str:

@@ -17,6 +17,7 @@ from stepwell.domain.events import DocumentSaved
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.exits import as_failure, contained
+from stepwell.engine.running import outcome_of
 from stepwell.errors import StepTimedOut, Unwind
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Execution:
         where = runner.in_process if spec.isolation == "process" else runner.in_thread
         work = where(spec, self._args, self._kwargs, self)
         self._task = asyncio.Task(work, loop=self._services.loop, context=contextvars.Context())
-        self._task.add_done_callback(self._left)
+        self._task.add_done_callback(lambda task: self.done(*outcome_of(task)))
         runner.running[self] = None
 
     def waits(self, task: asyncio.Task[None]) -> None:
@@ -140,13 +141,6 @@ class Execution:
             if not limit.expired():
                 raise
             raise StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s") from error
-
-    def _left(self, task: asyncio.Task[Any]) -> None:
-        if task.cancelled():
-            self.done(None, asyncio.CancelledError())
-        else:
-            error = task.exception()
-            self.done(None if error is not None else task.result(), error)
 
     def done(self, result: Any, error: BaseException | None) -> None:
         """The function returned or raised."""
