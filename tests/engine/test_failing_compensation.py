@@ -23,6 +23,16 @@ from tests.engine.shop import ORDER, Order, Shop
 from tests.stage import Stage, all_events, suspended
 
 
+@step
+async def cannot(result: int) -> None:
+    raise OSError("bank away")
+
+
+@step(compensate=cannot)
+async def do() -> int:
+    return 1
+
+
 @pytest.mark.req("K27", "K9")
 async def test_a_compensation_has_its_own_retries(stage: Stage) -> None:
     tries: list[int] = []
@@ -55,14 +65,6 @@ async def test_a_compensation_has_its_own_retries(stage: Stage) -> None:
 async def test_one_that_fails_is_told_and_the_others_are_done(stage: Stage) -> None:
     shop = Shop()
 
-    @step
-    async def cannot(result: int) -> None:
-        raise OSError("bank away")
-
-    @step(compensate=cannot)
-    async def do() -> int:
-        return 1
-
     @workflow
     async def failing(ctx: Context, order: Order) -> None:
         await ctx.step(shop.charge, order)
@@ -85,14 +87,6 @@ async def test_one_that_fails_is_told_and_the_others_are_done(stage: Stage) -> N
 
 @pytest.mark.req("K27", "K13")
 async def test_a_cancelled_run_tells_what_could_not_be_undone(memory: Stage) -> None:
-    @step
-    async def cannot(result: int) -> None:
-        raise OSError("bank away")
-
-    @step(compensate=cannot)
-    async def do() -> int:
-        return 1
-
     @workflow
     async def waiting(ctx: Context) -> None:
         await ctx.step(do)
