@@ -93,6 +93,8 @@ async def test_sys_exit_is_a_failure_of_the_code_that_called_it(memory: Stage, w
             await run.result(60)
 
         assert "sys.exit(3)" in caught.value.message
+        errors = [event.data["error"]["code"] for event in await all_events(run) if event.data.get("error")]
+        assert errors[0] == "EXITED"
         assert await engine.run(fine, 1) == 1
 
 
