@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from dataclasses import dataclass
 from decimal import Decimal
@@ -82,3 +83,8 @@ def exists(pid: int) -> bool:
 def save_apart(me: StepContext, what: str) -> str:
     me.save("apart", what)
     return what
+
+
+@step(isolation="process")
+def leave() -> None:
+    sys.exit(3)

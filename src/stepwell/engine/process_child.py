@@ -20,7 +20,8 @@ from stepwell.domain.events import NULL, DocumentSaved
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import kinds_of
 from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
-from stepwell.errors import Permanent, RetryAfter
+from stepwell.engine.exits import as_failure
+from stepwell.errors import Exited, Permanent, RetryAfter
 
 _PR_SET_PDEATHSIG = 1
 
@@ -86,11 +87,12 @@ def _answer(request: Request) -> Reply:
             result = asyncio.run(_await(result))
         saved = context.saved if context is not None else []
         return Reply(result=Raw(spec.returns.encode(result)), documents=saved)
-    except Exception as error:
+    except (Exception, SystemExit) as raised:
         traceback.print_exc()
+        error = as_failure(raised)
         return Reply(
             error_type=type(error).__qualname__,
-            message=str(error),
+            message=error.message if isinstance(error, Exited) else str(error),
             permanent=isinstance(error, Permanent),
             retry_after=error.seconds if isinstance(error, RetryAfter) else None,
             kinds=kinds_of(error),

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 
 from stepwell.domain.program import StepContext
-from stepwell.domain.retry import RemoteError
+from stepwell.domain.retry import RemoteError, class_name
 from stepwell.domain.steps import StepSpec, encode_arguments
 from stepwell.engine.process_child import Reply, Request
-from stepwell.errors import InvalidDefinition, Permanent, RetryAfter
+from stepwell.errors import Exited, InvalidDefinition, Permanent, RetryAfter
 
 
 class ProcessCrashed(Exception):
@@ -137,6 +137,8 @@ def _outcome(spec: StepSpec, reply: Reply) -> Any:
         raise RetryAfter(reply.retry_after, reply.message)
     if reply.permanent:
         raise Permanent(reply.message)
+    if class_name(Exited) in reply.kinds:
+        raise Exited(reply.message)
     raise RemoteError(reply.error_type, reply.message, reply.kinds)
 
 

@@ -97,6 +97,8 @@ class TurnLoop(asyncio.AbstractEventLoop):
                     continue
                 try:
                     handle._context.run(handle._callback, *handle._args)
+                except SystemExit:
+                    pass  # a task's own, which has kept it: what it awaits, or the run, fails with it
                 except Exception as error:
                     self.call_exception_handler({"exception": error})
         finally:

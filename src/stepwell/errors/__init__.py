@@ -40,6 +40,7 @@ StepwellError                     code, message, hint; the text is the same in P
 │   └─ ChildFailed
 ├─ ExpressionError                an expression has no value for this data
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
+├─ Exited                         the code of a step or workflow called sys.exit()
 ├─ WorkerBroken                   the engine's own fault: its worker stopped, the runs are safe
 └─ StoreError                     the database is the trouble
     ├─ StoreUnavailable           try again: nothing is known to be lost
@@ -93,6 +94,7 @@ from stepwell.errors.root import (
 from stepwell.errors.running import (
     ChildFailed,
     CompensationFailed,
+    Exited,
     ExpressionError,
     Permanent,
     RetryAfter,
@@ -132,6 +134,7 @@ __all__ = [
     "Conflict",
     "Continue",
     "DocumentNotFound",
+    "Exited",
     "ExpressionError",
     "InvalidDefinition",
     "InvalidFile",

@@ -102,6 +102,13 @@ class WaitTimedOut(StepwellError, TimeoutError):
     path = ""  # of the wait
 
 
+class Exited(StepwellError):
+    """The code of a step or workflow called sys.exit()."""
+
+    code = "EXITED"
+    hint = "raise an error, or return: sys.exit() fails the attempt, the worker goes on"
+
+
 class WorkerBroken(StepwellError):
     """The worker of this process stopped because of a fault in the engine; nothing is lost."""
 
