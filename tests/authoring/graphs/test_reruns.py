@@ -123,6 +123,13 @@ async def test_a_rerun_from_a_later_attempt_keeps_those_before(memory: Stage) ->
 
         await again.result(timeout=60)
         assert tells.done == ["R#2/B"]
+        tells.done.clear()
+
+        last = (await all_events(run))[-1].seq
+        edited = await engine.fork(run, at=last, outputs={"R#2/B": 7})
+
+        await edited.result(timeout=60)
+        assert tells.done == []
 
 
 @pytest.mark.req("K26", "K11")
