@@ -20,6 +20,7 @@ from stepwell.errors import (
 
 _TEXT_MAX = 4000
 _CAUSES_MAX = 20
+_CODE_MAX = 200  # a code is a word; authors choose those of their nodes
 
 
 def problem_of(error: BaseException, path: str = "") -> Problem:
@@ -30,12 +31,12 @@ def problem_of(error: BaseException, path: str = "") -> Problem:
     ]
     message = error.message if isinstance(error, StepwellError) else str(error)
     return Problem(
-        code=error.code if isinstance(error, StepwellError) else "ERROR",
-        message=clean(message or type(error).__name__),
+        code=clean(str(error.code))[:_CODE_MAX] if isinstance(error, StepwellError) else "ERROR",
+        message=clean(str(message or type(error).__name__)),
         type=error.error_type
         if isinstance(error, StepError)
         else getattr(error, "type_name", type(error).__qualname__),
-        hint=error.hint if isinstance(error, StepwellError) else "",
+        hint=clean(str(error.hint)) if isinstance(error, StepwellError) else "",
         path=path,
         traceback=clean("".join(traceback.format_list(frames[-8:]))),
         permanent=is_permanent(error),
