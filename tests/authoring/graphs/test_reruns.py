@@ -83,7 +83,7 @@ class Tells:
         return tell
 
 
-@pytest.mark.req("K26", "E1")
+@pytest.mark.req("K26", "G8")
 async def test_what_a_failed_join_led_to_is_done_again_with_the_branch_that_failed_it(stage: Stage) -> None:
     tells = Tells("A")
     nodes = [a("F", "fork"), a("A", "tell"), a("B", "tell"), a("J", "merge", errorStrategy="collect-all")]
@@ -101,7 +101,7 @@ async def test_what_a_failed_join_led_to_is_done_again_with_the_branch_that_fail
         assert tells.done == ["A"]
 
 
-@pytest.mark.req("K26", "Y3")
+@pytest.mark.req("K26", "N17")
 async def test_a_rerun_from_a_later_attempt_keeps_those_before(memory: Stage) -> None:
     tells = Tells("B")
     nodes = [
