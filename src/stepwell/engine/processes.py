@@ -72,6 +72,7 @@ class Processes:
     def __init__(self, limit: int) -> None:
         self._slots = asyncio.Semaphore(limit)
         self._idle: list[_Child] = []
+        self._dying: set[_Child] = set()  # killed, and perhaps nobody waits for their end
 
     async def run(
         self,
@@ -88,7 +89,8 @@ class Processes:
             try:
                 reply = await child.ask(request)
             except BaseException:
-                await asyncio.shield(child.kill())
+                self._dying.add(child)
+                await asyncio.shield(self._bury(child))  # we may be cancelled once more meanwhile
                 raise
             self._idle.append(child)
         context.saved.extend(reply.documents)
@@ -125,9 +127,16 @@ class Processes:
                 return child
         return await _Child.start()
 
+    async def _bury(self, child: _Child) -> None:
+        await child.kill()
+        self._dying.discard(child)
+
     async def close(self) -> None:
+        """Nothing is left behind: a child whose pipes outlive the loop breaks whatever runs next."""
         while self._idle:
             await self._idle.pop().kill()
+        for child in list(self._dying):
+            await child.kill()
 
 
 def _outcome(spec: StepSpec, reply: Reply) -> Any:
