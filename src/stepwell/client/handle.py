@@ -18,6 +18,7 @@ from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
+from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
     KIND,
     Accepted,
@@ -36,6 +37,7 @@ from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
     AlreadyDecided,
     NotCompensable,
+    NotEndedYet,
     NotRemovable,
     NotRetryable,
     RunEnded,
@@ -81,17 +83,16 @@ class RunHandle(Past, Generic[R]):
 
     # Its end
 
-    async def result(self, timeout: float | None = None) -> R:
+    async def result(self, timeout: Duration | None = None) -> R:
         """Wait for the end; RunFailed, RunCancelled or RunTimedOut when it is not the good one.
 
-        TimeoutError after `timeout` seconds: the run goes on. WorkerBroken when this process' worker
+        NotEndedYet (a TimeoutError) after `timeout`: the run goes on. WorkerBroken when this process' worker
         died of a fault: the run goes on with the next worker.
         """
         if timeout is None:
             ended = await self._end()
         else:
-            async with asyncio.timeout(timeout):
-                ended = await self._end()
+            ended = await self._end_within(seconds(timeout, name="timeout of result"))
         if ended.status is Status.COMPLETED:
             return self._decode(ended.output or b"null")
         problem = msgspec.json.decode(ended.error, type=Problem) if ended.error else None
@@ -99,6 +100,15 @@ class RunHandle(Past, Generic[R]):
 
     def __await__(self) -> Any:
         return self.result().__await__()
+
+    async def _end_within(self, limit: float) -> Ended:
+        try:
+            async with asyncio.timeout(limit) as clock:
+                return await self._end()
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            raise NotEndedYet(f"run {self.id} has not ended after {limit:g} s") from None
 
     async def _end(self) -> Ended:
         pause = 1.0 if self._client.store.polls else 5.0
@@ -164,6 +174,8 @@ class RunHandle(Past, Generic[R]):
                 for row in page:
                     after = row.seq
                     yield readable(row)
+                if after == 0:  # every run has a first event
+                    await self.info()
                 if len(page) < _PAGE:
                     if ended or not follow:
                         return

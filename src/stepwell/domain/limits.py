@@ -133,8 +133,10 @@ def lane_of(
 
 def checked_concurrency(most: int | None, where: str) -> int | None:
     """How many runs at once a definition asks for, or InvalidDefinition."""
-    if most is not None and most < 1:
-        raise InvalidDefinition(f"{where}(concurrency={most!r})", hint="at least one run at once")
+    if most is not None and (type(most) is not int or most < 1):
+        raise InvalidDefinition(
+            f"{where}(concurrency={most!r})", hint="at least one run at once: give 1 or more"
+        )
     return most
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 from stepwell.domain.events import Problem
@@ -18,17 +19,18 @@ from stepwell.errors import (
     WaitTimedOut,
 )
 
+_OURS = __file__.rpartition("domain")[0]  # the engine's own frames say nothing to its users
 _TEXT_MAX = 4000
 _CAUSES_MAX = 20
+_LINES = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
 def problem_of(error: BaseException, path: str = "") -> Problem:
     """The error in words: what, where, and what to do next."""
     path = _path_of(error) or path
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if "/stepwell/" not in frame.filename
-    ]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OURS)]
     message = error.message if isinstance(error, StepwellError) else str(error)
+    inner = error.trace if isinstance(error, StepError) else ""  # where the step itself failed
     return Problem(
         code=error.code if isinstance(error, StepwellError) else "ERROR",
         message=clean(message or type(error).__name__),
@@ -37,7 +39,7 @@ def problem_of(error: BaseException, path: str = "") -> Problem:
         else getattr(error, "type_name", type(error).__qualname__),
         hint=error.hint if isinstance(error, StepwellError) else "",
         path=path,
-        traceback=clean("".join(traceback.format_list(frames[-8:]))),
+        traceback=clean("".join(traceback.format_list(frames[-8:])) + inner),
         permanent=is_permanent(error),
     )
 
@@ -68,7 +70,7 @@ def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError
     what = problem.message if not problem.type else f"{problem.type}: {problem.message}"
     error = kind(f"{path} failed: {what}", hint=problem.hint, path=path, error_type=problem.type)
     error.cause_code, error.cause_message = problem.code, problem.message
-    error.permanent = problem.permanent
+    error.permanent, error.trace = problem.permanent, problem.traceback
     return error
 
 
@@ -78,6 +80,10 @@ def run_error(status: str, problem: Problem | None, run_id: str) -> RunError:
     if problem is None:
         return kind(f"run {run_id} is {status}")
     where = {"where": problem.path} if problem.path else {}
-    return kind(
-        f"run {run_id} {status}: {problem.message}", hint=problem.hint, cause_code=problem.code, **where
-    )
+    line = _LINES.findall(problem.traceback)
+    if line:  # the innermost of the author's own
+        where["code"] = "{}:{} in {}".format(*line[-1])
+    what = f"{problem.type}: {problem.message}" if problem.code == "ERROR" else problem.message
+    error = kind(f"run {run_id} {status}: {what}", hint=problem.hint, cause_code=problem.code, **where)
+    error.trace = problem.traceback
+    return error

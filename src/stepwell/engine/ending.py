@@ -156,6 +156,14 @@ def stuck() -> Ending:
     return failed(error)
 
 
+def endless() -> Ending:
+    error = NotDurable(
+        "the workflow goes round and round without waiting for anything",
+        hint="wait with a ctx verb in the loop, for example ctx.sleep; asyncio.sleep(0) is no wait",
+    )
+    return failed(error)
+
+
 def is_poison(losses: int) -> bool:
     """Lost its owner twice, was then run alone, and that owner was lost too."""
     return losses >= POISON_LOSSES

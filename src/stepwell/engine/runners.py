@@ -154,9 +154,9 @@ class _Run:
                     awaited = slice_of(coroutine.send, value)
         except StopIteration as ended:
             self._job.done(ended.value, None)
-        except (KeyboardInterrupt, SystemExit):
+        except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a GeneratorExit of the step's own, too
+        except BaseException as error:  # an exit or a GeneratorExit of the step's own, too
             if gone:  # passed on, it would look like a failure of ours, and the runner would live on
                 _log.warning("a step that was left behind failed while it unwound", exc_info=error)
             else:

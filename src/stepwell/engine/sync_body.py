@@ -124,7 +124,7 @@ class SyncContext:
         return list(self._body.call(lambda: self._ctx.all(*(self._ctx.step(*call) for call in calls))))
 
     def continue_as_new(self, input: Any = None) -> Any:
-        return self._ctx.continue_as_new(input)
+        return self._body.call(lambda: self._ctx.continue_as_new(input))
 
 
 class SyncStepCaller:
