@@ -27,7 +27,7 @@ class StartRate(NamedTuple):
 def checked_rates(rates: Sequence[StartRate]) -> tuple[StartRate, ...]:
     for rate in rates:
         if (
-            not isinstance(rate, StartRate)
+            not hasattr(rate, "per")
             or rate.per not in ("workflow", "user")
             or rate.most < 1
             or not 0 < rate.seconds < float("inf")
