@@ -188,7 +188,10 @@ class Engine(Client):
             return bytes(accepted.graph)
         found = await self.store.read_definition(self.workspace, accepted.workflow, accepted.version)
         if found is None:
-            raise UnknownWorkflow(f"no workflow {accepted.workflow!r} version {accepted.version!r} is known")
+            raise UnknownWorkflow(
+                f"no workflow {accepted.workflow!r} version {accepted.version!r} is known",
+                hint="start a worker that has it once; that makes it known",
+            )
         return found.body
 
     async def _start_now(self, runs: Sequence[NewRun]) -> Sequence[Started]:

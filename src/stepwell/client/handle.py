@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -96,7 +96,14 @@ class RunHandle(Past, Generic[R]):
         if ended.status is Status.COMPLETED:
             return self._decode(ended.output or b"null")
         problem = msgspec.json.decode(ended.error, type=Problem) if ended.error else None
-        raise run_error(ended.status, problem, self.id)
+        raise run_error(ended.status, problem, self.id, await self._reason(ended.status))
+
+    async def _reason(self, status: Status) -> str:
+        """Why it was cancelled: only the log says so."""
+        if status is Status.CANCELLED:
+            with suppress(RunNotFound):  # deleted since
+                return (await self.state()).reason
+        return ""
 
     def __await__(self) -> Any:
         return self.result().__await__()

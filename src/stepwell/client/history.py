@@ -155,7 +155,10 @@ class History:
     async def _with_version(self, old: RunCopy, version: str) -> RunCopy:
         definition = await self.store.read_definition(self.workspace, old.workflow, version)
         if definition is None:
-            raise UnknownWorkflow(f"no workflow {old.workflow!r} version {version!r} is known")
+            raise UnknownWorkflow(
+                f"no workflow {old.workflow!r} version {version!r} is known",
+                hint="start a worker that has it once; that makes it known",
+            )
         first = ev.read_as(ev.Accepted, old.log[0])
         accepted = old.log[0]._replace(payload=msgspec.json.encode(replace(first, version=version)))
         return replace(old, version=version, hash=definition.hash, log=[accepted])

@@ -74,16 +74,23 @@ def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError
     return error
 
 
-def run_error(status: str, problem: Problem | None, run_id: str) -> RunError:
+def in_words(problem: Problem) -> str:
+    """Errors of the author's own code mean little without their type."""
+    return f"{problem.type}: {problem.message}" if problem.code == "ERROR" else problem.message
+
+
+def run_error(status: str, problem: Problem | None, run_id: str, reason: str = "") -> RunError:
     """What result() raises for a run that did not complete."""
     kind = {"cancelled": RunCancelled, "timed_out": RunTimedOut}.get(status, RunFailed)
     if problem is None:
-        return kind(f"run {run_id} is {status}")
+        return kind(f"run {run_id} is {status}" + (f": {reason}" if reason else ""))
     where = {"where": problem.path} if problem.path else {}
-    line = _LINES.findall(problem.traceback)
-    if line:  # the innermost of the author's own
-        where["code"] = "{}:{} in {}".format(*line[-1])
-    what = f"{problem.type}: {problem.message}" if problem.code == "ERROR" else problem.message
-    error = kind(f"run {run_id} {status}: {what}", hint=problem.hint, cause_code=problem.code, **where)
+    lines = _LINES.findall(problem.traceback)
+    own = [line for line in lines if "/lib/python" not in line[0]] or lines
+    if own:  # the innermost of the author's
+        where["code"] = "{}:{} in {}".format(*own[-1])
+    error = kind(
+        f"run {run_id} {status}: {in_words(problem)}", hint=problem.hint, cause_code=problem.code, **where
+    )
     error.trace = problem.traceback
     return error

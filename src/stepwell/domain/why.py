@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from stepwell.domain.commit import NEVER, RunRow, TicketRow, WorkerRow
+from stepwell.domain.problems import in_words
 from stepwell.domain.state import OpenWait, RunState
 
 
@@ -36,7 +37,8 @@ def explain(
 ) -> Reason:
     """What the run waits for. Pure: everything it looks at is passed in."""
     if run.status.terminal:
-        cause = f": {state.error.message}" if state.error else ""
+        said = in_words(state.error) if state.error else state.reason
+        cause = f": {said}" if said else ""
         where = f" at {_place(state)!r}" if run.kind == "machine" else ""
         return Reason("ended", f"the run is {run.status}{where}{cause}")
     if ticket is None:
@@ -58,7 +60,7 @@ def explain(
         text = f"{place} is tried again at {_clock(wait.due_at or now)} (attempt {int(attempt) + 1})"
         return Reason("retry", text, wait.due_at)
     if state.retry_at is not None and ticket.due_at > now and not state.waits:
-        again = f"(attempt {state.retry_attempt}, after: {state.error.message if state.error else ''})"
+        again = f"(attempt {state.retry_attempt}, after: {in_words(state.error) if state.error else ''})"
         return Reason(
             "retry",
             f"{state.failing} at {_place(state)!r} is tried again at {_clock(ticket.due_at)} {again}",

@@ -50,6 +50,15 @@ class Scope:
         return Scope(f"{self.path}~{self._children}")
 
 
+def outside() -> NotDurable:
+    """What whoever uses ctx elsewhere is told: the log could not say where it was asked."""
+    return NotDurable(
+        "ctx was used outside its workflow's code: in a step, in a thread or after the run ended",
+        hint="ask in the workflow itself and pass the answer on; a step has its own context: "
+        "name its first parameter `ctx: StepContext`",
+    )
+
+
 _scope: ContextVar[Scope] = ContextVar("stepwell_scope")
 
 
@@ -121,11 +130,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
         try:
             return _scope.get()
         except LookupError:
-            raise NotDurable(
-                "ctx was used outside its workflow's code: in a step, in a thread or after the run ended",
-                hint="ask in the workflow itself and pass the answer on; a step has its own context: "
-                "name its first parameter `ctx: StepContext`",
-            ) from None
+            raise outside() from None
 
     def unwind(self, calls: Iterable[Call], why: type[Unwind]) -> None:
         """Let every task leave its code: pending calls raise, who waits for something else is cancelled."""
