@@ -1,18 +1,17 @@
 """The bars: what Stepwell must reach, what it aims for, and whether the measured medians do.
 
-They were set on one two-core machine. What the floor does in the same run tells how fast this one is.
+They were set on one two-core machine. How fast this one was around each work is measured with it (`pace`),
+so there are two verdicts: on the figure itself, and on what it would be at the pace of that machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
-from bench.contest import FLOOR, OURS, Key, Medians, advantage, amount, label
+from bench.contest import FLOOR, OURS, Key, Line, Medians, advantage, amount, figures_of, label, medians
 
-# Steps a second of the floor in W1, on the machine that the bars were set on.
-FLOOR_THEN: Mapping[str, float] = MappingProxyType({"sqlite": 41_700.0, "postgres": 46_800.0})
+IN_TURN = {("W2", "direct"), ("W2", "queue"), ("W3", "one by one")}  # each waits for the one before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,37 +70,59 @@ BARS: tuple[Bar, ...] = (
 )
 
 
-def verdicts(found: Medians) -> Iterator[str]:
-    """One line a figure of ours: the bar, whether it is met, how it stands to the floor of the same run."""
+def at_that_pace(lines: Sequence[Line]) -> Medians:
+    """The medians as they would be on the machine of the bars: each line by the pace around it."""
+    return medians([_scaled(line) for line in lines if "pace" in line])
+
+
+def _scaled(line: Line) -> Line:
+    in_turn = (line["work"], line["mode"]) in IN_TURN
+    pace = float(str(line["pace_in_turn" if in_turn else "pace"]))
+    scaled = {name: _at(pace, name, value) for name, value in figures_of(line).items()}
+    return {**line, **scaled}
+
+
+def _at(pace: float, figure: str, value: float) -> float:
+    if "_per_second" in figure:
+        return value / pace
+    return value * pace if figure.endswith(("seconds", "_s", "_ms")) else value
+
+
+def verdicts(found: Medians, paced: Medians | None = None) -> Iterator[str]:
+    """One line a figure of ours: the bar, whether it is met here and at the pace of the machine where it
+    was set, and how it stands to the floor of the same run."""
+    paced = paced or {}
     keys = [key for key in sorted(found) if OURS in found[key]]
     width = max((len(label(key)) for key in keys), default=0)
-    yield f"{'':<{width}}{'stepwell':>12}{'bar':>12}{'aim':>12}  {'verdict':<8}{'of the floor':>14}"
-    counted = []
+    heads = f"{'stepwell':>12}{'bar':>12}{'aim':>12}  {'verdict':<8}{'at that pace':>14}  {'verdict':<8}"
+    yield f"{'':<{width}}{heads}{'of the floor':>14}"
+    here, there = [], []
     for key in keys:
         value, floor = found[key][OURS], found[key].get(FLOOR)
         bar = next((bar for bar in BARS if bar.fits(key)), None)
         ratio = "" if floor is None else f"{advantage(key[3], value, floor):.2f} x"
         if bar is None:
-            yield f"{label(key):<{width}}{amount(value):>12}{'':>12}{'':>12}  {'':<8}{ratio:>14}"
+            yield f"{label(key):<{width}}{amount(value):>12}{'':>58}{ratio:>14}"
             continue
-        good = bar.met(value, _other(bar, key, found))
-        counted.append(good)
+        here.append(bar.met(value, _other(bar, key, found)))
         sign = ">=" if bar.at_least else "<="
         limits = f"{sign + ' ' + amount(bar.bar):>12}{amount(bar.aim):>12}"
-        verdict = "met" if good else "MISSED"
-        yield f"{label(key):<{width}}{amount(value):>12}{limits}  {verdict:<8}{ratio:>14}"
-    yield f"met: {sum(counted)} of {len(counted)}"
-    yield from _pace(found)
+        scaled = paced.get(key, {}).get(OURS)
+        also = ""
+        if scaled is not None:
+            there.append(bar.met(scaled, _other(bar, key, paced)))
+            also = f"{amount(scaled):>14}  {_word(there[-1]):<8}"
+        yield f"{label(key):<{width}}{amount(value):>12}{limits}  {_word(here[-1]):<8}{also:<24}{ratio:>14}"
+    yield f"met: {sum(here)} of {len(here)}"
+    if there:
+        yield f"met at the pace of the machine where the bars were set: {sum(there)} of {len(there)}"
+
+
+def _word(good: bool) -> str:
+    return "met" if good else "MISSED"
 
 
 def _other(bar: Bar, key: Key, found: Medians) -> float | None:
     if bar.or_at_least is None:
         return None
     return found.get((*key[:3], bar.or_at_least[0]), {}).get(OURS)
-
-
-def _pace(found: Medians) -> Iterator[str]:
-    for store, then in FLOOR_THEN.items():
-        now = found.get(("W1", store, "", "steps_per_second"), {}).get(FLOOR)
-        if now is not None:
-            yield f"{store}: the floor ran at {now / then:.2f} of its pace where the bars were set"

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bench.measure import STORES, Store
+from bench.pace import Pace, pace_of
 from tools.disk import disk_folder
 from tools.postgres.cluster import Cluster
 
@@ -26,7 +27,7 @@ RESULTS = ROOT / "bench" / "results"
 TIMEOUT_SECONDS = 300
 OURS = "stepwell"
 FLOOR = "floor"
-NOT_FIGURES = {"who", "work", "store", "mode", "settings", "load"}
+NOT_FIGURES = {"who", "work", "store", "mode", "settings", "load", "pace", "pace_in_turn"}
 
 Line = dict[str, object]
 Key = tuple[str, str, str, str]  # work, store, mode, figure
@@ -69,8 +70,27 @@ def hold(contestants: Sequence[Contestant], works: Sequence[str], *, repeat: int
                     for contestant in contestants:
                         if contestant.takes(work, store):
                             say(f"{number + 1}/{repeat}  {work}  {store:<8}  {contestant.name}")
-                            with fresh(store, cluster) as place:
-                                lines += measure(contestant, work, store, place, quick=quick)
+                            lines += beside_the_pace(contestant, work, store, cluster, quick=quick)
+    return lines
+
+
+def beside_the_pace(
+    contestant: Contestant, work: str, store: Store, cluster: Cluster, *, quick: bool
+) -> list[Line]:
+    """The figures of one work, each line with the machine's pace around it."""
+    paces: list[Pace] = []
+
+    def look() -> None:
+        with fresh(store, cluster) as place:
+            paces.append(pace_of(store, place))
+
+    look()
+    with fresh(store, cluster) as place:
+        lines = measure(contestant, work, store, place, quick=quick)
+    look()
+    around = Pace.mean(paces)
+    for line in lines:
+        line.update({"pace": round(around.many, 3), "pace_in_turn": round(around.in_turn, 3)})
     return lines
 
 

@@ -9,7 +9,7 @@ import argparse
 import sys
 import time
 
-from bench.bars import verdicts
+from bench.bars import at_that_pace, verdicts
 from bench.contest import ROOT, hold, home_side, keep, medians, say, settings
 
 WORKS = ("W1", "W2", "W3", "W4", "W4c", "W5", "W6", "W7", "W7r", "W8", "W9", "W10", "W11")
@@ -28,7 +28,7 @@ def main() -> int:
     print("\nsettings")
     print("\n".join(settings(lines)))
     print(f"\nmedians of {asked.repeat}" + ("; QUICK: too little work to judge by" if asked.quick else ""))
-    print("\n".join(verdicts(found)))
+    print("\n".join(verdicts(found, at_that_pace(lines))))
     path = keep("bench", lines, found)
     say(f"{time.monotonic() - began:.0f} s; kept in {path.relative_to(ROOT)}")
     return 0 if lines else 1

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from bench import floor
-from bench.bars import BARS, verdicts
-from bench.contest import ROOT, Medians
+from bench.bars import BARS, at_that_pace, verdicts
+from bench.contest import ROOT, Medians, medians
 from bench.measure import QUICK, Sizes, Store, Task
+from bench.pace import pace_of
 from bench.run import WORKS as RUN
 from bench.stepwell_bench import WORKS
 from bench.works import (
@@ -251,3 +252,32 @@ def test_verdict_says_what_is_met_and_what_is_missed() -> None:
     assert "0.30 x" in lines["W1"]
     assert "MISSED" in lines["W7r"]
     assert "met: 2 of 3" in lines
+
+
+def test_figures_are_also_judged_at_the_pace_of_the_machine_where_the_bars_were_set() -> None:
+    """Half as fast: rates count twice, times half, memory as it is."""
+    machine: dict[str, object] = {"who": "stepwell", "store": "sqlite", "pace": 0.5, "pace_in_turn": 0.25}
+    lines: list[dict[str, object]] = [
+        {**machine, "work": "W1", "mode": "", "steps_per_second": 6_000},
+        {**machine, "work": "W3", "mode": "one by one", "runs_per_second": 700},
+        {**machine, "work": "W5", "mode": "", "asleep_s": 8.0, "memory_growth_mb": 24},
+    ]
+
+    paced = at_that_pace(lines)
+    told = list(verdicts(medians(lines), paced))
+
+    assert {key[3]: by_name["stepwell"] for key, by_name in paced.items()} == {
+        **{"steps_per_second": 12_000, "runs_per_second": 2_800},
+        **{"asleep_s": 4.0, "memory_growth_mb": 24},
+    }
+    assert told[-2:] == [
+        "met: 1 of 4",
+        "met at the pace of the machine where the bars were set: 3 of 4",
+    ]
+
+
+def test_pace_is_measured_on_both_stores(places: Places) -> None:
+    found = pace_of(places.store, places.new())
+
+    assert found.many > 0
+    assert found.in_turn > 0

@@ -104,7 +104,10 @@ class Client(History):
         The same key and input give the same run; another input is a KeyConflict. Without a key each
         call is a run of its own, also when it had to be sent twice.
         """
-        return (await self.start_many(workflow, [input], keys=[options.pop("key", "")], **options))[0]
+        prepared = await self._prepared(workflow, options.pop("version", ""))
+        key, user = options.pop("key", ""), options.pop("user", "")
+        run = self._new_run(prepared, input, key, self._options(options))
+        return (await self._start_chunk([run], user, prepared[2]))[0]
 
     async def start_many(
         self,
@@ -122,14 +125,18 @@ class Client(History):
         handles: list[RunHandle[R]] = []
         chunk_size = len(runs) if self.start_rates else _START_CHUNK
         for at in range(0, len(runs), chunk_size or 1):
-            chunk = runs[at : at + chunk_size]
-            watches = [self.bulletin.watch(run.id) for run in chunk]
-            started = await self.patiently(lambda chunk=chunk: self._start_all(chunk, user))  # type: ignore[misc]  # bound
-            if any(answer.claim is None for answer in started):
-                self.bulletin.work()
-            pairs = zip(chunk, started, strict=True)
-            handles += [self._handle_of(run, answer, prepared[2]) for run, answer in pairs]
-            del watches  # the handles watch now
+            handles += await self._start_chunk(runs[at : at + chunk_size], user, prepared[2])
+        return handles
+
+    async def _start_chunk(
+        self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]
+    ) -> list[RunHandle[Any]]:
+        watches = [self.bulletin.watch(run.id) for run in runs]
+        started = await self.patiently(lambda: self._start_all(runs, user))
+        if None in [answer.claim for answer in started]:
+            self.bulletin.work()
+        handles = [self._handle_of(run, answer, decode) for run, answer in zip(runs, started, strict=True)]
+        del watches  # the handles watch now
         return handles
 
     async def _start_all(self, runs: Sequence[NewRun], user: str) -> Sequence[Started]:

@@ -95,8 +95,14 @@ class TypedCodec:
 class OpenCodec(TypedCodec):
     """A dict or list of anything: its parts are values without annotation."""
 
+    def __init__(self, annotation: Any) -> None:
+        super().__init__(annotation)
+        # Of a container whose parts may be anything only the container itself has to be looked at.
+        self._container = None if any(map(_is_open, get_args(annotation))) else _container(annotation)
+
     def encode(self, value: object) -> bytes:
-        super().encode(value)
+        if type(value) is not self._container:
+            super().encode(value)
         return PLAIN.encode(value)
 
 
@@ -193,12 +199,14 @@ def digest(data: bytes) -> str:
 
 def _is_open(annotation: Any) -> bool:
     """Containers all the way down to parts of which nothing is said."""
-    if annotation in (dict, list):
-        return True
-    container, parts = get_origin(annotation), get_args(annotation)
-    if container is dict:
-        return parts[0] is str and (parts[1] in _UNTYPED or _is_open(parts[1]))
-    return container is list and (parts[0] in _UNTYPED or _is_open(parts[0]))
+    container, parts = _container(annotation), get_args(annotation)
+    if container not in (dict, list) or (container is dict and parts and parts[0] is not str):
+        return False
+    return not parts or parts[-1] in _UNTYPED or _is_open(parts[-1])
+
+
+def _container(annotation: Any) -> Any:
+    return get_origin(annotation) or annotation
 
 
 def _is_model(annotation: Any) -> bool:
@@ -305,11 +313,16 @@ def _exact(value: object) -> bool:
     kind = type(value)
     if kind in _SCALARS:
         return True
-    if kind is list:
-        return all(map(_exact, value))  # type: ignore[call-overload]  # it is a list
     if kind is dict:
-        return all(map(_exact, value.values()))  # type: ignore[attr-defined]  # it is a dict
-    return False
+        parts = value.values()  # type: ignore[attr-defined]  # it is a dict
+    elif kind is list:
+        parts = value
+    else:
+        return False
+    for part in parts:  # noqa: SIM110  # in a generator each of the few parts would cost a call
+        if type(part) not in _SCALARS and not _exact(part):
+            return False
+    return True
 
 
 def _survives(value: object) -> bool:

@@ -267,7 +267,7 @@ class Activation:
 
     def settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
-        if self.closed is not None or self.writer.busy:
+        if self.closed is not None or self.writer.in_flight is not None:
             return
         draft = self.writer.draft
         then: Park | Finish | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from stepwell.domain.commit import (
     Commit,
     Finish,
@@ -17,30 +19,17 @@ from stepwell.domain.commit import (
 from stepwell.domain.events import SETTLING
 from stepwell.domain.ids import LeaseId, RunId
 
-_LISTS = (
-    "consumed",
-    "waits_opened",
-    "waits_closed",
-    "starts",
-    "deliveries",
-    "tickets_opened",
-    "tickets_closed",
-)
 
-
-class Draft:
+class Draft(msgspec.Struct, eq=False):
     """Most drafts hold events only, so the rest is made when it is first asked for."""
 
-    __slots__ = ("_rest", "base", "dues", "events", "needed", "settled", "then_do")
-
-    def __init__(self) -> None:
-        self.events: list[NewEvent] = []
-        self.needed = False  # there is more than the claim itself to write
-        self.settled = False
-        self.base: int | None = None
-        self.dues: dict[str, float] = {}  # path -> seconds after this commit
-        self.then_do: list[Callable[[float], None]] = []  # after it was written, with its time
-        self._rest: Rest | None = None
+    events: list[NewEvent] = []
+    needed: bool = False  # there is more than the claim itself to write
+    settled: bool = False
+    base: int | None = None
+    dues: dict[str, float] = {}  # path -> seconds after this commit
+    then_do: list[Callable[[float], None]] = []  # after it was written, with its time
+    _rest: Rest | None = None
 
     @property
     def rest(self) -> Rest:
@@ -63,7 +52,7 @@ class Draft:
         self.settled |= later.settled
         self.base = later.base if later.base is not None else self.base
         if later._rest is not None:
-            for name in _LISTS:
+            for name in Rest.__struct_fields__:
                 getattr(self.rest, name).extend(getattr(later._rest, name))
 
     def commit(self, run_id: RunId, lease: LeaseId, head: int, then: Park | Finish | None) -> Commit:
@@ -77,21 +66,18 @@ class Draft:
             base=self.base,
         )
         if self._rest is not None:
-            for name in _LISTS:
+            for name in Rest.__struct_fields__:
                 setattr(commit, name, getattr(self._rest, name))
         return commit
 
 
-class Rest:
+class Rest(msgspec.Struct, eq=False):
     """What a commit writes beside its events."""
 
-    __slots__ = _LISTS
-
-    def __init__(self) -> None:
-        self.consumed: list[str] = []
-        self.waits_opened: list[NewWait] = []
-        self.waits_closed: list[str] = []
-        self.starts: list[NewRun] = []
-        self.deliveries: list[Message] = []
-        self.tickets_opened: list[NewTicket] = []
-        self.tickets_closed: list[str] = []
+    consumed: list[str] = []
+    waits_opened: list[NewWait] = []
+    waits_closed: list[str] = []
+    starts: list[NewRun] = []
+    deliveries: list[Message] = []
+    tickets_opened: list[NewTicket] = []
+    tickets_closed: list[str] = []

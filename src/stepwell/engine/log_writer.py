@@ -23,23 +23,17 @@ class LogWriter:
         self._lease = lease
         self._committer = committer
         self._written = written
-        self._in_flight: Draft | None = None
+        self.in_flight: Draft | None = None  # what comes now goes with the next
         self.turn_held = ""  # path of the transactional step whose fact comes before what is drafted now
-        self._turn_free = asyncio.Event()
-        self._turn_wanted = 0  # transactional steps that wait for their turn
+        self._turn_free: asyncio.Event | None = None  # made by the first transactional step that waits
         self.head = head  # the log ends here
         self.barrier = 0  # seq of the last fact that was drafted
         self.draft = Draft()
 
     @property
-    def busy(self) -> bool:
-        """A commit is in flight: what comes now goes with the next."""
-        return self._in_flight is not None
-
-    @property
     def future_seq(self) -> int:
         """The seq that the last drafted event will have."""
-        return self.head + (len(self._in_flight.events) if self._in_flight else 0) + len(self.draft.events)
+        return self.head + (len(self.in_flight.events) if self.in_flight else 0) + len(self.draft.events)
 
     def open_with(self, fact: ev.Fact) -> None:
         """A fact that goes first in the next commit, but is no reason for one."""
@@ -47,19 +41,19 @@ class LogWriter:
 
     def add(self, fact: ev.Fact, path: str, attempt: int) -> int:
         """Draft a fact; returns the seq that it will have."""
-        draft, flying = self.draft, self._in_flight
+        draft, flying = self.draft, self.in_flight
         draft.add(ev.written(fact, path, attempt))
         self.barrier = seq = self.head + len(draft.events) + (len(flying.events) if flying is not None else 0)
         return seq
 
     def send(self, then: Park | Finish | None) -> None:
         draft, self.draft = self.draft, Draft()
-        self._in_flight = draft
+        self.in_flight = draft
         self._committer.submit(draft.commit(self._run_id, self._lease, self.head, then), self._answered)
 
     def _answered(self, result: Committed, then: Park | Finish | None) -> None:
-        draft, self._in_flight = self._in_flight, None
-        if self._turn_wanted:
+        draft, self.in_flight = self.in_flight, None
+        if self._turn_free is not None:
             self._turn_free.set()
         if draft is not None:
             self._written(draft, result, then)
@@ -81,26 +75,24 @@ class LogWriter:
 
     async def turn_free(self) -> None:
         """Until nothing is in flight and nothing drafted waits to be written first."""
-        self._turn_wanted += 1
-        try:
-            while self._in_flight is not None or self.draft.needed:
-                if self._in_flight is None:
-                    self.send(None)
-                self._turn_free.clear()
-                await self._turn_free.wait()
-        finally:
-            self._turn_wanted -= 1
+        if self._turn_free is None:
+            self._turn_free = asyncio.Event()
+        while self.in_flight is not None or self.draft.needed:
+            if self.in_flight is None:
+                self.send(None)
+            self._turn_free.clear()
+            await self._turn_free.wait()
 
     def hold_turn(self, holder: str) -> None:
-        self._in_flight, self.draft = self.draft, Draft()
+        self.in_flight, self.draft = self.draft, Draft()
         self.turn_held = holder
 
     def transaction(self, fact: ev.Fact, path: str, attempt: int, then_do: Callable[[float], None]) -> Commit:
         """The commit of a transactional step, while the turn is held."""
-        assert self._in_flight is not None
-        self._in_flight.add(ev.written(fact, path, attempt))
-        self._in_flight.then_do.append(then_do)
-        return self._in_flight.commit(self._run_id, self._lease, self.head, None)
+        assert self.in_flight is not None
+        self.in_flight.add(ev.written(fact, path, attempt))
+        self.in_flight.then_do.append(then_do)
+        return self.in_flight.commit(self._run_id, self._lease, self.head, None)
 
     def transacted(self, result: Committed) -> None:
         self.turn_held = ""
@@ -108,12 +100,13 @@ class LogWriter:
 
     def give_turn_back(self, holder: str) -> None:
         """The transaction was rolled back: nothing of it was written. One that had no turn yet has none."""
-        draft = self._in_flight
+        draft = self.in_flight
         if self.turn_held == holder and draft is not None:
             self.turn_held = ""
-            self._in_flight = None
+            self.in_flight = None
             self.drop(draft)
-            self._turn_free.set()
+            if self._turn_free is not None:
+                self._turn_free.set()
 
 
 def opening(claim: Claim, worker: str) -> list[ev.Fact]:

@@ -44,7 +44,7 @@ class OwnStarts:
         self._begin = begin
         # What runs do must not depend on who started them, nor on what that one was doing.
         self._context = contextvars.copy_context()
-        self._under_way: set[asyncio.Task[Sequence[Started]]] = set()
+        self._under_way: dict[asyncio.Future[Sequence[Started]], asyncio.Task[None]] = {}
         self._answered = asyncio.Event()
         self._closed = False
         self.awaited = 0  # slots of runs that are being started
@@ -52,13 +52,33 @@ class OwnStarts:
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         """As the store does, in a task of its own: when the caller goes, what it started is still ours."""
         offered = self._offer(runs)
-        if not any(run.owner for run in offered):
+        if not any([run.owner for run in offered]):
             return await self._store.start(offered)
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Sequence[Started]] = loop.create_future()
+        work = self._start(offered, answered)
+        self._under_way[answered] = asyncio.Task(work, loop=loop, context=self._context)
+        return await answered
+
+    async def _start(self, offered: Sequence[NewRun], answered: asyncio.Future[Sequence[Started]]) -> None:
         began = self._clock.monotonic()
-        task = asyncio.get_running_loop().create_task(self._store.start(offered))
-        self._under_way.add(task)
-        task.add_done_callback(lambda done: self._answer(done, offered, began), context=self._context)
-        return await asyncio.shield(task)
+        try:
+            try:
+                started = await self._store.start(offered)
+            finally:
+                self._settle(offered)
+            self._take(offered, started, began)
+        except asyncio.CancelledError:
+            answered.cancel()
+            raise
+        except Exception as error:
+            if not answered.done():
+                answered.set_exception(error)
+        else:
+            if not answered.done():
+                answered.set_result(started)
+        finally:
+            del self._under_way[answered]
 
     def _offer(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
         """The same runs, the first of them wanted by this worker."""
@@ -76,17 +96,18 @@ class OwnStarts:
                 offered.append(run)
         return offered
 
-    def _answer(self, task: asyncio.Task[Sequence[Started]], offered: Sequence[NewRun], began: float) -> None:
-        """Take what the store gave us. What it gave without saying so, or too late, is a stray."""
-        self._under_way.discard(task)
-        self.awaited -= sum(1 for run in offered if run.owner)
-        late = self._clock.monotonic() - began >= self._patience
-        if not task.cancelled() and task.exception() is None and not late and not self._closed:
-            for run, answer in zip(offered, task.result(), strict=True):
-                if answer.claim is not None and run.owner == self._worker():
-                    self._begin(answer.claim, answer.claim.log[0].at)
+    def _settle(self, offered: Sequence[NewRun]) -> None:
+        self.awaited -= sum([1 for run in offered if run.owner])
         if not self.awaited:
             self._answered.set()
+
+    def _take(self, offered: Sequence[NewRun], started: Sequence[Started], began: float) -> None:
+        """What the store gave us. What it gave without saying so, or too late, is a stray."""
+        if self._closed or self._clock.monotonic() - began >= self._patience:
+            return
+        for run, answer in zip(offered, started, strict=True):
+            if answer.claim is not None and run.owner == self._worker():
+                self._begin(answer.claim, answer.claim.log[0].at)
 
     async def settled(self) -> None:
         """Until every start that was offered has been answered."""

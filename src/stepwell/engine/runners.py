@@ -83,10 +83,15 @@ class Runners:
                 if coroutine is None:
                     continue
                 try:
-                    await _Run(job, coroutine, task, self._leave_rest)
+                    waiting = _begin(job, coroutine)
+                    if waiting is not None:
+                        job.waits(task)
+                        self._leave_rest()
+                        await waiting
                 except Exception:  # ours, not the step's: the steps behind it must not wait for ever
                     _log.exception("the engine failed at the end of a step")
-                if _is_cancelled(task):
+                # Also by a step that took its own cancel back before it was raised: it would hit the next.
+                if task.cancelling() or getattr(task, "_must_cancel", False):
                     self._leave_rest()
                     return
                 taken += 1
@@ -115,36 +120,39 @@ class Runners:
             await asyncio.wait(self._tasks)
 
 
-def _is_cancelled(task: asyncio.Task[None]) -> bool:
-    """Also by a step that took its own cancel back before it was raised: it would hit the next one."""
-    return task.cancelling() > 0 or bool(getattr(task, "_must_cancel", False))
+def _begin(job: Job, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
+    """Run the step as far as it goes without waiting; most have ended then. None: it has."""
+    slice_of = contextvars.Context().run
+    try:
+        awaited = slice_of(coroutine.send, None)
+    except StopIteration as ended:
+        job.done(ended.value, None)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a GeneratorExit of the step's own, too
+        job.done(None, error)
+    else:
+        return _Rest(job, coroutine, slice_of, awaited)
+    return None
 
 
-class _Run:
-    """Awaiting it runs the step, every slice of it in the step's own context variables."""
+class _Rest:
+    """Awaiting it runs the rest of the step, every slice of it in the step's own context variables."""
 
-    __slots__ = ("_coroutine", "_job", "_leave_rest", "_task")
+    __slots__ = ("_awaited", "_coroutine", "_job", "_slice_of")
 
     def __init__(
-        self,
-        job: Job,
-        coroutine: Coroutine[Any, Any, Any],
-        task: asyncio.Task[None],
-        leave_rest: Callable[[], None],
+        self, job: Job, coroutine: Coroutine[Any, Any, Any], slice_of: Callable[..., Any], awaited: Any
     ) -> None:
         self._job = job
         self._coroutine = coroutine
-        self._task = task
-        self._leave_rest = leave_rest
+        self._slice_of = slice_of
+        self._awaited = awaited
 
     def __await__(self) -> Generator[Any, Any, None]:
-        coroutine = self._coroutine
-        slice_of = contextvars.Context().run
+        coroutine, slice_of, awaited = self._coroutine, self._slice_of, self._awaited
         gone = False
         try:
-            awaited = slice_of(coroutine.send, None)
-            self._job.waits(self._task)
-            self._leave_rest()
             while True:
                 try:
                     value = yield awaited

@@ -136,8 +136,9 @@ class StepCalls:
         activation.advance()
 
     def _encoded(self, call: StepCall, result: Any) -> bytes:
+        data = call.spec.returns.encode(result)
         limit = self._activation.services.payload_bytes_max
-        return limited(call.spec.returns.encode(result), f"the result of {call.path}", limit)
+        return data if len(data) <= limit else limited(data, f"the result of {call.path}", limit)
 
     def _failed(self, call: StepCall, error: BaseException, retry_in: float | None) -> None:
         self._record_failure(call, problem_of(error, call.path), retry_in)
