@@ -175,13 +175,20 @@ class Client(History):
         return definition, options, PLAIN.decode, lambda input: self._checked(definition, input)
 
     async def _unknown(self, name: str, version: str) -> UnknownWorkflow:
-        known = sorted({d.name for d in await self.store.list_definitions(self.workspace)})
+        found = await self.store.list_definitions(self.workspace)
+        versions = [d.version for d in found if d.name == name]
+        if versions:
+            return UnknownWorkflow(
+                f"no workflow {name!r} version {version!r} is known",
+                hint="start a worker that has it once; that makes it known",
+                known=", ".join(f"{name} version {known}" for known in versions),
+            )
+        known = sorted({d.name for d in found})
         close = difflib.get_close_matches(name, known, n=1)
-        what = f"workflow {name!r}" + (f" version {version!r}" if version else "")
         hint = (
             f"did you mean {close[0]!r}?" if close else "start a worker that has it once; that makes it known"
         )
-        return UnknownWorkflow(f"no {what} is known", hint=hint, known=", ".join(known) or "none")
+        return UnknownWorkflow(f"no workflow {name!r} is known", hint=hint, known=", ".join(known) or "none")
 
     def _checked(self, definition: Definition, input: Any) -> bytes:
         """The input as JSON, checked against the stored schema: no workflow code is needed."""

@@ -22,7 +22,7 @@ from stepwell.errors import (
 _OURS = __file__.rpartition("domain")[0]  # the engine's own frames say nothing to its users
 _TEXT_MAX = 4000
 _CAUSES_MAX = 20
-_LINES = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_LINES = re.compile(r'File "([^"]+\.py)", line (\d+), in (\S+)')
 
 
 def problem_of(error: BaseException, path: str = "") -> Problem:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from stepwell.domain.commit import NEVER, RunRow, TicketRow, WorkerRow
+from stepwell.domain.ids import needs_step
 from stepwell.domain.problems import in_words
 from stepwell.domain.state import OpenWait, RunState
 
@@ -67,7 +68,7 @@ def explain(
             state.retry_at,
         )
     if ticket.due_at > now:
-        return _waiting(ticket, state)
+        return _waiting(ticket, state, workers)
     reason = _queued(run, ticket, workers)
     return _limited(full) if full is not None and reason.code == "queued" else reason
 
@@ -85,22 +86,27 @@ def _owned(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow]) -> 
     )
 
 
-def _waiting(ticket: TicketRow, state: RunState) -> Reason:
+def _waiting(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow]) -> Reason:
     if not ticket.started:
         return Reason("delayed", f"its start is delayed until {_clock(ticket.due_at)}", ticket.due_at)
     due = None if ticket.due_at == NEVER else ticket.due_at
-    waits = [_words(wait) for wait in state.waits.values()]
+    waits = [_words(wait, workers) for wait in state.waits.values()]
     text = "waits for " + (", ".join(waits[:3]) or "a message")
     return Reason("waits", text + (f" until {_clock(due)}" if due else ""), due)
 
 
-def _words(wait: OpenWait) -> str:
+def _words(wait: OpenWait, workers: Sequence[WorkerRow]) -> str:
     if wait.what == "timer":
         return "a timer"
     if wait.what == "child":
         return f"child run {wait.key} ({wait.name})"
     if wait.what == "step":
-        return f"step {wait.name} on queue {wait.key!r}"
+        there = [worker for worker in workers if wait.key in worker.queues]
+        able = [worker for worker in there if needs_step(wait.name) in worker.needs]
+        lack = (
+            "" if able else " (no worker there has it)" if there else " (no worker of that queue is running)"
+        )
+        return f"step {wait.name} on queue {wait.key!r}{lack}"
     if wait.what == "trigger":
         return f"{' or '.join(choice.name for choice in wait.choices)} to be triggered at {wait.name!r}"
     return f"{wait.what} {wait.name!r}"

@@ -14,7 +14,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from stepwell.domain.steps import checked_name, spec_of
-from stepwell.engine.context import Child, RunContext
+from stepwell.engine.child_handle import Child
+from stepwell.engine.context import RunContext
 from stepwell.engine.turns import enter_scope, outside
 from stepwell.errors import InvalidDefinition
 

@@ -24,11 +24,11 @@ from stepwell.domain.starting import startable
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.engine import documents
-from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.child_handle import Child
 from stepwell.engine.children import new_child
-from stepwell.engine.journal import result_path
 from stepwell.engine.placed import Placed
-from stepwell.errors import AskedWrongly, Continue, InvalidDefinition
+from stepwell.errors import Continue, InvalidDefinition
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -209,10 +209,7 @@ class RunContext:
         new = None if started else new_child(activation, path, workflow, input, detached)
         call = ChildCall(path, self._turns.create_future(), new, detached, trigger)
         run_id = RunId(await self._answer(call))
-        return Child(self, path, run_id, workflow, detached)
-
-    async def child_result(self, path: str) -> Any:
-        return await self._answer(ResultCall(result_path(path), self._turns.create_future()))
+        return Child(self._turns, self._answer, path, run_id=run_id, workflow=workflow, detached=detached)
 
     # Recorded values
 
@@ -295,27 +292,6 @@ class RunContext:
         data = self._activation.program.encode_input(input)
         limit = self._activation.services.payload_bytes_max
         raise Continue(limited(data, "the input of continue_as_new", limit))
-
-
-class Child:
-    """A started child; `await child` gives its result."""
-
-    def __init__(
-        self, context: RunContext, path: str, run_id: RunId, workflow: Startable[Any, Any], detached: bool
-    ) -> None:
-        self._context = context
-        self._path = path
-        self._workflow = workflow
-        self._detached = detached
-        self.id = run_id
-
-    def __await__(self) -> Any:
-        return self.result().__await__()
-
-    async def result(self) -> Any:
-        if self._detached:
-            raise AskedWrongly("a detached child lives on its own; its result does not come here")
-        return self._workflow.decode_result(bytes(await self._context.child_result(self._path)))
 
 
 class _Map:

@@ -21,7 +21,7 @@ from stepwell.domain.messages import Ending as Message
 from stepwell.domain.messages import cancel_request, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
-from stepwell.domain.status import Status
+from stepwell.domain.status import RETRYABLE, Status
 from stepwell.engine.calls import Call
 from stepwell.engine.draft import Draft
 from stepwell.engine.journal import Answer, Journal
@@ -208,6 +208,8 @@ def _came_to_its_end(main: asyncio.Task[bytes]) -> bool:
 def finish(activation: Activation, ending: Ending) -> Finish:
     """Draft the last event and what goes with it: news for the parent, the end of open children."""
     draft = activation.writer.draft
+    if ending.status in RETRYABLE:
+        activation.rows = activation.waits.keep(activation.rows)
     unconsumed = [*activation.waits.untaken_keys(), *(row.key for row in activation.rows)]
     fact: ev.Fact
     match ending.status:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from stepwell.engine.context import Child
+from stepwell.engine.child_handle import Child
 from stepwell.engine.turns import outside
 from stepwell.errors import Suspended
 
