@@ -265,13 +265,14 @@ class Engine(Client):
         finally:
             await self.store.close()
 
-    async def serve(self) -> None:
-        """Work until SIGTERM or SIGINT, then stop gracefully."""
+    async def serve(self, begun: Callable[[], None] = lambda: None) -> None:
+        """Work until SIGTERM or SIGINT, then stop gracefully. `begun` is called when it works."""
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
         async with self:
+            begun()
             if self._task is not None:
                 self._task.add_done_callback(lambda _: stopping.set())
             await stopping.wait()
