@@ -6,7 +6,7 @@ import re
 import traceback
 
 from stepwell.domain.events import Problem
-from stepwell.domain.retry import is_permanent
+from stepwell.domain.retry import RemoteError, is_permanent
 from stepwell.errors import (
     ChildFailed,
     RunCancelled,
@@ -30,14 +30,17 @@ def problem_of(error: BaseException, path: str = "") -> Problem:
     path = _path_of(error) or path
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OURS)]
     message = error.message if isinstance(error, StepwellError) else str(error)
-    inner = error.trace if isinstance(error, StepError) else ""  # where the step itself failed
+    code, hint = "ERROR", ""
+    if isinstance(error, StepwellError | RemoteError):
+        code, hint = error.code or code, error.hint
+    inner = error.trace if isinstance(error, StepError | RemoteError) else ""  # where the step itself failed
     return Problem(
-        code=error.code if isinstance(error, StepwellError) else "ERROR",
+        code=code,
         message=clean(message or type(error).__name__),
         type=error.error_type
         if isinstance(error, StepError)
         else getattr(error, "type_name", type(error).__qualname__),
-        hint=error.hint if isinstance(error, StepwellError) else "",
+        hint=hint,
         path=path,
         traceback=clean("".join(traceback.format_list(frames[-8:])) + inner),
         permanent=is_permanent(error),

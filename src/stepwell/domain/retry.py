@@ -103,6 +103,8 @@ class RemoteError(Exception):
         self.type_name = type_name
         self.kinds = kinds
         self.code = code
+        self.hint = ""
+        self.trace = ""  # the lines of code that led there, in that process
 
 
 def kinds_of(error: BaseException) -> list[str]:

@@ -249,7 +249,7 @@ def finish(activation: Activation, ending: Ending) -> Finish:
         output=ending.result,
         error=msgspec.json.encode(ending.problem) if ending.problem else None,
         where_at=_where(activation, ending),
-        started_at=activation.journal.started_at or activation.timers.now(),
+        started_at=activation.journal.started_at or activation.timers.claimed_at,
     )
 
 
