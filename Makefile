@@ -11,6 +11,9 @@ REPEAT ?= 3
 PROCESSES ?= 2
 QUICK ?=
 
+# Tests and measurements start many processes; without bytecode each of them would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup check test requirements demo faults bench bench-peers clean
 
 help:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
@@ -177,12 +176,14 @@ class Lanes:
 
     async def run_once(self, work: Work[T]) -> T:
         """Without a second try: for opening, where an answer now is worth more."""
-        async with self._lane() as lane:
-            try:
-                return await work(await lane.connection())
-            except BaseException:
-                lane.drop()
-                raise
+        lane = await self.take()
+        try:
+            return await work(await lane.connection())
+        except BaseException:
+            lane.drop()
+            raise
+        finally:
+            self.give_back(lane)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
@@ -190,54 +191,52 @@ class Lanes:
             task.exception()  # seen: its caller may have gone
 
     async def _run(self, work: Work[T], again: bool, on_doubt: Callable[[], None] | None) -> T:
-        async with self._lane() as lane:
-            in_doubt: Exception | None = None
-            pause = pauses()
-            while True:
-                try:
-                    connection = await lane.connection()
-                except StoreUnavailable as error:
-                    trouble: Exception = error
-                except Exception as error:
-                    raise translated(error, self._address.shown) from error
-                else:
-                    try:
-                        return await work(connection)
-                    except Refused:  # before it was sent
-                        raise
-                    except Exception as error:
-                        kind = fault(error)
-                        if kind is Fault.REFUSED:
-                            raise Refused(str(error)) from error
-                        if kind is Fault.OTHER:
-                            raise translated(error, self._address.shown) from error
-                        trouble = error
-                    if kind is Fault.BROKEN:
-                        lane.drop()
-                        in_doubt = trouble
-                        if on_doubt is not None:
-                            on_doubt()
-                seconds = next(pause, None)
-                if in_doubt is not None and (seconds is None or not again):
-                    raise OutcomeUnknown(
-                        f"PostgreSQL did not answer: {in_doubt}", database=self._address.shown
-                    ) from in_doubt
-                if seconds is None:
-                    raise StoreUnavailable(
-                        f"PostgreSQL did not take it: {trouble}", database=self._address.shown
-                    ) from trouble
-                await asyncio.sleep(seconds)
-
-    @asynccontextmanager
-    async def _lane(self) -> AsyncIterator[Lane]:
         lane = await self.take()
         try:
-            yield lane
+            return await self._tried(lane, work, again, on_doubt)
         except asyncio.CancelledError:
             lane.drop()  # the loop is being closed: what was sent is unknown
             raise
         finally:
             self.give_back(lane)
+
+    async def _tried(self, lane: Lane, work: Work[T], again: bool, on_doubt: Callable[[], None] | None) -> T:
+        in_doubt: Exception | None = None
+        pause = pauses()
+        while True:
+            try:
+                connection = await lane.connection()
+            except StoreUnavailable as error:
+                trouble: Exception = error
+            except Exception as error:
+                raise translated(error, self._address.shown) from error
+            else:
+                try:
+                    return await work(connection)
+                except Refused:  # before it was sent
+                    raise
+                except Exception as error:
+                    kind = fault(error)
+                    if kind is Fault.REFUSED:
+                        raise Refused(str(error)) from error
+                    if kind is Fault.OTHER:
+                        raise translated(error, self._address.shown) from error
+                    trouble = error
+                if kind is Fault.BROKEN:
+                    lane.drop()
+                    in_doubt = trouble
+                    if on_doubt is not None:
+                        on_doubt()
+            seconds = next(pause, None)
+            if in_doubt is not None and (seconds is None or not again):
+                raise OutcomeUnknown(
+                    f"PostgreSQL did not answer: {in_doubt}", database=self._address.shown
+                ) from in_doubt
+            if seconds is None:
+                raise StoreUnavailable(
+                    f"PostgreSQL did not take it: {trouble}", database=self._address.shown
+                ) from trouble
+            await asyncio.sleep(seconds)
 
     async def take(self) -> Lane:
         if not self._turns.locked():
