@@ -82,13 +82,17 @@ def _exits() -> None:
     sys.exit(3)
 
 
+async def _exits_at_once() -> None:
+    sys.exit(3)
+
+
 async def _exits_later() -> None:
     await asyncio.sleep(0)
     sys.exit(3)
 
 
 @pytest.mark.req("K33")
-@pytest.mark.parametrize("function", [_exits, _exits_later])
+@pytest.mark.parametrize("function", [_exits, _exits_at_once, _exits_later])
 async def test_a_step_that_exits_fails_and_leaves_its_worker_alone(
     stage: Stage, function: Callable[[], Any]
 ) -> None:

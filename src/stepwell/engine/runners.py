@@ -127,9 +127,9 @@ def _begin(job: Job, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
         awaited = slice_of(coroutine.send, None)
     except StopIteration as ended:
         job.done(ended.value, None)
-    except (KeyboardInterrupt, SystemExit):
+    except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a GeneratorExit of the step's own, too
+    except BaseException as error:  # an exit or a GeneratorExit of the step's own, too
         job.done(None, error)
     else:
         return _Rest(job, coroutine, slice_of, awaited)
