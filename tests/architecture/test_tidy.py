@@ -41,10 +41,6 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
     ("src/stepwell/system.py", "time.time_ns"): "run ids are ordered by the time they were made",
     ("src/stepwell/app.py", "asyncio.create_task"): "the parent of the worker's group, ended in close()",
     (
-        "src/stepwell/engine/own_starts.py",
-        "asyncio.create_task",
-    ): "one call of the store, awaited; it goes on when its caller is cancelled, and begins nothing too late",
-    (
         "src/stepwell/engine/step_runner.py",
         "asyncio.create_task",
     ): "it is the parent, and ends them in close()",
