@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, SyncClient, step, workflow
-from stepwell.errors import AskedWrongly, NotEndedYet, RunNotFound
+from stepwell import Concurrency, Context, Engine, SyncClient, step, workflow
+from stepwell.errors import AskedWrongly, NotEndedYet, RunCancelled, RunNotFound
 from tests.stage import Stage
 
 
@@ -36,6 +36,13 @@ async def test_options_that_cannot_work_start_nothing(stage: Stage) -> None:
         {"user": 5},
         {"version": "9"},
         {"concurrency": 5},
+        {"concurrency": Concurrency("a", 0)},
+        {"concurrency": Concurrency("a", "x")},  # type: ignore[arg-type]  # that is the test, here and below
+        {"concurrency": Concurrency(5, 1)},  # type: ignore[arg-type]
+        {"concurrency": Concurrency("a\x00", 1)},
+        {"concurrency": Concurrency("a", 1, "for ever")},  # type: ignore[arg-type]
+        {"tags": {"a": "\ud800"}},
+        {"tags": {"a": "x" * 100_000}},
         {"prioritty": 5},
     ]
     async with stage.engine(echo) as engine:
@@ -45,6 +52,59 @@ async def test_options_that_cannot_work_start_nothing(stage: Stage) -> None:
             assert caught.value.hint, options
 
         assert list(await engine.runs()) == []
+        assert await engine.run(echo, 1) == 1  # a limit that no worker can read would stop them all
+
+
+@pytest.mark.req("K19")
+async def test_limits_that_no_worker_could_read_are_not_set(stage: Stage) -> None:
+    wrong: list[tuple[Any, Any, Any]] = [
+        ("workflow", "echo", "3"),
+        ("workflow", "echo", 1.5),
+        ("workflow", "echo", 10**20),
+        ("workflow", 5, 1),
+        ("key", "a\x00", 1),
+        ("nothing", "echo", 1),
+    ]
+    async with stage.engine(echo) as engine:
+        for kind, name, most in wrong:
+            with pytest.raises(AskedWrongly):
+                await engine.set_limit(kind, name, most)
+        with pytest.raises(AskedWrongly):
+            await engine.drop_limit("nothing", "echo")  # type: ignore[arg-type]  # that is the test
+
+        assert await engine.limits() == []
+        assert await engine.run(echo, 1) == 1
+
+
+@pytest.mark.req("K13")
+async def test_a_reason_is_text_and_any_text_is_kept(stage: Stage) -> None:
+    async with stage.engine(patient) as engine:
+        run = await engine.start(patient)
+        with pytest.raises(AskedWrongly, match="reason is 5"):
+            await run.cancel(5)  # type: ignore[arg-type]  # that is the test
+
+        await run.cancel("two\nlines and \x00")
+        with pytest.raises(RunCancelled, match="two\nlines"):
+            await run.result()
+
+
+@pytest.mark.req("K26", "K29")
+async def test_verbs_on_what_is_no_run(memory: Stage) -> None:
+    async with memory.engine(echo) as engine:
+        run = await engine.start(echo, 1)
+        await run.result()
+        for ask in (
+            lambda: engine.export(5),  # type: ignore[arg-type]  # that is the test, here and below
+            lambda: engine.rerun(5),  # type: ignore[call-overload]
+            lambda: engine.fork(5, at=1),  # type: ignore[call-overload]
+            lambda: engine.fork(run, at=1, outputs=[1]),  # type: ignore[call-overload]
+            lambda: engine.runs(limit="many"),  # type: ignore[arg-type]
+            lambda: engine.runs(workflow=5),  # type: ignore[arg-type]
+            lambda: anext(run.events(after="x")),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(AskedWrongly) as caught:
+                await ask()
+            assert caught.value.hint
 
 
 @pytest.mark.req("K8")

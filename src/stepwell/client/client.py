@@ -27,12 +27,13 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.duration import Duration
 from stepwell.domain.ids import Ids, RunId
-from stepwell.domain.limits import Concurrency, Hold, Kind, Limit, Scope, checked_limit
+from stepwell.domain.limits import Concurrency, Hold, Kind, Limit, checked_limit
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.rates import Full, RatedStart, Window
 from stepwell.domain.schema import Schema
 from stepwell.domain.starting import new_run_of, startable
 from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
@@ -105,7 +106,7 @@ class Client(History):
         call is a run of its own, also when it had to be sent twice.
         """
         prepared = await self._prepared(workflow, options.pop("version", ""))
-        key, user = options.pop("key", ""), options.pop("user", "")
+        key, user = options.pop("key", ""), checked_text(options.pop("user", ""), "user")
         run = self._new_run(prepared, input, key, self._options(options))
         return (await self._start_chunk([run], user, prepared[2]))[0]
 
@@ -168,7 +169,8 @@ class Client(History):
         if not isinstance(workflow, str):
             startable(workflow, version)
             return workflow.definition, workflow.options, workflow.decode_result, workflow.encode_input
-        definition = await self.store.read_definition(self.workspace, workflow, version)
+        name, version = checked_text(workflow, "workflow"), checked_text(version, "version")
+        definition = await self.store.read_definition(self.workspace, name, version)
         if definition is None:
             raise await self._unknown(workflow, version)
         options = msgspec.json.decode(definition.options, type=RunOptions)
@@ -248,6 +250,9 @@ class Client(History):
         limit: int = 100,
     ) -> Sequence[RunRow]:
         """The newest runs that fit."""
+        checked_text(workflow, "workflow")
+        checked_text(before, "before")
+        whole_number(limit, "limit", 0, 100_000)
         statuses = checked_statuses((status,) if isinstance(status, str) else status)
         wanted = RunFilter(
             workspace=self.workspace, workflow=workflow, statuses=statuses, before=before, limit=limit
@@ -271,7 +276,8 @@ class Client(History):
 
     async def drop_limit(self, kind: Kind, name: str = "") -> bool:
         """Forget what was set; what the runs bring along counts again. False: nothing was set."""
-        scope = Scope(kind, "" if kind == "queue" else self.workspace, name)
+        workspace = "" if kind == "queue" else self.workspace
+        scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=None)).scope
         there = any(limit.scope == scope for limit in await self.store.read_limits())
         asked = 0
 

@@ -29,13 +29,15 @@ from stepwell.domain.events import (
     read_as,
 )
 from stepwell.domain.ids import RunId
-from stepwell.domain.problems import run_error
+from stepwell.domain.problems import clean, run_error
 from stepwell.domain.starting import needs_of_run
 from stepwell.domain.state import OpenWait
 from stepwell.domain.status import RETRYABLE, Status
+from stepwell.domain.whole_numbers import whole_number
 from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
     AlreadyDecided,
+    InvalidInput,
     NotCompensable,
     NotEndedYet,
     NotRemovable,
@@ -173,6 +175,7 @@ class RunHandle(Past, Generic[R]):
     async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
         """The log from `after` on; with `follow` also what is still to come, until the run ends."""
         pause = _FOLLOW_SECONDS
+        whole_number(after, "after", 0, 2**53, "give the seq of the last event that you have")
         with self._client.bulletin.following(self.id) if follow else nullcontext():
             while True:
                 seen = self._watch.news
@@ -257,6 +260,9 @@ class RunHandle(Past, Generic[R]):
 
     async def cancel(self, reason: str = "") -> bool:
         """Ask it to clean up and end; False: it had ended or was asked before."""
+        if not isinstance(reason, str):
+            raise InvalidInput(f"the reason is {reason!r}", hint="give text", field="reason")
+        reason = clean(reason)
         outcome = await self._client.patiently(lambda: self._client.store.cancel(self.id, reason))
         if outcome is CancelOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")

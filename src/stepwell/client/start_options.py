@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.client.text import checked_text
+from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.duration import seconds, timeout_seconds
 from stepwell.domain.limits import Concurrency
-from stepwell.domain.whole_numbers import checked_priority
+from stepwell.domain.whole_numbers import checked_priority, whole_number
 from stepwell.errors import InvalidInput
 
 # `graph`, `test` and `trigger` are the engine's own.
 _KNOWN = ("delay", "timeout", "priority", "queue", "tags", "concurrency", "graph", "test", "trigger")
+_TAGS_BYTES_MAX = 64 * 1024  # they are read with every list of runs
 _SAID = ("key", "user", "version", *_KNOWN[:6])
 
 
@@ -32,18 +34,26 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
         checked_text(options["queue"], "queue")
     if options.get("tags") is not None:
         _check_tags(options["tags"])
-    concurrency = options.get("concurrency")
-    if concurrency is not None and not isinstance(concurrency, Concurrency):
-        raise InvalidInput(
-            f"concurrency is {concurrency!r}",
-            hint='Concurrency("customer/7", 1); of all runs: @workflow(concurrency=10)',
-        )
+    if options.get("concurrency") is not None:
+        _check_concurrency(options["concurrency"])
     return options
 
 
 def _check_tags(tags: object) -> None:
     if not isinstance(tags, dict) or any(not isinstance(text, str) for pair in tags.items() for text in pair):
         raise InvalidInput(f"tags are {tags!r}", hint='names and values are text: tags={"customer": "7"}')
+    limited(PLAIN.encode(tags), "what the tags hold", _TAGS_BYTES_MAX)
+
+
+def _check_concurrency(given: object) -> None:
+    """Before it is written: every worker reads it, so a wrong one would stop them all."""
+    hint = 'Concurrency("customer/7", 1); of all runs: @workflow(concurrency=10)'
+    if not isinstance(given, Concurrency) or given.hold not in ("active", "run"):
+        raise InvalidInput(f"concurrency is {given!r}", hint=hint)
+    checked_text(given.key, "key of concurrency")
+    if not given.key:
+        raise InvalidInput("concurrency has no key", hint=hint)
+    whole_number(given.most, "most of concurrency", 1, 10**9)
 
 
 def checked_keys(keys: Sequence[str] | None, inputs: Sequence[Any]) -> Sequence[str]:
