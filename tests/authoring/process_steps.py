@@ -87,6 +87,11 @@ def save_apart(me: StepContext, what: str) -> str:
 
 
 @step(isolation="process")
+def leave() -> None:
+    sys.exit(3)
+
+
+@step(isolation="process")
 def read_input() -> str:
     inner = subprocess.run(["cat"], capture_output=True, text=True, check=True)  # inherits the input
     return sys.stdin.read() + inner.stdout

@@ -1,9 +1,8 @@
-"""Code that would harm its worker or its log: ctx in the wrong place, exits, loops without a wait."""
+"""Code that would harm its worker or its log: ctx in the wrong place, loops without a wait."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, RunFailed, SyncContext, run_stateless, step, workflow
+from stepwell import Context, RunFailed, step, workflow
 from stepwell.engine import turns
 from stepwell.errors import NotDurable
 from tests.stage import Stage
@@ -76,58 +75,6 @@ async def test_ctx_in_a_thread_or_after_the_end_is_refused(memory: Stage) -> Non
         await kept[0].step(abs, 1)
 
     assert [type(error) for error in errors] == [NotDurable, NotDurable]
-
-
-def _exits() -> None:
-    sys.exit(3)
-
-
-async def _exits_at_once() -> None:
-    sys.exit(3)
-
-
-async def _exits_later() -> None:
-    await asyncio.sleep(0)
-    sys.exit(3)
-
-
-@pytest.mark.req("K33")
-@pytest.mark.parametrize("function", [_exits, _exits_at_once, _exits_later])
-async def test_a_step_that_exits_fails_and_leaves_its_worker_alone(
-    stage: Stage, function: Callable[[], Any]
-) -> None:
-    async def body(ctx: Context) -> None:
-        await ctx.step(function)
-
-    error = await _failure(stage, body)
-
-    assert "SystemExit" in error.message
-    assert error.context["where"] == f"0/{function.__name__}#1"
-
-
-@pytest.mark.req("K33")
-async def test_workflow_code_that_exits_ends_its_run_only(rehearsal: Stage) -> None:
-    async def body(ctx: Context) -> None:
-        await ctx.step(abs, 1)
-        sys.exit("enough")
-
-    error = await _failure(rehearsal, body)
-
-    assert "SystemExit: enough" in error.message
-
-
-@pytest.mark.req("K33")
-async def test_a_plain_workflow_that_exits_ends_its_run_only(memory: Stage) -> None:
-    @workflow
-    def leaves(ctx: SyncContext) -> None:
-        sys.exit(3)
-
-    async with memory.engine(leaves, fine) as engine:
-        with pytest.raises(RunFailed, match="SystemExit"):
-            await engine.run(leaves, None)
-        assert await engine.run(fine, -3) == 3
-    with pytest.raises(RunFailed, match="SystemExit"):
-        await run_stateless(leaves, None)
 
 
 @pytest.mark.req("F1")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, RunFailed, RunHandle, Workflow, workflow
+from stepwell import Context, Engine, RunFailed, RunHandle, Workflow, failpoints, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import (
     InvalidFile,
@@ -86,6 +86,35 @@ async def test_export_delete_import_gives_the_same_log_and_goes_on(stage: Stage)
         assert await again.result() == 2
         assert shop.done == ["charge", "ship", "ship"]
         assert (await engine.start(order, 1, key="order-1")).id == run.id
+
+
+@pytest.mark.req("R2", "K29")
+@pytest.mark.parametrize("moment", ["before", "ambiguous"])
+async def test_what_a_call_of_ours_did_whose_answer_was_lost_is_done(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    shop = Shop()
+    order = shop.workflow()
+
+    async with stage.engine(order) as engine:
+        run = await engine.start(order, 1)
+        with pytest.raises(RunFailed):
+            await run.result()
+        file = await engine.export(run)
+        lost = ",".join(f"{verb}.{moment}=raise" for verb in ("remove", "restore", "retry"))
+        monkeypatch.setattr(failpoints, "hit", failpoints.parse(lost))
+
+        await run.delete()
+        with pytest.raises(RunNotFound):
+            await run.delete()
+        again = await engine.import_run(file)
+        with pytest.raises(RunExists):
+            await engine.import_run(file)
+        shop.broken = False
+        await again.retry()
+
+        assert await again.result() == 2
+        assert [row.kind for row in await rows(again)].count("retried") == 1
 
 
 @pytest.mark.req("K29", "K30")

@@ -3,110 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from stepwell import (
     Context,
-    Machine,
     Retry,
     RunFailed,
-    RunHandle,
     StepContext,
     SyncContext,
     step,
-    transition,
     workflow,
 )
-from stepwell.domain.program import Program
 from stepwell.domain.status import Status
 from stepwell.errors import (
-    InvalidDefinition,
-    NotCompensable,
     NotForkable,
     NotRetryable,
     RunCancelled,
-    RunNotFound,
     RunTimedOut,
     StepError,
 )
 from stepwell.testing import crash_everywhere
-from tests.stage import Stage, all_events, crash, kinds, log, reaches, suspended, until
-
-
-@dataclass
-class Order:
-    id: str
-    amount: int
-
-
-@dataclass
-class Receipt:
-    number: str
-
-
-class Shop:
-    """Steps that do and undo, and note both."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self.keys: list[str] = []
-        self.broken = True
-
-        async def refund(me: StepContext, receipt: Receipt, order: Order) -> None:
-            self.done.append(f"refund {receipt.number} {order.amount}")
-            self.keys.append(me.key)
-
-        @step(compensate=refund)
-        async def charge(order: Order) -> Receipt:
-            self.done.append(f"charge {order.id}")
-            return Receipt(f"r-{order.id}")
-
-        def release(name: str) -> None:
-            self.done.append(f"release {name}")
-
-        @step(compensate=release)
-        def reserve(item: str, count: int = 1) -> str:
-            self.done.append(f"reserve {item} {count}")
-            return item.upper()
-
-        @step
-        async def ship() -> str:
-            self.done.append("ship")
-            if self.broken:
-                raise ValueError("no van")
-            return "shipped"
-
-        self.refund, self.release = refund, release  # as a module would keep them
-        self.charge, self.reserve, self.ship = charge, reserve, ship
-
-    def workflow(self, **options: Any) -> Program:
-        shop = self
-
-        @workflow(**options)
-        async def order(ctx: Context, order: Order) -> str:
-            await ctx.step(shop.charge, order)
-            await ctx.step(shop.reserve, item="book", count=2)
-            return await ctx.step(shop.ship)
-
-        return order
-
-
-ORDER = Order("7", 30)
-UNDONE = ["release BOOK", "refund r-7 30"]
-
-
-async def start(engine: Any, program: Program, input: Any = ORDER) -> RunHandle[Any]:
-    run: RunHandle[Any] = await engine.start(program, input)
-    return run
-
-
-async def tail(run: RunHandle[Any], kind: str = "compensation_started") -> list[str]:
-    events = await log(run)
-    return [e for e in events[events.index(kind) :] if not e.startswith(("claimed", "lease_lost"))]
+from tests.engine.shop import ORDER, UNDONE, Order, Shop, start, tail
+from tests.stage import Stage, all_events, crash, kinds, log, suspended, until
 
 
 @pytest.mark.req("K27")
@@ -223,87 +142,6 @@ async def test_a_run_out_of_time_is_undone_too(stage: Stage) -> None:
         assert (await tail(run))[-1] == "timed_out"
 
 
-@pytest.mark.req("K27", "K11")
-async def test_hold_undoes_nothing_and_the_run_can_be_retried(stage: Stage) -> None:
-    shop = Shop()
-    order = shop.workflow(on_failure="hold")
-
-    async with stage.engine(order) as engine:
-        run = await start(engine, order)
-        with pytest.raises(RunFailed):
-            await run.result()
-        assert shop.done == ["charge 7", "reserve book 2", "ship"]
-        shop.broken = False
-        await run.retry()
-
-        assert await run.result() == "shipped"
-        assert shop.done == ["charge 7", "reserve book 2", "ship", "ship"]
-
-
-@pytest.mark.req("K27", "K11")
-async def test_what_a_run_held_is_undone_when_a_person_says_so(stage: Stage) -> None:
-    shop = Shop()
-    order = shop.workflow(on_failure="hold")
-
-    async with stage.engine(order) as engine:
-        run = await start(engine, order)
-        with pytest.raises(NotCompensable):
-            await run.compensate()  # it lives
-        with pytest.raises(RunFailed) as first:
-            await run.result()
-        shop.done.clear()
-        await run.compensate()
-        with pytest.raises(RunFailed) as second:
-            await run.result()
-
-        assert shop.done == UNDONE
-        assert second.value.message == first.value.message
-        assert await tail(run, "retried") == [
-            "retried",
-            "compensation_started",
-            "step_completed compensate/0/reserve#1",
-            "step_completed compensate/0/charge#1",
-            "compensation_completed",
-            "failed",
-        ]
-        with pytest.raises(NotRetryable):
-            await run.retry()
-        with pytest.raises(NotCompensable, match="already"):
-            await run.compensate()
-        events = await all_events(run)
-        [sent_on] = [event.seq for event in events if event.kind == "retried"]
-        with pytest.raises(NotForkable):
-            await engine.fork(run, at=sent_on)
-
-
-@pytest.mark.req("K27")
-async def test_only_what_can_be_undone_is_undone_by_hand(memory: Stage) -> None:
-    shop = Shop()
-
-    @workflow(on_failure="hold")
-    async def shipping(ctx: Context, order: Order) -> str:
-        return await ctx.step(shop.ship)
-
-    @workflow(on_failure="hold")
-    async def generations(ctx: Context, count: int) -> None:
-        if count == 0:
-            await ctx.step(shop.charge, ORDER)
-            ctx.continue_as_new(1)
-        await ctx.step(shop.ship)
-
-    async with memory.engine(shipping, generations) as engine:
-        run = await engine.start(shipping, ORDER)
-        older = await engine.start(generations, 0)
-        for handle in (run, older):
-            with pytest.raises(RunFailed):
-                await handle.result()
-
-            with pytest.raises(NotCompensable, match="nothing to undo"):
-                await handle.compensate()
-        with pytest.raises(RunNotFound):
-            await engine.handle("nobody").compensate()
-
-
 @pytest.mark.req("K27", "K13", "F10")
 @pytest.mark.parametrize("ending", ["fails", "cancelled"])
 async def test_going_on_as_new_settles_what_came_before(rehearsal: Stage, ending: str) -> None:
@@ -330,88 +168,6 @@ async def test_going_on_as_new_settles_what_came_before(rehearsal: Stage, ending
         compensation = (await run.state()).compensation
         assert compensation is not None
         assert compensation.steps == ["2/charge#1"]
-
-
-@pytest.mark.req("K27", "M2")
-async def test_a_machine_that_went_around_undoes_every_round(rehearsal: Stage) -> None:
-    UNBOOKED.clear()
-
-    class Rounds(Machine[int]):
-        @transition("start", "round")
-        async def begin(self, ctx: Context) -> None:
-            self.state = 0
-
-        @transition("round", "round", when=lambda state, input: state < 3)
-        async def around(self, ctx: Context) -> None:
-            await ctx.step(kept_book, f"round {self.state}")
-            self.state += 1
-
-        @transition("round", "end")
-        async def leave(self, ctx: Context) -> None:
-            raise ValueError("no")
-
-    async with rehearsal.engine(Rounds) as engine:
-        with pytest.raises(RunFailed):
-            await (await engine.start(Rounds)).result()
-
-    assert UNBOOKED == ["round 2", "round 1", "round 0"]
-
-
-class Keeping(Machine[list[str]], on_failure="hold"):
-    @transition("start", "half")
-    async def first(self, ctx: Context) -> None:
-        self.state.append(await ctx.step(kept_book, "first"))
-
-    @transition("half", "end")
-    async def second(self, ctx: Context) -> None:
-        self.state.append(await ctx.step(kept_book, "second"))
-        raise ValueError("after both")
-
-
-UNBOOKED: list[str] = []
-
-
-def unbook(name: str) -> None:
-    UNBOOKED.append(name)
-
-
-@step(compensate=unbook)
-def kept_book(name: str) -> str:
-    return name
-
-
-@pytest.mark.req("K27", "K4")
-async def test_a_held_machine_is_undone_over_all_its_checkpoints(stage: Stage) -> None:
-    UNBOOKED.clear()
-    async with stage.engine(Keeping) as engine:
-        run = await engine.start(Keeping, None)
-        with pytest.raises(RunFailed):
-            await run.result()
-        assert UNBOOKED == []
-
-        await run.compensate()
-        with pytest.raises(RunFailed):
-            await run.result()
-
-    assert UNBOOKED == ["second", "first"]
-
-
-@pytest.mark.req("K27", "K13")
-async def test_hold_is_about_failures_a_cancel_undoes(stage: Stage) -> None:
-    shop = Shop()
-
-    @workflow(on_failure="hold")
-    async def waiting(ctx: Context, order: Order) -> str:
-        await ctx.step(shop.charge, order)
-        return await ctx.signal("go", str)
-
-    async with stage.engine(waiting) as engine:
-        run = await engine.start(waiting, ORDER)
-        await suspended(run)
-        await run.cancel()
-        await reaches(run, Status.CANCELLED)
-
-    assert shop.done == ["charge 7", "refund r-7 30"]
 
 
 @pytest.mark.req("K27", "K11", "K26")
@@ -452,89 +208,6 @@ async def test_a_fork_undoes_only_what_it_did_itself(stage: Stage) -> None:
             await new.result()
 
     assert shop.done == ["reserve book 2", "ship", "release BOOK"]
-
-
-@pytest.mark.req("K27", "K9")
-async def test_a_compensation_has_its_own_retries(stage: Stage) -> None:
-    tries: list[int] = []
-
-    @step(retry=Retry(3, delay=0.05))
-    async def undo(me: StepContext, result: int) -> None:
-        tries.append(me.attempt)
-        if me.attempt < 3:
-            raise OSError("bank away")
-
-    @step(compensate=undo)
-    async def do() -> int:
-        return 1
-
-    @workflow
-    async def failing(ctx: Context) -> None:
-        await ctx.step(do)
-        raise ValueError("no")
-
-    async with stage.engine(failing) as engine:
-        run = await engine.start(failing)
-        with pytest.raises(RunFailed, match="no"):
-            await run.result()
-
-        assert tries == [1, 2, 3]
-        assert (await run.state()).compensation is not None
-
-
-@pytest.mark.req("K27")
-async def test_one_that_fails_is_told_and_the_others_are_done(stage: Stage) -> None:
-    shop = Shop()
-
-    @step
-    async def cannot(result: int) -> None:
-        raise OSError("bank away")
-
-    @step(compensate=cannot)
-    async def do() -> int:
-        return 1
-
-    @workflow
-    async def failing(ctx: Context, order: Order) -> None:
-        await ctx.step(shop.charge, order)
-        await ctx.step(do)
-        await ctx.step(shop.ship)
-
-    async with stage.engine(failing) as engine:
-        run = await engine.start(failing, ORDER)
-        with pytest.raises(RunFailed) as failure:
-            await run.result()
-
-        assert shop.done == ["charge 7", "ship", "refund r-7 30"]
-        assert "not undone: 0/do#1" in str(failure.value)
-        [completed] = [e for e in await all_events(run) if e.kind == "compensation_completed"]
-        assert completed.data["failed"] == ["0/do#1"]
-        compensation = (await run.state()).compensation
-        assert compensation is not None
-        assert compensation.failed == ["0/do#1"]
-
-
-@pytest.mark.req("K27", "K13")
-async def test_a_cancelled_run_tells_what_could_not_be_undone(memory: Stage) -> None:
-    @step
-    async def cannot(result: int) -> None:
-        raise OSError("bank away")
-
-    @step(compensate=cannot)
-    async def do() -> int:
-        return 1
-
-    @workflow
-    async def waiting(ctx: Context) -> None:
-        await ctx.step(do)
-        await ctx.signal("go")
-
-    async with memory.engine(waiting) as engine:
-        run = await engine.start(waiting)
-        await suspended(run)
-        await run.cancel()
-        with pytest.raises(RunCancelled, match="not undone: 0/do#1"):
-            await run.result()
 
 
 @pytest.mark.req("K27")
@@ -713,100 +386,3 @@ async def test_it_survives_a_crash_at_every_commit() -> None:
 
     assert survived >= 16
     assert asked > 2
-
-
-@pytest.mark.req("K27", "K14")
-async def test_what_a_late_compensation_declares_is_checked() -> None:
-    async def too_many(result: int, a: int, b: int) -> None: ...
-
-    with pytest.raises(InvalidDefinition, match="asks for 3 arguments; there are 2"):
-
-        @step(compensate=too_many)
-        async def do(n: int) -> int:
-            return n
-
-    with pytest.raises(InvalidDefinition, match="on_failure"):
-
-        @workflow(on_failure="ignore")  # type: ignore[call-overload, untyped-decorator]  # the test
-        async def wrong(ctx: Context) -> None: ...
-
-
-@pytest.mark.req("K27", "F8")
-async def test_a_function_that_the_code_lost_is_told(stage: Stage) -> None:
-    def declared() -> Program:
-        async def undo(n: int) -> None: ...
-
-        @step(compensate=undo, name="do")
-        async def do(n: int) -> int:
-            return n
-
-        @workflow(name="saga")
-        async def saga(ctx: Context) -> None:
-            await ctx.step(do, 1)
-            await ctx.signal("go")
-
-        return saga
-
-    @step(name="do")
-    async def other(n: int) -> int:
-        return n
-
-    @workflow(name="saga")
-    async def later(ctx: Context) -> None:
-        await ctx.step(other, 1)
-        await ctx.signal("go")
-
-    first = declared()
-    async with stage.engine(first) as engine:
-        run = await engine.start("saga")
-        await suspended(run)
-    run_id = run.id
-    del first, engine, run
-    gc.collect()  # as in a process that never loaded it
-    async with stage.engine(later) as engine:
-        run = engine.handle(run_id)
-        await run.cancel()
-        with pytest.raises(RunCancelled, match="not undone"):
-            await run.result(15)
-
-
-@dataclass
-class Trip:
-    booked: list[str] = field(default_factory=list)
-
-
-@pytest.mark.req("K27", "M5")
-async def test_a_machine_undoes_the_steps_of_all_its_transitions(stage: Stage) -> None:
-    done: list[str] = []
-
-    async def cancel_booking(result: str) -> None:
-        done.append(f"cancel {result}")
-
-    @step(compensate=cancel_booking)
-    async def book(what: str) -> str:
-        done.append(f"book {what}")
-        return what
-
-    class Travel(Machine[Trip]):
-        @transition("start", "flown")
-        async def fly(self, ctx: Context) -> None:
-            self.state = Trip([await ctx.step(book, "flight")])
-
-        @transition("flown", "slept")
-        async def sleep(self, ctx: Context) -> None:
-            self.state.booked.append(await ctx.step(book, "hotel"))
-
-        @transition("slept", "end")
-        async def pay(self, ctx: Context) -> None:
-            await ctx.step(book, "taxi")
-            raise ValueError("no money")
-
-    async with stage.engine(Travel) as engine:
-        run = await engine.start(Travel)
-        with pytest.raises(RunFailed, match="no money"):
-            await run.result()
-
-        booked = ["book flight", "book hotel", "book taxi"]
-        assert done == [*booked, "cancel taxi", "cancel hotel", "cancel flight"]
-        with pytest.raises(NotRetryable):
-            await run.retry()

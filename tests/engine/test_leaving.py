@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,10 +27,8 @@ class SlowPark(MemoryStore):
         return await super().commit(batch)
 
 
-@pytest.mark.req("K9", "K34")
-async def test_retry_that_is_due_while_its_run_is_given_back_is_left_to_the_next_owner() -> None:
-    stage = Stage("memory", SlowPark(time.time))
-    begun: list[int] = []
+def shaky_step(begun: list[int]) -> Any:
+    """Fails once; its second attempt is under way for longer than a run takes to park."""
 
     @step(retry=Retry(2, delay=0.5))
     async def shaky(me: StepContext) -> int:
@@ -38,6 +37,15 @@ async def test_retry_that_is_due_while_its_run_is_given_back_is_left_to_the_next
             raise ValueError("once")
         await asyncio.sleep(0.7)
         return me.attempt
+
+    return shaky
+
+
+@pytest.mark.req("K9", "K34")
+async def test_retry_that_is_due_while_its_run_is_given_back_is_left_to_the_next_owner() -> None:
+    stage = Stage("memory", SlowPark(time.time))
+    begun: list[int] = []
+    shaky = shaky_step(begun)
 
     @workflow
     async def calls(ctx: Context) -> int:
@@ -60,14 +68,7 @@ async def test_retry_that_is_due_while_its_run_is_given_back_is_left_to_the_next
 async def test_retry_that_is_due_while_its_run_parks_begins_once() -> None:
     stage = Stage("memory", SlowPark(time.time))
     begun: list[int] = []
-
-    @step(retry=Retry(2, delay=0.5))
-    async def shaky(me: StepContext) -> int:
-        begun.append(me.attempt)
-        if me.attempt == 1:
-            raise ValueError("once")
-        await asyncio.sleep(0.7)
-        return me.attempt
+    shaky = shaky_step(begun)
 
     @workflow
     async def both(ctx: Context) -> list[object]:

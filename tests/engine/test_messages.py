@@ -9,7 +9,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from stepwell import Context, workflow
+from stepwell import Context, RunHandle, workflow
 from stepwell.domain.commit import Message
 from stepwell.errors import AlreadyDecided, InvalidInput, RunEnded, RunNotFound
 from tests.stage import Stage, all_events, crash, kinds, suspended, until
@@ -114,6 +114,7 @@ async def test_signal_that_does_not_fit_is_set_aside_and_the_wait_goes_on(stage:
         run = await engine.start(typed)
         await run.signal("approve", {"wrong": 1})
         await run.signal("approve", {"by": 5})
+        await until(lambda: _told(run, "(approve: what came does not fit: "))
         await run.signal("approve", {"by": "ana"})
 
         assert await run.result() == Approval("ana")
@@ -322,3 +323,7 @@ async def test_signals_that_were_not_taken_are_listed_at_the_end(stage: Stage) -
         received = [e for e in await all_events(run) if e.kind == "received"]
 
     assert len(received) + len(set(end.data.get("unconsumed", [])) - {e.data["key"] for e in received}) <= 3
+
+
+async def _told(run: RunHandle[Any], words: str) -> bool:
+    return words in (await run.why()).text

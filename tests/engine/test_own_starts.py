@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 
 import pytest
 
-from stepwell import Context, Engine, Status, step, workflow
+from stepwell import Context, Engine, Settings, Status, step, workflow
 from stepwell.domain.commit import ClaimRequest, Claims, NewRun, Started
+from stepwell.domain.program import Program
 from stepwell.errors import OutcomeUnknown
 from tests.stage import DEAF, SETTINGS, SHORT_LEASE, Stage, suspended, until
 
@@ -21,8 +23,9 @@ most: list[int] = []
 
 
 @pytest.fixture(autouse=True)
-def empty() -> Iterator[None]:
-    yield
+def gate() -> Iterator[asyncio.Event]:
+    gates.append(asyncio.Event())
+    yield gates[0]
     for kept in (gates, inside, most):
         kept.clear()
 
@@ -70,19 +73,23 @@ class Asked:
         monkeypatch.setattr(engine.store, "claim", claim)
 
 
-async def is_caught_up(engine: Engine) -> None:
-    """Its worker has looked through the queue once and has nothing to do."""
-    assert engine.worker is not None
-    worker = engine.worker
-    await until(lambda: worker._claimer.room > 0)
+@asynccontextmanager
+async def caught_up(
+    stage: Stage, *workflows: Program, settings: Settings = SETTINGS
+) -> AsyncIterator[Engine]:
+    """An engine whose worker has looked through the queue once and has nothing to do."""
+    async with stage.engine(*workflows, settings=settings) as engine:
+        worker = engine.worker
+        assert worker is not None
+        await until(lambda: worker._claimer.room > 0)
+        yield engine
 
 
 @pytest.mark.req("K3", "K31")
 async def test_runs_that_are_started_here_are_not_asked_for(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with stage.engine(doubles, settings=DEAF) as engine:
-        await is_caught_up(engine)
+    async with caught_up(stage, doubles, settings=DEAF) as engine:
         asked = Asked(engine, monkeypatch)
 
         results = [await engine.run(doubles, number) for number in range(20)]
@@ -92,40 +99,32 @@ async def test_runs_that_are_started_here_are_not_asked_for(
 
 
 @pytest.mark.req("K3")
-async def test_it_is_running_when_start_returns(stage: Stage) -> None:
-    async with stage.engine(visits) as engine:
-        gates.append(asyncio.Event())
-        await is_caught_up(engine)
-
+async def test_it_is_running_when_start_returns(stage: Stage, gate: asyncio.Event) -> None:
+    async with caught_up(stage, visits) as engine:
         run = await engine.start(visits, 1)
 
         assert (await run.info()).status is Status.RUNNING
-        gates[0].set()
+        gate.set()
         assert await run.result() == 1
 
 
-async def test_no_more_at_once_than_slots(stage: Stage) -> None:
-    async with stage.engine(visits, settings=replace(SETTINGS, slots=3)) as engine:
-        gates.append(asyncio.Event())
-        await is_caught_up(engine)
-
+async def test_no_more_at_once_than_slots(stage: Stage, gate: asyncio.Event) -> None:
+    async with caught_up(stage, visits, settings=replace(SETTINGS, slots=3)) as engine:
         runs = [*await engine.start_many(visits, range(4)), await engine.start(visits, 9)]
         await until(lambda: len(inside) == 3)
-        gates[0].set()
+        gate.set()
 
         assert [await run.result() for run in runs] == [0, 1, 2, 3, 9]
     assert max(most) == 3
 
 
-async def test_what_waits_longer_goes_first(stage: Stage) -> None:
+async def test_what_waits_longer_goes_first(stage: Stage, gate: asyncio.Event) -> None:
     """While something may wait for a slot, nobody is let in by the side door."""
-    async with stage.engine(visits, settings=replace(SETTINGS, slots=1)) as engine:
-        gates.append(asyncio.Event())
-        await is_caught_up(engine)
+    async with caught_up(stage, visits, settings=replace(SETTINGS, slots=1)) as engine:
         runs = [await engine.start(visits, number) for number in range(6)]
 
         await until(lambda: len(inside) == 1)
-        gates[0].set()
+        gate.set()
         [await run.result() for run in runs]
 
         begun = [(await run.info()).started_at or 0.0 for run in runs]
@@ -134,24 +133,21 @@ async def test_what_waits_longer_goes_first(stage: Stage) -> None:
 
 @pytest.mark.req("F1")
 async def test_workflow_code_sees_nothing_of_who_started_it(stage: Stage) -> None:
-    async with stage.engine(whose) as engine:
-        await is_caught_up(engine)
+    async with caught_up(stage, whose) as engine:
         request_id.set("the caller's")
 
         assert await engine.run(whose, None) == "nobody's"
 
 
 @pytest.mark.req("K19")
-async def test_a_limit_counts_for_them_too(stage: Stage) -> None:
-    async with stage.engine(visits) as engine:
-        gates.append(asyncio.Event())
-        await is_caught_up(engine)
+async def test_a_limit_counts_for_them_too(stage: Stage, gate: asyncio.Event) -> None:
+    async with caught_up(stage, visits) as engine:
         await engine.set_limit("workflow", "visits", 2)
         assert [limit.most for limit in await engine.limits()] == [2]
 
         runs = [await engine.start(visits, number) for number in range(5)]
         await until(lambda: len(inside) == 2)
-        gates[0].set()
+        gate.set()
         [await run.result() for run in runs]
 
     assert max(most) == 2
@@ -159,9 +155,7 @@ async def test_a_limit_counts_for_them_too(stage: Stage) -> None:
 
 @pytest.mark.req("K22")
 async def test_what_this_worker_cannot_do_is_left_to_others(stage: Stage) -> None:
-    async with stage.engine(doubles) as engine:
-        await is_caught_up(engine)
-
+    async with caught_up(stage, doubles) as engine:
         elsewhere = await engine.start(doubles, 1, queue="gpu")
         later = await engine.start(doubles, 2, delay="1h")
 
@@ -172,8 +166,7 @@ async def test_what_this_worker_cannot_do_is_left_to_others(stage: Stage) -> Non
 @pytest.mark.req("K13")
 async def test_starts_that_are_under_way_when_the_engine_closes(disk: Stage) -> None:
     """Whatever was accepted goes on; nothing is left in the hands of one who has gone."""
-    async with disk.engine(doubles, waits) as engine:
-        await is_caught_up(engine)
+    async with caught_up(disk, doubles, waits) as engine:
         starts = [asyncio.create_task(engine.start(waits)) for _ in range(5)]
         await asyncio.sleep(0)
         assert engine.worker is not None
@@ -209,13 +202,11 @@ class Held:
 
 @pytest.mark.req("K4")
 async def test_an_answer_that_comes_too_late_begins_nothing_twice(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch
+    memory: Stage, monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event
 ) -> None:
     """The heartbeat has shown the run as ours, and it was taken up by that."""
-    async with memory.engine(visits, settings=SHORT_LEASE) as engine:
-        gates.append(asyncio.Event())
-        gates[0].set()
-        await is_caught_up(engine)
+    async with caught_up(memory, visits, settings=SHORT_LEASE) as engine:
+        gate.set()
         held = Held(engine, monkeypatch)
         start = asyncio.create_task(engine.start(visits, 1))
         await until(lambda: most and not inside)  # it ran, long before the start was answered
@@ -228,12 +219,10 @@ async def test_an_answer_that_comes_too_late_begins_nothing_twice(
 
 @pytest.mark.req("K4")
 async def test_a_worker_that_was_buried_meanwhile_takes_nothing(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch
+    memory: Stage, monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event
 ) -> None:
-    async with memory.engine(visits, settings=SHORT_LEASE) as engine:
-        gates.append(asyncio.Event())
-        gates[0].set()
-        await is_caught_up(engine)
+    async with caught_up(memory, visits, settings=SHORT_LEASE) as engine:
+        gate.set()
         assert engine.worker is not None
         worker, buried = engine.worker, engine.worker.id
         held = Held(engine, monkeypatch)
@@ -251,10 +240,8 @@ async def test_a_worker_that_was_buried_meanwhile_takes_nothing(
 async def test_a_caller_that_leaves_does_not_hold_up_what_it_started(
     disk: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with disk.engine(
-        doubles, settings=replace(DEAF, lease_seconds=120, heartbeat_seconds=50)
-    ) as engine:
-        await is_caught_up(engine)
+    patient = replace(DEAF, lease_seconds=120, heartbeat_seconds=50)
+    async with caught_up(disk, doubles, settings=patient) as engine:
         held = Held(engine, monkeypatch)
         start = asyncio.create_task(engine.start(doubles, 21, key="k"))
         await held.executed.wait()
@@ -270,11 +257,9 @@ async def test_a_caller_that_leaves_does_not_hold_up_what_it_started(
 
 @pytest.mark.req("K19")
 async def test_an_unanswered_claim_may_have_filled_slots(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch
+    memory: Stage, monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event
 ) -> None:
-    async with memory.engine(visits, settings=replace(SETTINGS, slots=2)) as engine:
-        gates.append(asyncio.Event())
-        await is_caught_up(engine)
+    async with caught_up(memory, visits, settings=replace(SETTINGS, slots=2)) as engine:
         real, failed = engine.store.claim, asyncio.Event()
 
         async def claim(request: ClaimRequest) -> Claims:
@@ -292,6 +277,6 @@ async def test_an_unanswered_claim_may_have_filled_slots(
             await asyncio.sleep(0)
             runs += [await engine.start(visits, number) for number in range(2, 4)]
             await until(lambda: len(inside) == 2)
-            gates[0].set()
+            gate.set()
             assert sorted([await run.result() for run in runs]) == [0, 1, 2, 3]
     assert max(most) == 2

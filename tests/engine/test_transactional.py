@@ -13,7 +13,7 @@ import apsw
 import asyncpg
 import pytest
 
-from stepwell import Context, Retry, RunFailed, StepContext, failpoints, step, workflow
+from stepwell import Context, Retry, RunFailed, StepContext, Workflow, failpoints, step, workflow
 from stepwell.errors import AskedWrongly, InvalidDefinition
 from tests.engine.transactional_runs import paying
 from tests.stage import SHORT_LEASE, Stage, all_events, crash, kinds, log, until
@@ -73,6 +73,29 @@ class Ledger:
 
         body: Any = pay_sqlite if self.kind == "sqlite" else pay_postgres
         return step(transactional=True, name="pay", **options)(body)
+
+
+class Held:
+    """A run on PostgreSQL whose first attempt waits, after it has written, until the gate opens."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.begun = 0
+
+    def workflow(self) -> Workflow[None, int]:
+        @step(transactional=True)
+        async def pay(connection: Any) -> int:
+            self.begun += 1
+            await connection.execute("INSERT INTO payments (who) VALUES ($1)", f"try {self.begun}")
+            if self.begun == 1:
+                await self.gate.wait()
+            return self.begun
+
+        @workflow
+        async def order(ctx: Context) -> int:
+            return await ctx.step(pay)
+
+        return order
 
 
 @pytest.fixture
@@ -192,33 +215,18 @@ async def test_transactional_steps_side_by_side_with_others(disk: Stage, ledger:
 
 @pytest.mark.req("K14", "K3")
 async def test_worker_that_lost_its_lease_meanwhile_writes_nothing(postgres: Stage) -> None:
-    ledger = Ledger(postgres)
-    gate, begun = asyncio.Event(), 0
-
-    async def slow(connection: Any) -> int:
-        nonlocal begun
-        begun += 1
-        await connection.execute("INSERT INTO payments (who) VALUES ($1)", f"try {begun}")
-        if begun == 1:
-            await gate.wait()
-        return begun
-
-    pay = step(transactional=True)(slow)
-
-    @workflow
-    async def order(ctx: Context) -> int:
-        return await ctx.step(pay)
-
+    ledger, held = Ledger(postgres), Held()
+    order = held.workflow()
     old = postgres.engine(order)
     await old.open()
     await ledger.make()
     run = await old.start(order)
-    await until(lambda: begun == 1)
+    await until(lambda: held.begun == 1)
     assert old.worker is not None
     await old.store.deregister(old.worker.id)  # found dead while it is in its transaction
     async with postgres.engine(order) as engine:
         assert await engine.handle(run.id).result(15) == 2
-        gate.set()
+        held.gate.set()
         await old.close()
 
     assert await ledger.names() == ["try 2"]
@@ -318,32 +326,17 @@ async def test_transactional_step_cannot_go_to_a_queue(sqlite: Stage) -> None:
 
 @pytest.mark.req("K14", "K3")
 async def test_crash_before_the_turn_repeats_the_whole_transaction(postgres: Stage) -> None:
-    ledger = Ledger(postgres)
-    gate, begun = asyncio.Event(), 0
-
-    async def slow(connection: Any) -> int:
-        nonlocal begun
-        begun += 1
-        await connection.execute("INSERT INTO payments (who) VALUES ('ana')")
-        if begun == 1:
-            await gate.wait()
-        return begun
-
-    pay = step(transactional=True)(slow)
-
-    @workflow
-    async def order(ctx: Context) -> int:
-        return await ctx.step(pay)
-
+    ledger, held = Ledger(postgres), Held()
+    order = held.workflow()
     dying = postgres.engine(order)
     await dying.open()
     await ledger.make()
     run = await dying.start(order)
-    await until(lambda: begun == 1)
+    await until(lambda: held.begun == 1)
     await crash(dying)
     async with postgres.engine(order) as engine:
         assert await engine.handle(run.id).result(15) == 2
-    assert await ledger.names() == ["ana"]
+    assert await ledger.names() == ["try 2"]
 
 
 def test_refusal_is_a_stepwell_error() -> None:

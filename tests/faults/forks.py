@@ -1,4 +1,4 @@
-"""Forks: many short lives of the tour, without the start of an interpreter for each.
+"""Forks: many short lives of a script, without the start of an interpreter for each.
 
     python -m tests.faults.forks            lives on stdin, how they ended on stdout, as JSON
 
@@ -17,12 +17,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stepwell import failpoints
-from tests.faults import tour
 from tests.faults.fleet import ROOT
 
+KILLED = -9
 LIFE_SECONDS = 60
 AT_ONCE = 6  # most of the time they wait
 DRIVERS = ("stepwell.store.sqlite.store", "stepwell.store.postgres.store")  # else imported on first use
@@ -31,10 +31,10 @@ DRIVERS = ("stepwell.store.sqlite.store", "stepwell.store.postgres.store")  # el
 class Life(NamedTuple):
     """What to run, where it is killed, and the file that hears what it says."""
 
-    what: str
-    url: str
+    script: str  # an async function: "tests.faults.tour:main"
+    arguments: list[Any]
     failpoint: str
-    said: str
+    said: str = os.devnull
     env: dict[str, str] = {}  # noqa: RUF012  # never changed
 
 
@@ -47,7 +47,7 @@ class Death(NamedTuple):
 
 def lived(lives: Sequence[Sequence[Life]], env: Mapping[str, str], log: Path) -> list[Death]:
     """Lives that share a database come one after another; the death of the last one of each."""
-    with open(log, "wb") as errors:
+    with open(log, "ab") as errors:
         done = subprocess.run(
             [sys.executable, "-m", "tests.faults.forks"],
             env=env,
@@ -66,11 +66,12 @@ def begin(life: Life) -> int:
     if pid:
         return pid
     try:
+        module, _, name = life.script.partition(":")
         signal.alarm(LIFE_SECONDS)
         os.dup2(os.open(life.said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 1)
         os.environ.update(life.env)
         failpoints.hit = failpoints.parse(life.failpoint)
-        asyncio.run(tour.main(life.what, life.url))
+        asyncio.run(getattr(sys.modules[module], name)(*life.arguments))
     finally:
         print(f"{life.failpoint} was not reached, {sys.exc_info()[1]!r}", file=sys.stderr, flush=True)
         os._exit(1)
@@ -95,9 +96,11 @@ def run(lives: Sequence[Sequence[Life]]) -> list[Death]:
 
 
 def main() -> None:
-    for name in DRIVERS:
+    lives = [[Life(*life) for life in some] for some in json.load(sys.stdin)]
+    scripts = {life.script.partition(":")[0] for some in lives for life in some}
+    for name in (*DRIVERS, *scripts):
         importlib.import_module(name)
-    print(json.dumps(run([[Life(*life) for life in some] for some in json.load(sys.stdin)])))
+    print(json.dumps(run(lives)))
 
 
 if __name__ == "__main__":

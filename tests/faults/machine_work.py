@@ -117,7 +117,8 @@ def _far(plan: Plan) -> str:
     return f"{plan.queue}.far"
 
 
-async def visit(url: str, plan: Plan) -> None:
+async def visit(url: str, *planned: Any) -> None:
+    plan = Plan(*planned)
     async with opened(url, [plan]) as engine:
         if plan.point.startswith("reap."):
             await asyncio.sleep(LEASE_SECONDS * 1.5)  # in touch for a lease, so that silence counts

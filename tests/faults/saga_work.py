@@ -58,8 +58,8 @@ class Saga(Machine[list[str]]):
         raise Permanent("all of it is undone")
 
 
-async def visit(url: str, plan: Plan) -> None:
-    await finish(url, [plan])
+async def visit(url: str, *plan: Any) -> None:
+    await finish(url, [Plan(*plan)])
 
 
 async def finish(url: str, plans: Sequence[Plan]) -> None:

@@ -17,7 +17,7 @@ from tests.faults.checks import Entry, Evidence, Findings, check, read_ledger
 from tests.faults.client import collected
 from tests.faults.figures import Figures, note
 from tests.faults.fleet import ROOT, Fault, LedgerProcess, environment
-from tests.faults.forks import Life
+from tests.faults.forks import KILLED, Life
 from tests.faults.stage import Stage, on_postgres, on_sqlite
 from tests.faults.tour import EXPECTED, WORKFLOWS
 from tools.postgres.cluster import Cluster
@@ -64,13 +64,14 @@ class Scene:
 
     def _lives(self, victim: Victim) -> list[Life]:
         said = str(self._said(victim))
+        script, point = "tests.faults.tour:main", f"{victim.point}=kill:{victim.hit}"
         if not victim.point.startswith("reap."):
-            return [Life("visit", victim.url, f"{victim.point}=kill:{victim.hit}", said)]
+            return [Life(script, ["visit", victim.url], point, said)]
         # Somebody must have died before. On SQLite his file's lock shows that at once, else the lease; a
         # sweep that finds nobody dead passes no failpoint.
         return [
-            Life("visit", victim.url, "commit.after=kill:2", f"{said}.before"),
-            Life("bury", victim.url, f"{victim.point}=kill:{victim.hit}", said, NO_SWEEPS),
+            Life(script, ["visit", victim.url], "commit.after=kill:2", f"{said}.before"),
+            Life(script, ["bury", victim.url], point, said, NO_SWEEPS),
         ]
 
     def _said(self, victim: Victim) -> Path:
@@ -114,7 +115,7 @@ async def findings(victim: Victim, ledger: list[Entry], kept: dict[str, int]) ->
 def play(scene: Scene, stage: Stage) -> None:
     scene.kill_all()
 
-    unreached = [victim.name for victim in scene.victims if victim.code != -9]
+    unreached = [victim.name for victim in scene.victims if victim.code != KILLED]
     assert unreached == [], "these points were never reached"
     assert scene.finish_all() == ""
     violations = {}

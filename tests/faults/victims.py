@@ -1,11 +1,9 @@
 """Victims: processes that are killed at a failpoint each, a few to a database; then a clean one goes on.
 
-    python -m tests.faults.victims MODULE kill      plans on stdin, their exit codes on stdout, as JSON
-    python -m tests.faults.victims MODULE finish    the same plans; prints the databases that are stuck
+    python -m tests.faults.victims MODULE    the clean one: plans on stdin; prints what is stuck
 
-MODULE has `visit(url, plan)`, the whole script that a victim may die in, and `finish(url, plans)`. The
-victims of a database have a queue each. A victim is a fork of a process that has imported everything and
-begun nothing: it costs no start of an interpreter.
+MODULE has `visit(url, *plan)`, the whole script that a victim may die in, and `finish(url, plans)`. The
+victims of a database have a queue each.
 """
 
 from __future__ import annotations
@@ -19,13 +17,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stepwell import failpoints
 from tests.faults.fleet import ROOT, SHORT
+from tests.faults.forks import KILLED, Life, lived
 
-KILLED = -9
-AT_ONCE = 8
 FINISHED_AT_ONCE = 10  # databases; a server takes a hundred connections
-VISIT_SECONDS = 60.0
 FINISH_SECONDS = 120.0
 LEASE = {
     **SHORT,
@@ -62,20 +57,19 @@ class Victims:
         self._env = {**inherited, **LEASE, **env, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
 
     def kill(self, wanted: list[tuple[str, Plan]]) -> None:
-        codes = json.loads(self._say("kill", wanted))
+        deaths = lived([self._lives(url, plan) for url, plan in wanted], self._env, self._log)
 
-        unreached = [plan.name for (_, plan), code in zip(wanted, codes, strict=True) if code != KILLED]
+        unreached = [plan.name for (_, plan), end in zip(wanted, deaths, strict=True) if end.code != KILLED]
         assert unreached == [], f"never reached, or broken before: {self._log.read_text()[-3000:]}"
 
+    def _lives(self, url: str, plan: Plan) -> list[Life]:
+        plans = [Plan(plan.before, 1, plan.number), plan] if plan.before else [plan]
+        return [Life(f"{self._module}:visit", [url, *p], f"{p.point}=kill:{p.hit}") for p in plans]
+
     def finish(self, wanted: list[tuple[str, Plan]]) -> None:
-        said = self._say("finish", wanted)
-
-        assert said == "", f"{said}\n{self._log.read_text()[-3000:]}"
-
-    def _say(self, what: str, wanted: list[tuple[str, Plan]]) -> str:
         with open(self._log, "a", encoding="utf-8") as errors:
             done = subprocess.run(
-                [sys.executable, "-m", "tests.faults.victims", self._module, what],
+                [sys.executable, "-m", "tests.faults.victims", self._module],
                 env=self._env,
                 cwd=ROOT,
                 input=json.dumps(wanted),
@@ -84,41 +78,7 @@ class Victims:
                 text=True,
                 check=True,
             )
-        return done.stdout
-
-
-def _fork(module: Any, url: str, plan: Plan) -> int:
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            failpoints.hit = failpoints.parse(f"{plan.point}=kill:{plan.hit}")
-            asyncio.run(asyncio.wait_for(module.visit(url, plan), VISIT_SECONDS))
-            code = 0
-        finally:
-            sys.stderr.write(f"{plan.name}: not killed, {sys.exc_info()[1]!r}\n")
-            sys.stderr.flush()
-            os._exit(code)
-    return pid
-
-
-def kill_all(module: Any, wanted: list[tuple[str, Plan]]) -> list[int]:
-    """Their exit codes, a few at a time."""
-    waiting = list(enumerate(wanted))[::-1]
-    codes = [0] * len(wanted)
-    running: dict[int, tuple[int, str, Plan, bool]] = {}
-    while waiting or running:
-        while waiting and len(running) < AT_ONCE:
-            place, (url, plan) = waiting.pop()
-            first = Plan(plan.before, 1, plan.number) if plan.before else plan
-            running[_fork(module, url, first)] = (place, url, plan, first is plan)
-        pid, status = os.wait()
-        place, url, plan, last = running.pop(pid)
-        if last:
-            codes[place] = os.waitstatus_to_exitcode(status)
-        else:
-            running[_fork(module, url, plan)] = (place, url, plan, True)
-    return codes
+        assert done.stdout == "", f"{done.stdout}\n{self._log.read_text()[-3000:]}"
 
 
 async def finish_all(module: Any, wanted: list[tuple[str, Plan]]) -> None:
@@ -135,13 +95,9 @@ async def finish_all(module: Any, wanted: list[tuple[str, Plan]]) -> None:
             print("stuck", url, repr(error))
 
 
-def main(name: str, what: str) -> None:
-    module = importlib.import_module(name)
+def main(name: str) -> None:
     wanted = [(url, Plan(*plan)) for url, plan in json.load(sys.stdin)]
-    if what == "kill":
-        print(json.dumps(kill_all(module, wanted)))
-    else:
-        asyncio.run(finish_all(module, wanted))
+    asyncio.run(finish_all(importlib.import_module(name), wanted))
 
 
 if __name__ == "__main__":

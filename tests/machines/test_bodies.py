@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 import pytest
@@ -70,28 +69,6 @@ class Plain(Machine[dict[str, Any]]):
 async def test_a_plain_transition_sends_steps_to_queues_too(stage: Stage) -> None:
     async with stage.engine(Plain), stage.engine(steps=[abs], queues=[FAR]) as far:
         assert await far.run(Plain, -3) == {"near": 3, "far": 3}
-
-
-class Leaving(Machine[dict[str, Any]]):
-    @transition("start", "end")
-    async def go(self, ctx: Context) -> None:
-        sys.exit(3)
-
-
-class LeavingPlain(Machine[dict[str, Any]]):
-    @transition("start", "end")
-    def go(self, ctx: SyncContext) -> None:
-        sys.exit(3)
-
-
-@pytest.mark.req("M3", "K33")
-@pytest.mark.parametrize("program", [Leaving, LeavingPlain])
-async def test_a_transition_that_exits_fails_and_leaves_its_worker_alone(memory: Stage, program: Any) -> None:
-    async with memory.engine(program, Plain, steps=[abs], queues=["default", FAR]) as engine:
-        with pytest.raises(RunFailed, match="SystemExit"):
-            await engine.run(program, None)
-
-        assert await engine.run(Plain, -3) == {"near": 3, "far": 3}
 
 
 class Slow(Machine[dict[str, Any]]):

@@ -41,6 +41,26 @@ async def test_documents_that_branches_save_are_kept(rehearsal: Stage) -> None:
         assert saved == {"a": b'"A"', "b": b'"B"', "direct-a": b'"a"', "direct-b": b'"b"'}
 
 
+class Shaky(Machine[list[Any]]):
+    @transition("start", "end")
+    async def go(self, ctx: Context) -> None:
+        async def fails() -> None:
+            await ctx.step(lambda: None)
+            raise ValueError("the second")
+
+        self.state = await ctx.all()
+        await ctx.all(ctx.signal("never"), fails())
+
+
+@pytest.mark.req("M9", "M3")
+async def test_the_error_of_a_branch_is_told_while_one_before_it_waits(rehearsal: Stage) -> None:
+    async with rehearsal.engine(Shaky) as engine:
+        run = await engine.start(Shaky, None)
+
+        with pytest.raises(RunFailed, match="the second"):
+            await run.result(15)
+
+
 class Waiting(Machine[list[Any]]):
     """Its input says how it waits for several things at once; one of them ends early."""
 

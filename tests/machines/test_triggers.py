@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stepwell import Context, Machine, transition, workflow
-from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, NotSerialisable, RunEnded, WrongPlace
+from stepwell import Context, Machine, RunHandle, transition, workflow
+from stepwell.errors import (
+    AlreadyDecided,
+    ChildFailed,
+    Conflict,
+    InvalidInput,
+    NotSerialisable,
+    RunEnded,
+    WrongPlace,
+)
 from tests.machines.approvals import Approval, Review
 from tests.stage import Stage, all_events, suspended, until
 
@@ -317,6 +326,61 @@ async def test_a_call_back_that_comes_early_is_kept(rehearsal: Stage) -> None:
         await run.trigger("go_on")
 
         assert await run.result(15) == {"word": "soon"}
+
+
+@pytest.mark.req("M4", "K28")
+@pytest.mark.parametrize("early", [True, False])
+async def test_why_tells_of_a_call_back_that_triggers_nothing(rehearsal: Stage, early: bool) -> None:
+    """A child fails, the next one's result is of the wrong type, before or after the machine waits."""
+
+    @workflow
+    async def check(ctx: Context, fails: bool) -> int:
+        if not early:
+            await ctx.signal("go")
+        if fails:
+            raise ValueError("no")
+        return 7
+
+    class Delegates(Machine[dict[str, Any]]):
+        @transition("start", "waiting")
+        async def ask(self, ctx: Context) -> None:
+            child = await ctx.start(check, not self.state, trigger="checked")
+            self.state["child"] = child.id
+            if early:
+                with suppress(ChildFailed):
+                    await child
+
+        @transition("waiting", "end", wait=Approval)
+        async def checked(self, ctx: Context, approval: Approval) -> None: ...
+
+        @transition("waiting", "start", wait=True)
+        async def again(self, ctx: Context) -> None: ...
+
+    async def child_of(run: RunHandle[Any], version: int) -> str:
+        await until(lambda: _version_is(run, version))
+        child = str((await _state(run))["child"])
+        if not early:
+            await engine.handle(child).signal("go")
+        return child
+
+    async with rehearsal.engine(Delegates, check) as engine:
+        run = await engine.start(Delegates)
+        failed = await child_of(run, 1)
+        await until(lambda: _says(run, f"(checked: child run {failed} ended as failed and triggers nothing)"))
+        await run.trigger("again")
+        await child_of(run, 3)
+        await until(lambda: _says(run, "child:check#1 does not fit: Expected `object`, got `int`)"))
+
+        assert failed not in (await run.why()).text
+
+
+async def _version_is(run: RunHandle[Any], version: int) -> bool:
+    checkpoint = (await run.state()).checkpoint
+    return checkpoint is not None and checkpoint.version == version
+
+
+async def _says(run: RunHandle[Any], words: str) -> bool:
+    return words in (await run.why()).text
 
 
 @pytest.mark.req("M4", "K6")

@@ -278,17 +278,11 @@ class Client(History):
         """Forget what was set; what the runs bring along counts again. False: nothing was set."""
         workspace = "" if kind == "queue" else self.workspace
         scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=None)).scope
-        there = any(limit.scope == scope for limit in await self.store.read_limits())
-        asked = 0
-
-        async def ask() -> bool:
-            nonlocal asked
-            asked += 1
-            return await self.store.drop_limit(scope)
-
-        dropped = await self.patiently(ask)
+        if all(limit.scope != scope for limit in await self.store.read_limits()):
+            return False
+        dropped, repeated = await self.insist(lambda: self.store.drop_limit(scope))
         self.bulletin.work()
-        return dropped or (there and asked > 1)  # else the answer to our own first call was lost
+        return dropped or repeated
 
     async def limits(self) -> list[Limit]:
         """The limits that were set for this workspace and for queues."""
@@ -322,9 +316,14 @@ class Client(History):
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask again after an unanswered write: the key in it makes that safe."""
+        return (await self.insist(ask))[0]
+
+    async def insist(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+        """The answer, and whether we asked more than once: then it may have been done by a call of ours
+        whose answer was lost."""
         for attempt in range(_TRIES):
             try:
-                return await ask()
+                return await ask(), attempt > 0
             except (OutcomeUnknown, StoreUnavailable):
                 if attempt == _TRIES - 1:
                     raise

@@ -313,20 +313,14 @@ class RunHandle(Past, Generic[R]):
         return found
 
     async def _sent_on(self, *, undo: bool) -> RetryOutcome:
-        asked = 0
         needs = ""
         async for row in self.log():
             needs = needs_of_run(read_as(Accepted, row))
             break
-
-        async def ask() -> RetryOutcome:
-            nonlocal asked
-            asked += 1
-            return await self._client.store.retry(self.id, needs=needs, undo=undo)
-
-        outcome = await self._client.patiently(ask)
-        if asked > 1 and outcome is RetryOutcome.NOT_FAILED:
-            outcome = RetryOutcome.RETRIED  # the answer to our own first call was lost
+        store = self._client.store
+        outcome, repeated = await self._client.insist(lambda: store.retry(self.id, needs=needs, undo=undo))
+        if repeated and outcome is RetryOutcome.NOT_FAILED:
+            outcome = RetryOutcome.RETRIED  # by a call of ours
         if outcome is RetryOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is RetryOutcome.RETRIED:
@@ -336,15 +330,9 @@ class RunHandle(Past, Generic[R]):
 
     async def delete(self) -> None:
         """Remove this run and all below it for good. NotRemovable while any of them is live."""
-        asked = 0
-
-        async def ask() -> Removal:
-            nonlocal asked
-            asked += 1
-            return await self._client.store.remove(self.id)
-
         self._watch.ended = None  # a file may bring it back, and then it goes on
-        match await self._client.patiently(ask):
+        outcome, repeated = await self._client.insist(lambda: self._client.store.remove(self.id))
+        match outcome:
             case Removal.LIVE:
                 raise NotRemovable(
                     f"run {self.id}, or a run below it, has not ended", hint="cancel it and wait for its end"
@@ -354,7 +342,7 @@ class RunHandle(Past, Generic[R]):
                 raise NotRemovable(
                     f"run {self.id} belongs to run {parent}", hint="delete the run that started it all"
                 )
-            case Removal.UNKNOWN if asked == 1:  # else our own first call removed it
+            case Removal.UNKNOWN if not repeated:  # else a call of ours removed it
                 raise RunNotFound(f"there is no run {self.id}")
             case _:
                 pass

@@ -10,7 +10,7 @@ The old run is only read: its log is the same byte by byte afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
@@ -47,7 +47,7 @@ class History:
     payload_bytes_max: int
     _ids: Ids
 
-    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def insist(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
         raise NotImplementedError
 
     def _checked(self, definition: Definition, input: Any) -> bytes:
@@ -199,7 +199,7 @@ class History:
             run_id, checked_text(key, "key") or f"run/{run_id}", self._ids.token(), await self.store.now()
         )
         new = forked(old, origin, edits, birth)
-        [started] = await self.patiently(lambda: self.store.restore([new]))
+        [started], _ = await self.insist(lambda: self.store.restore([new]))
         if started.conflict:
             raise KeyConflict(
                 f"key {key!r} belongs to run {started.run_id}, which is not this {origin.how}",
@@ -229,24 +229,16 @@ class History:
         Nothing is written when the file is wrong (InvalidFile) or one of the runs exists (RunExists).
         """
         copies = [replace(copy, workspace=self.workspace) for copy in run_file.read(file)]
-        asked = 0
-
-        async def ask() -> list[Started]:
-            nonlocal asked
-            asked += 1
-            return list(await self.store.restore(copies))
-
-        answers = await self.patiently(ask)
-        if not all(answer.created for answer in answers):
-            ours = asked > 1 and not any(answer.conflict for answer in answers)
-            if not ours:  # else the answer to our own first call was lost
-                await self._refuse_import(copies, answers)
+        answers, repeated = await self.insist(lambda: self.store.restore(copies))
+        ours = repeated and not any(answer.conflict for answer in answers)
+        if not ours and not all(answer.created for answer in answers):
+            await self._refuse_import(copies, answers)
         for copy in copies:
             self.bulletin.watch(copy.id).ended = None  # as it was before it was removed here
         self.bulletin.work()
         return RunHandle(self, copies[0].id, PLAIN.decode)  # type: ignore[arg-type]  # as above
 
-    async def _refuse_import(self, copies: list[RunCopy], answers: list[Started]) -> None:
+    async def _refuse_import(self, copies: list[RunCopy], answers: Sequence[Started]) -> None:
         for copy, answer in zip(copies, answers, strict=True):
             if answer.run_id != copy.id:
                 raise RunExists(

@@ -122,13 +122,7 @@ def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
     begun = max(i for i, event in enumerate(events) if isinstance(event.fact, ev.Accepted | ev.Continued))
     found = []
     for i, event in enumerate(events):
-        fact = event.fact
-        if i == begun and edits.input is not None and isinstance(fact, ev.Accepted | ev.Continued):
-            fact = replace(fact, input=Raw(edits.input))
-        if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
-            fact = replace(fact, undo=None)
-        if isinstance(fact, ev.Continued) and fact.children:
-            fact = replace(fact, children={})  # they are the old run's
+        fact = _own(event.fact, edits.input if i == begun else None)
         if isinstance(fact, ev.Received) and fact.key in answers:
             fact = replace(fact, payload=Raw(edits.outputs[answers[fact.key]]))
             missing.discard(answers[fact.key])
@@ -147,6 +141,17 @@ def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
             hint="edit results of steps, children and waits that had ended by then; see run.state(at=...)",
         )
     return found
+
+
+def _own(fact: ev.Fact, input: bytes | None) -> ev.Fact:
+    """With its own input; without what belongs to the old run: what that did, and its children."""
+    if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
+        return replace(fact, undo=None)
+    if isinstance(fact, ev.Continued) and fact.children:
+        fact = replace(fact, children={})
+    if input is not None and isinstance(fact, ev.Accepted | ev.Continued):
+        fact = replace(fact, input=Raw(input))
+    return fact
 
 
 def _received(event: Event, key: str, value: Raw) -> Event:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
 
 from msgspec import Raw
 
@@ -20,6 +20,7 @@ from stepwell.domain.duration import Duration
 from stepwell.domain.events import Accepted, DocumentSaved, NodeFact
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.steps import StepSpec, checked_name
+from stepwell.errors import InvalidDefinition
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,6 +73,13 @@ class Startable(Protocol[I_contra, R_co]):
 
 
 OnFailure = Literal["compensate", "hold"]  # hold: undo nothing, so that a person can retry it
+
+
+def checked_on_failure(word: OnFailure) -> OnFailure:
+    """The word, or InvalidDefinition: types do not stop everybody."""
+    if word not in get_args(OnFailure):
+        raise InvalidDefinition(f"on_failure={word!r}", hint='use "compensate" or "hold"')
+    return word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,14 @@ class OpenWait:
     title: str = ""
     assignees: list[str] = field(default_factory=list)
     choices: list[ev.Choice] = field(default_factory=list)  # of a trigger: the transitions it can be
+    trigger: str = ""  # of a child: the transition that its result triggers
+
+    @property
+    def names(self) -> list[str]:
+        """What messages that answer it are addressed to."""
+        if self.what == "signal":
+            return [self.name]
+        return [self.path] if self.what == "approval" else [choice.name for choice in self.choices]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +85,7 @@ class RunState:
     worker: str = ""
     steps: dict[str, StepState] = field(default_factory=dict)
     waits: dict[str, OpenWait] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)  # by name: what came last and answered no wait
     unconsumed: list[str] = field(default_factory=list)
     progress: ev.Progress | None = None
     compensation: CompensationState | None = None
@@ -115,12 +124,16 @@ def apply(state: RunState, event: Event) -> None:
         case ev.TimerSet() | ev.WaitOpened() | ev.ChildStarted():
             _open_wait(state, event)
         case ev.TimerFired() | ev.WaitEnded() | ev.ChildEnded():
-            state.waits.pop(event.path, None)
+            _close_wait(state, event)
             if isinstance(fact, ev.ChildEnded):
                 state.outputs[event.path] = fact.result
             elif event.path in state.steps:  # not wanted any more
                 step = state.steps[event.path]
                 step.status, step.retry_at = "cancelled", None
+        case ev.Received() if fact.rejected:
+            sender, _, path = fact.key.partition("/")
+            what = f"the result of child {path}" if sender == "child" else "what came"
+            state.refused[fact.name] = f"{what} does not fit: {fact.rejected}"
         case ev.Progress():
             state.progress = fact
         case ev.CompensationStarted():
@@ -142,6 +155,7 @@ def apply(state: RunState, event: Event) -> None:
             state.steps.clear()
             state.outputs.clear()
             state.waits.clear()
+            state.refused.clear()
         case ev.Completed() | ev.Failed() | ev.Cancelled() | ev.TimedOut():
             _end(state, fact)
         case _:
@@ -206,10 +220,24 @@ def _open_wait(state: RunState, event: Event) -> None:
                 assignees=fact.assignees,
                 choices=fact.choices,
             )
+            state.refused.pop(path, None)  # an answer to this question when it was asked before
         case ev.ChildStarted() if not fact.detached:
-            state.waits[path] = OpenWait(path, "child", name=fact.workflow, key=fact.run)
+            state.waits[path] = OpenWait(
+                path, "child", name=fact.workflow, key=fact.run, trigger=fact.trigger
+            )
         case _:
             pass
+
+
+def _close_wait(state: RunState, event: Event) -> None:
+    wait, fact = state.waits.pop(event.path, None), event.fact
+    if wait is None:
+        return
+    if isinstance(fact, ev.WaitEnded):
+        for name in wait.names:
+            state.refused.pop(name, None)
+    elif isinstance(fact, ev.ChildEnded) and wait.trigger and fact.status != "completed":
+        state.refused[wait.trigger] = f"child run {wait.key} ended as {fact.status} and triggers nothing"
 
 
 def _end(state: RunState, fact: ev.Completed | ev.Failed | ev.Cancelled | ev.TimedOut) -> None:

@@ -46,29 +46,8 @@ def explain(
         return Reason("lost", "the run is not in the queue; please report this")
     if ticket.lease:
         return _owned(ticket, state, workers)
-    retrying = [step for step in state.steps.values() if step.status == "retrying"]
-    if retrying and ticket.due_at > now:
-        step = min(retrying, key=lambda s: s.retry_at or 0)
-        return Reason(
-            "retry",
-            f"{step.path} is tried again at {_clock(ticket.due_at)} (attempt {step.attempt + 1})",
-            step.retry_at,
-        )
-    again_at = [wait for wait in state.waits.values() if wait.what == "retry"]
-    if again_at and ticket.due_at > now:
-        wait = min(again_at, key=lambda w: w.due_at or 0)
-        place, _, attempt = wait.path.partition("@")[0].rpartition("#")
-        text = f"{place} is tried again at {_clock(wait.due_at or now)} (attempt {int(attempt) + 1})"
-        return Reason("retry", text, wait.due_at)
-    if state.retry_at is not None and ticket.due_at > now and not state.waits:
-        again = f"(attempt {state.retry_attempt}, after: {in_words(state.error) if state.error else ''})"
-        return Reason(
-            "retry",
-            f"{state.failing} at {_place(state)!r} is tried again at {_clock(ticket.due_at)} {again}",
-            state.retry_at,
-        )
     if ticket.due_at > now:
-        return _waiting(ticket, state, workers)
+        return _retrying(ticket, state) or _waiting(ticket, state, workers)
     reason = _queued(run, ticket, workers)
     return _limited(full) if full is not None and reason.code == "queued" else reason
 
@@ -86,11 +65,29 @@ def _owned(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow]) -> 
     )
 
 
+def _retrying(ticket: TicketRow, state: RunState) -> Reason | None:
+    """A step, a retry container of a graph or a transition is tried again."""
+    if steps := [step for step in state.steps.values() if step.status == "retrying"]:
+        step = min(steps, key=lambda s: s.retry_at or 0)
+        again = f"{step.path} is tried again at {_clock(ticket.due_at)} (attempt {step.attempt + 1})"
+        return Reason("retry", again, step.retry_at)
+    if waits := [wait for wait in state.waits.values() if wait.what == "retry"]:
+        wait = min(waits, key=lambda w: w.due_at or 0)
+        place, _, attempt = wait.path.partition("@")[0].rpartition("#")
+        again = f"{place} is tried again at {_clock(wait.due_at or 0)} (attempt {int(attempt) + 1})"
+        return Reason("retry", again, wait.due_at)
+    if state.retry_at is not None and not state.waits:
+        after = f"attempt {state.retry_attempt}, after: {in_words(state.error) if state.error else ''}"
+        again = f"{state.failing} at {_place(state)!r} is tried again at {_clock(ticket.due_at)} ({after})"
+        return Reason("retry", again, state.retry_at)
+    return None
+
+
 def _waiting(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow]) -> Reason:
     if not ticket.started:
         return Reason("delayed", f"its start is delayed until {_clock(ticket.due_at)}", ticket.due_at)
     due = None if ticket.due_at == NEVER else ticket.due_at
-    waits = [_words(wait, workers) for wait in state.waits.values()]
+    waits = [_words(wait, workers) + _refused(wait, state) for wait in state.waits.values()]
     text = "waits for " + (", ".join(waits[:3]) or "a message")
     return Reason("waits", text + (f" until {_clock(due)}" if due else ""), due)
 
@@ -110,6 +107,11 @@ def _words(wait: OpenWait, workers: Sequence[WorkerRow]) -> str:
     if wait.what == "trigger":
         return f"{' or '.join(choice.name for choice in wait.choices)} to be triggered at {wait.name!r}"
     return f"{wait.what} {wait.name!r}"
+
+
+def _refused(wait: OpenWait, state: RunState) -> str:
+    refused = [f"{name}: {state.refused[name]}" for name in wait.names if name in state.refused]
+    return f" ({'; '.join(refused)})" if refused else ""
 
 
 def _place(state: RunState) -> str:

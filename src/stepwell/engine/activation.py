@@ -338,7 +338,7 @@ class Activation:
 
     def timed_out(self, limit: float) -> None:
         if self.closed is None and self._ending is None:
-            self._ending = compensation.instead(self, endings.timed_out(limit))
+            self._ending = compensation.instead(self, endings.timed_out(self, limit))
             self.advance()
 
     def woken(self, wakes: int) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.body_context import BodyContext, ThreadContext
 from stepwell.engine.calls import BodyCall
+from stepwell.engine.running import outcome_of
 from stepwell.engine.stations import Station, Stations
 from stepwell.engine.stations import current as _station
 from stepwell.engine.turns import Scope, outside
@@ -91,7 +92,7 @@ class Body:
         self._activation.steps.executing[self.path] = self
         if call.move.threaded:
             self._task = task = asyncio.Task(work, loop=services.loop, context=contextvars.Context())
-            task.add_done_callback(self._left)
+            task.add_done_callback(lambda task: self.done(*outcome_of(task)))
             services.runner.running[self] = None
         else:
             self.coroutine = work
@@ -151,13 +152,6 @@ class Body:
         self._end(None, error)
 
     # Ending
-
-    def _left(self, task: asyncio.Task[Any]) -> None:
-        if task.cancelled():
-            self.done(None, asyncio.CancelledError())
-        else:
-            error = task.exception()
-            self.done(None if error is not None else task.result(), error)
 
     def done(self, result: Any, error: BaseException | None) -> None:
         """Its code returned or raised."""

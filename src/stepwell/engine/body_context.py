@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.domain.steps import checked_name, spec_of
 from stepwell.engine.child_handle import Child
 from stepwell.engine.context import RunContext
+from stepwell.engine.exits import contained
 from stepwell.engine.turns import enter_scope, outside
 from stepwell.errors import InvalidDefinition
 
@@ -50,9 +51,14 @@ class BodyContext:
         return result
 
     async def all(self, *awaitables: Awaitable[Any]) -> list[Any]:
+        if not awaitables:
+            return []
         tasks = self._branches(awaitables)
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in tasks:
+                if task in ended:
+                    task.result()  # an error is raised although branches before it go on
             return [task.result() for task in tasks]
         finally:
             await self._end(tasks)
@@ -206,4 +212,5 @@ async def _turn(make: Callable[[], Any]) -> Any:
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
+    with contained():
+        return await awaitable

@@ -35,7 +35,10 @@ class Call:
 
 
 class StepCall(Call):
-    __slots__ = ("args", "attempt", "digest", "failures", "kwargs", "queue", "retrying", "spec", "undo")
+    __slots__ = (
+        *("args", "kwargs", "spec", "queue", "digest", "undo"),
+        *("answered", "attempt", "failures", "retrying"),
+    )
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class StepCall(Call):
         self.attempt = 0
         self.failures = 0
         self.retrying = False  # waits for its next attempt
+        self.answered = False  # by this activation; what the log had before is in `recorded`
         self.undo: Undo | None = None  # of a step that is to be undone when the run ends badly
 
     @property

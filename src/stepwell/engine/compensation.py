@@ -7,12 +7,13 @@ compensation is a step with its own retries; one that fails is recorded and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from stepwell.domain import events as ev
+from stepwell.domain.commit import LogRow
 from stepwell.domain.compensating import arguments, find
 from stepwell.domain.events import Problem, StepCompleted
 from stepwell.domain.status import Status
@@ -20,13 +21,13 @@ from stepwell.domain.steps import StepSpec
 from stepwell.engine.calls import StepCall
 from stepwell.engine.ending import Ending, of_main
 from stepwell.engine.turns import Scope
+from stepwell.engine.whole_log import look_back, whole_log
 from stepwell.errors import (
     CodeChanged,
     CompensationFailed,
     NotDurable,
     StepError,
     StepwellError,
-    StoreError,
     Suspended,
 )
 
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
 
 # Not the run's own failures: what it did stays, and a person can retry it.
 _HELD = frozenset({CodeChanged.code, NotDurable.code})
-_PAGE = 1000
 PREFIX = "compensate/"
+
+Undoable = dict[str, StepCompleted]
 
 
 def instead(activation: Activation, ending: Ending) -> Ending | None:
@@ -68,8 +70,7 @@ def resume(activation: Activation, started: ev.CompensationStarted) -> None:
     # First it must know all that is to be undone: answers and messages wait until it asks for them.
     _enter(activation, compensation)
     activation.advancing = True
-    activation.busy += 1
-    activation.services.runner.spawn(compensation.read_log(compensation.go_on))
+    compensation.go_on()
 
 
 def undo(activation: Activation, ended: ev.Failed | ev.TimedOut) -> None:
@@ -198,51 +199,31 @@ class Compensation:
     # A machine's earlier visits
 
     async def _look_back(self) -> None:
-        activation = self._activation
-        if not _has_earlier(activation):
-            return
-        found = activation.turns.create_future()
-        activation.busy += 1
-        services = activation.services
-        # Not from here: in a turn the running loop is the workflow's.
-        services.loop.call_soon(lambda: services.runner.spawn(self.read_log(found.set_result)))
-        self._know(await found)
+        if _has_earlier(self._activation):
+            earlier: Undoable = {}
+            await whole_log(self._activation, partial(_note, earlier))
+            self._know(earlier)
 
-    def _know(self, earlier: dict[str, StepCompleted]) -> None:
+    def go_on(self) -> None:
+        """What an owner before us had begun goes on, once it knows all that is to be undone."""
+        earlier: Undoable = {}
+
+        def begin() -> None:
+            self._know(earlier)
+            self._activation.advancing = False
+            _begin(self._activation, self)
+
+        look_back(self._activation, partial(_note, earlier), begin)
+
+    def _know(self, earlier: Undoable) -> None:
         self._activation.journal.undoable = earlier | self._activation.journal.undoable
 
-    def go_on(self, earlier: dict[str, StepCompleted]) -> None:
-        """What an owner before us had begun goes on."""
-        self._know(earlier)
-        self._activation.advancing = False
-        _begin(self._activation, self)
 
-    async def read_log(self, tell: Callable[[dict[str, StepCompleted]], None]) -> None:
-        activation = self._activation
-        try:
-            found = await self._read_pages()
-        except StoreError:
-            activation.busy -= 1
-            activation.broken = True  # whoever has it next looks again
-            activation.lose()
-            return
-        activation.busy -= 1
-        if activation.closed is None:
-            tell(found)
-            activation.advance()
-
-    async def _read_pages(self) -> dict[str, StepCompleted]:
-        store, run_id = self._activation.services.store, self._activation.run_id
-        found: dict[str, StepCompleted] = {}
-        after = 0
-        while page := await store.read_log(run_id, after=after, limit=_PAGE):
-            for row in page:
-                if row.kind == ev.KIND[StepCompleted]:
-                    fact = ev.read_as(StepCompleted, row)
-                    if fact.undo is not None:
-                        found[row.path] = fact
-            after = page[-1].seq
-        return found
+def _note(found: Undoable, row: LogRow) -> None:
+    if row.kind == ev.KIND[StepCompleted]:
+        fact = ev.read_as(StepCompleted, row)
+        if fact.undo is not None:
+            found[row.path] = fact
 
 
 def _prepared(fact: StepCompleted) -> tuple[StepSpec, tuple[Any, ...], dict[str, Any]]:

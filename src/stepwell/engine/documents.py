@@ -6,7 +6,7 @@ machine sees what its last checkpoint had; that may lie far back, so it is read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
@@ -15,13 +15,12 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
 from stepwell.domain.documents import Documents, document_id, is_direct, is_within
 from stepwell.domain.events import DocumentSaved, Kept
-from stepwell.errors import DocumentNotFound, StoreError
+from stepwell.engine.whole_log import whole_log
+from stepwell.errors import DocumentNotFound
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
     from stepwell.engine.journal import Journal
-
-_PAGE = 1000
 
 
 def record(activation: Activation, saved: Iterable[DocumentSaved], path: str, attempt: int) -> None:
@@ -91,37 +90,10 @@ async def read(activation: Activation, name: str, type: Any) -> Any:
         kept = journal.documents.get(name)
         found = None if kept is None else kept.value
     else:
-        documents: Documents = await _from_log(activation)
+        documents = Documents()
+        await whole_log(activation, lambda row: documents.take(ev.read(row)))
         document = documents.latest.get(name)
         found = None if document is None else document.value
     if found is None:
         raise DocumentNotFound(f"the run has no document {name!r} here")
     return codec_for(type).decode(found)
-
-
-async def _from_log(activation: Activation) -> Documents:
-    found = activation.turns.create_future()
-    activation.busy += 1
-    services = activation.services
-    # Not from here: in a turn the running loop is the workflow's.
-    services.loop.call_soon(lambda: services.runner.spawn(_look(activation, found.set_result)))
-    documents: Documents = await found
-    return documents
-
-
-async def _look(activation: Activation, tell: Callable[[Documents], None]) -> None:
-    documents, after = Documents(), 0
-    try:
-        while page := await activation.services.store.read_log(activation.run_id, after=after, limit=_PAGE):
-            for row in page:
-                documents.take(ev.read(row))
-            after = page[-1].seq
-    except StoreError:
-        activation.busy -= 1
-        activation.broken = True  # whoever has it next looks again
-        activation.lose()
-        return
-    activation.busy -= 1
-    if activation.closed is None:
-        tell(documents)
-        activation.advance()

@@ -22,8 +22,9 @@ from stepwell.domain.messages import cancel_request, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
 from stepwell.domain.status import RETRYABLE, Status
-from stepwell.engine.calls import Call
+from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall
 from stepwell.engine.draft import Draft
+from stepwell.engine.exits import as_failure
 from stepwell.engine.journal import Answer, Journal
 from stepwell.errors import (
     CodeChanged,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
 
 POISON_LOSSES = 3
+_WORK = (StepCall, BodyCall, BackoffCall)
 _KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after its first, if at all
 
 
@@ -96,7 +98,7 @@ def _bare(error: BaseException | None) -> BaseException | None:
             error = inside[0]
         else:
             break
-    return error
+    return None if error is None else as_failure(error)
 
 
 def _completed(activation: Activation, result: bytes) -> Ending:
@@ -131,10 +133,14 @@ def failed(error: BaseException) -> Ending:
     return Ending(Status.FAILED, problem=problem_of(error))
 
 
-def timed_out(limit: float) -> Ending:
+def timed_out(activation: Activation, limit: float) -> Ending:
+    """It names what was under way: a retry begins that anew, so alone it must fit into the timeout."""
+    under_way = [call.text for call in activation.calls.values() if isinstance(call, _WORK)]
+    doing = f"; under way: {', '.join(under_way[:3])}" if under_way else ""
     error = RunTimedOut(
-        f"the run was active for more than its timeout of {limit:g} s",
-        hint="raise timeout= of the workflow; waiting does not count; a retry gives this run its time again",
+        f"the run was active for more than its timeout of {limit:g} s{doing}",
+        hint="a retry gives this run the same time again (waiting does not count) and begins what was under "
+        "way anew; if that alone takes longer, start a new run with a longer timeout=",
     )
     return Ending(Status.TIMED_OUT, problem=problem_of(error))
 
@@ -211,19 +217,7 @@ def finish(activation: Activation, ending: Ending) -> Finish:
     if ending.status in RETRYABLE:
         activation.rows = activation.waits.keep(activation.rows)
     unconsumed = [*activation.waits.untaken_keys(), *(row.key for row in activation.rows)]
-    fact: ev.Fact
-    match ending.status:
-        case Status.COMPLETED:
-            fact = ev.Completed(result=Raw(ending.result or b"null"), unconsumed=unconsumed)
-        case Status.CANCELLED:
-            fact = ev.Cancelled(reason=ending.reason, error=ending.problem, unconsumed=unconsumed)
-        case Status.TIMED_OUT:
-            assert ending.problem is not None
-            fact = ev.TimedOut(error=ending.problem, unconsumed=unconsumed)
-        case _:
-            assert ending.problem is not None
-            fact = ev.Failed(error=ending.problem, unconsumed=unconsumed)
-    ending.event = ev.written(fact)
+    ending.event = ev.written(_last_fact(ending, unconsumed))
     draft.add(ending.event)
     accepted = activation.journal.accepted
     if accepted.parent:
@@ -251,6 +245,17 @@ def finish(activation: Activation, ending: Ending) -> Finish:
         where_at=_where(activation, ending),
         started_at=activation.journal.started_at or activation.timers.claimed_at,
     )
+
+
+def _last_fact(ending: Ending, unconsumed: list[str]) -> ev.Fact:
+    if ending.status is Status.COMPLETED:
+        return ev.Completed(result=Raw(ending.result or b"null"), unconsumed=unconsumed)
+    if ending.status is Status.CANCELLED:
+        return ev.Cancelled(reason=ending.reason, error=ending.problem, unconsumed=unconsumed)
+    assert ending.problem is not None
+    if ending.status is Status.TIMED_OUT:
+        return ev.TimedOut(error=ending.problem, unconsumed=unconsumed)
+    return ev.Failed(error=ending.problem, unconsumed=unconsumed)
 
 
 def _where(activation: Activation, ending: Ending) -> str:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from stepwell.domain.events import DocumentSaved
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
+from stepwell.engine.exits import as_failure, contained
+from stepwell.engine.running import outcome_of
 from stepwell.errors import StepTimedOut, Unwind
 
 if TYPE_CHECKING:
@@ -94,8 +96,8 @@ class Execution:
         if spec.is_async and spec.isolation == "none":
             try:
                 work = spec.function(*self._args, **self._kwargs)
-            except Exception as error:  # the call itself failed: wrong arguments
-                self._services.loop.call_soon(self._end, None, error)
+            except (Exception, SystemExit) as error:  # the call itself failed: wrong arguments
+                self._services.loop.call_soon(self._end, None, as_failure(error))
                 return
             self.coroutine = work if type(work) is CoroutineType else _awaited(work)
             runner.loop.put(self)
@@ -103,7 +105,7 @@ class Execution:
         where = runner.in_process if spec.isolation == "process" else runner.in_thread
         work = where(spec, self._args, self._kwargs, self)
         self._task = asyncio.Task(work, loop=self._services.loop, context=contextvars.Context())
-        self._task.add_done_callback(self._left)
+        self._task.add_done_callback(lambda task: self.done(*outcome_of(task)))
         runner.running[self] = None
 
     def waits(self, task: asyncio.Task[None]) -> None:
@@ -120,7 +122,8 @@ class Execution:
 
     def body(self, connection: Any) -> Any:
         """The function over an open transaction."""
-        return self.spec.function(connection, *self._args, **self._kwargs)
+        with contained():
+            return self.spec.function(connection, *self._args, **self._kwargs)
 
     def look(self, now: float) -> None:
         """Called now and then: has it run for too long? Saves a timer for every step."""
@@ -131,19 +134,13 @@ class Execution:
         """The same within the step's timeout, for stores where it may be async."""
         try:
             async with asyncio.timeout(self.spec.timeout) as limit:
-                result = self.body(connection)
-                return await result if inspect.isawaitable(result) else result
+                with contained():
+                    result = self.body(connection)
+                    return await result if inspect.isawaitable(result) else result
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s") from error
-
-    def _left(self, task: asyncio.Task[Any]) -> None:
-        if task.cancelled():
-            self.done(None, asyncio.CancelledError())
-        else:
-            error = task.exception()
-            self.done(None if error is not None else task.result(), error)
 
     def done(self, result: Any, error: BaseException | None) -> None:
         """The function returned or raised."""

@@ -20,6 +20,7 @@ from stepwell.domain.problems import problem_of
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import kinds_of
 from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
+from stepwell.engine.exits import as_failure
 from stepwell.errors import Permanent, RetryAfter
 
 _PR_SET_PDEATHSIG = 1
@@ -88,7 +89,8 @@ def _answer(request: Request) -> Reply:
             result = asyncio.run(_await(result))
         saved = context.saved if context is not None else []
         return Reply(result=Raw(spec.returns.encode(result)), documents=saved)
-    except Exception as error:
+    except (Exception, SystemExit) as raised:
+        error = as_failure(raised)
         return Reply(
             error=problem_of(error),
             permanent=isinstance(error, Permanent),

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 
 from stepwell.domain.program import StepContext
-from stepwell.domain.retry import RemoteError
+from stepwell.domain.retry import RemoteError, class_name
 from stepwell.domain.steps import StepSpec, encode_arguments
 from stepwell.engine.process_child import Reply, Request
-from stepwell.errors import InvalidDefinition, Permanent, RetryAfter
+from stepwell.errors import Exited, InvalidDefinition, Permanent, RetryAfter
 
 
 class ProcessCrashed(Exception):
@@ -138,6 +138,8 @@ def _outcome(spec: StepSpec, reply: Reply) -> Any:
         raise RetryAfter(reply.retry_after, problem.message)
     if reply.permanent:
         raise Permanent(problem.message)
+    if class_name(Exited) in reply.kinds:
+        raise Exited(problem.message)
     error = RemoteError(problem.type, problem.message, reply.kinds, problem.code)
     error.hint, error.trace = problem.hint, problem.traceback
     raise error

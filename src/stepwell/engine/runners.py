@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol
 
+from stepwell.engine.exits import as_failure
+
 _log = logging.getLogger("stepwell.engine")
 
 _IDLE_MAX = 16
@@ -129,8 +131,8 @@ def _begin(job: Job, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
         job.done(ended.value, None)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # an exit or a GeneratorExit of the step's own, too
-        job.done(None, error)
+    except BaseException as error:  # a GeneratorExit of the step's own, too
+        job.done(None, as_failure(error))
     else:
         return _Rest(job, coroutine, slice_of, awaited)
     return None
@@ -168,8 +170,8 @@ class _Rest:
             self._job.done(ended.value, None)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # an exit or a GeneratorExit of the step's own, too
+        except BaseException as error:  # a GeneratorExit of the step's own, too
             if gone:  # passed on, it would look like a failure of ours, and the runner would live on
                 _log.warning("a step that was left behind failed while it unwound", exc_info=error)
             else:
-                self._job.done(None, error)
+                self._job.done(None, as_failure(error))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from typing import Any, Protocol
 
 
 class Named(Protocol):
@@ -34,3 +35,11 @@ class Running(Protocol):
     def stop(self) -> None:
         """Nobody wants the result any more."""
         ...
+
+
+def outcome_of(task: asyncio.Task[Any]) -> tuple[Any, BaseException | None]:
+    """The result and the error that a task has ended with."""
+    if task.cancelled():
+        return None, asyncio.CancelledError()
+    error = task.exception()
+    return (None if error is not None else task.result()), error

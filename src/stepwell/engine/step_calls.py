@@ -129,6 +129,7 @@ class StepCalls:
             except StepwellError as refusal:
                 self._failed(call, refusal, retry_in=None)
             else:
+                call.answered = True
                 activation.record(fact, call.path, call.attempt)
         else:
             chance = activation.services.ids.jitter()
@@ -147,7 +148,9 @@ class StepCalls:
         call.failures += 1
         fact = ev.StepFailed(error=problem, retry_in=retry_in, digest=call.digest)
         self._activation.record(fact, call.path, call.attempt)
-        if retry_in is not None:
+        if retry_in is None:
+            call.answered = True
+        else:
             call.retrying = True
             self._activation.writer.draft.dues[call.path] = retry_in
 
@@ -203,6 +206,7 @@ class StepCalls:
         if ending.error is None:
             documents.record(self._activation, ending.documents, path, call.attempt)
             fact = _completed(call, ending.result)
+            call.answered = True
             self._activation.record(fact, path, call.attempt)
         else:
             self._activation.journal.steps.pop(path, None)  # what it said is settled by this
@@ -272,6 +276,7 @@ class StepCalls:
         writer, answers = self._activation.writer, self._activation.answers
 
         def answer(at: float) -> None:
+            call.answered = True
             answers.appendleft(Answer(writer.head, call.path, fact))  # what came meanwhile is behind it
 
         return writer.transaction(fact, call.path, call.attempt, answer)
@@ -290,10 +295,8 @@ class StepCalls:
 
     def _told(self, call: StepCall) -> bool:
         """The log has it as under way: unless it says otherwise, the run would work on it for ever."""
-        if call.path in self._activation.recorded or any(
-            a.path == call.path for a in self._activation.answers
-        ):
-            return False  # its answer is there
+        if call.answered or call.path in self._activation.recorded:
+            return False
         if call.attempt > 0 and (call.queue or call.failures > 0):
             return True
         known = self._activation.journal.steps.get(call.path)

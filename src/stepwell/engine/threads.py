@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+from stepwell.engine.exits import as_failure
+
+Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop]
 
 
 class Threads:
@@ -18,7 +20,7 @@ class Threads:
         self._name = name
         self._limit = limit
         self._lock = threading.Condition()
-        self._jobs: deque[Job] = deque()
+        self._jobs: OrderedDict[asyncio.Future[Any], Job] = OrderedDict()  # thousands may be withdrawn
         self._idle = 0
         self._count = 0  # threads that are not abandoned
         self._closed = False
@@ -27,28 +29,26 @@ class Threads:
         """The call's result; cancelling leaves the thread behind."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        job = (call, future, loop)
-        self._put(job)
+        self._put(future, (call, loop))
         try:
             return await future
         except asyncio.CancelledError:
-            self._abandon(job)
+            self._abandon(future)
             raise
 
-    def _put(self, job: Job) -> None:
+    def _put(self, future: asyncio.Future[Any], job: Job) -> None:
         with self._lock:
-            self._jobs.append(job)
+            self._jobs[future] = job
             if self._idle >= len(self._jobs):
                 self._lock.notify()
             elif self._count < self._limit:
                 self._count += 1
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
 
-    def _abandon(self, job: Job) -> None:
+    def _abandon(self, future: asyncio.Future[Any]) -> None:
         with self._lock:
-            if job in self._jobs:
-                self._jobs.remove(job)  # never began
-                return
+            if self._jobs.pop(future, None) is not None:
+                return  # never began
             self._count -= 1
             if self._jobs and self._count < self._limit:
                 self._count += 1
@@ -63,7 +63,7 @@ class Threads:
                 self._idle -= 1
                 if not self._jobs:
                     return
-                call, future, loop = self._jobs.popleft()
+                future, (call, loop) = self._jobs.popitem(last=False)
             result, error = None, None
             try:
                 result = call()
@@ -85,8 +85,8 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         return
     if error is None:
         future.set_result(result)
-    elif isinstance(error, StopIteration | SystemExit | KeyboardInterrupt):
-        # A future refuses the first; the others, awaited, would end the process. No Ctrl-C comes to a thread.
+    elif isinstance(error, StopIteration | KeyboardInterrupt):
+        # A future refuses the one; the other, awaited, would end the process: no Ctrl-C comes to a thread.
         future.set_exception(RuntimeError(f"the function raised {error!r}"))
     else:
-        future.set_exception(error)
+        future.set_exception(as_failure(error))

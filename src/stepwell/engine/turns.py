@@ -113,10 +113,10 @@ class TurnLoop(asyncio.AbstractEventLoop):
                     continue
                 try:
                     handle._context.run(handle._callback, *handle._args)
+                except SystemExit:
+                    pass  # a task's own, which has kept it: what it awaits, or the run, fails with it
                 except Exception as error:
                     self.call_exception_handler({"exception": error})
-                except SystemExit:
-                    pass  # its task has it: code that wants to exit ends its run, not its worker
             else:
                 self.endless = True
                 ready.clear()

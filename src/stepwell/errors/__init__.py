@@ -41,6 +41,7 @@ StepwellError                     code, message, hint; the text is the same in P
 ├─ ExpressionError                an expression has no value for this data
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
 ├─ NotEndedYet                    whoever waited for a run's end gave up; the run goes on
+├─ Exited                         the code of a step or workflow called sys.exit()
 ├─ WorkerBroken                   the engine's own fault: its worker stopped, the runs are safe
 └─ StoreError                     the database is the trouble
     ├─ StoreUnavailable           try again: nothing is known to be lost
@@ -94,6 +95,7 @@ from stepwell.errors.root import (
 from stepwell.errors.running import (
     ChildFailed,
     CompensationFailed,
+    Exited,
     ExpressionError,
     NotEndedYet,
     Permanent,
@@ -134,6 +136,7 @@ __all__ = [
     "Conflict",
     "Continue",
     "DocumentNotFound",
+    "Exited",
     "ExpressionError",
     "InvalidDefinition",
     "InvalidFile",

@@ -111,6 +111,13 @@ class NotEndedYet(StepwellError, TimeoutError):
     hint = "ask again later; run.why() says what it waits for"
 
 
+class Exited(StepwellError):
+    """The code of a step or workflow called sys.exit()."""
+
+    code = "EXITED"
+    hint = "raise an error, or return: sys.exit() fails the attempt, the worker goes on"
+
+
 class WorkerBroken(StepwellError):
     """The worker of this process stopped because of a fault in the engine; nothing is lost."""
 

@@ -14,7 +14,7 @@ from stepwell.domain.codec import Codec, codec_for, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.limits import checked_concurrency
-from stepwell.domain.program import OnFailure, RunOptions
+from stepwell.domain.program import OnFailure, RunOptions, checked_on_failure
 from stepwell.domain.steps import annotations_of, checked_name
 from stepwell.domain.whole_numbers import checked_priority
 from stepwell.errors import InvalidDefinition, InvalidInput
@@ -167,13 +167,11 @@ def workflow(
     it undoes nothing, so that a person can retry it. At most `concurrency` runs are active at once;
     the others stay pending, and suspended ones do not count.
     """
-    if on_failure not in ("compensate", "hold"):
-        raise InvalidDefinition(f"@workflow(on_failure={on_failure!r})", hint='use "compensate" or "hold"')
     options = RunOptions(
         timeout=timeout_seconds(timeout, name="@workflow timeout"),
         queue=checked_name(queue, "a queue"),
         priority=checked_priority(priority),
-        on_failure=on_failure,
+        on_failure=checked_on_failure(on_failure),
         concurrency=checked_concurrency(concurrency, "@workflow"),
     )
 

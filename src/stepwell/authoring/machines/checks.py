@@ -98,20 +98,10 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
     if name in RESERVED:
         wrong(f"{name!r} is a name of Machine itself; call the transition something else")
     sources = _sources(declared.source, wrong)
-    for what, place in [("target", declared.target), *((w, getattr(declared, w)) for w in _PLACES)]:
-        if not isinstance(place, str) or (what == "target" and not place):
-            wrong(f"{what}={place!r} is no place; places are text")
-        elif place:
-            _check_name(place, wrong)
+    _check_targets(declared, wrong)
     _check_name(name, wrong)
-    retry = declared.retry
-    if not isinstance(retry, Retry):
-        wrong(f"retry={retry!r} is no Retry; write retry=Retry(3)")
-    elif retry.then and declared.on_error:
-        wrong(f"on_error={declared.on_error!r} and Retry(then={retry.then!r}) say the same thing twice")
-    timeout = _timeout(declared.timeout, wrong)
-    if declared.timeout is None and declared.on_timeout:
-        wrong(f"on_timeout={declared.on_timeout!r} is never reached: timeout=None disables the timeout")
+    retry = _retry(declared, wrong)
+    timeout = _timeout(declared, wrong)
     schema = _schema(declared.wait, wrong)
     takes = _parameters(method, wrong)
     takes_input = _guard(declared.when, wrong)
@@ -122,7 +112,6 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
             return None
         # It never runs, but it leads from place to place: those are not to be reported as well.
         declared, takes = _mended(declared), 0
-        retry = retry if isinstance(retry, Retry) else Retry(1)
     moves = {
         source: Move(
             name=name,
@@ -179,9 +168,29 @@ def _sources(source: Any, wrong: Callable[[str], None]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(p for p in places if isinstance(p, str)))
 
 
-def _timeout(value: Any, wrong: Callable[[str], None]) -> float | None:
+def _check_targets(declared: Declared, wrong: Callable[[str], None]) -> None:
+    for what, place in [("target", declared.target), *((w, getattr(declared, w)) for w in _PLACES)]:
+        if not isinstance(place, str) or (what == "target" and not place):
+            wrong(f"{what}={place!r} is no place; places are text")
+        elif place:
+            _check_name(place, wrong)
+
+
+def _retry(declared: Declared, wrong: Callable[[str], None]) -> Retry:
+    retry: object = declared.retry
+    if not isinstance(retry, Retry):
+        wrong(f"retry={retry!r} is no Retry; write retry=Retry(3)")
+        return Retry(1)
+    if retry.then and declared.on_error:
+        wrong(f"on_error={declared.on_error!r} and Retry(then={retry.then!r}) say the same thing twice")
+    return retry
+
+
+def _timeout(declared: Declared, wrong: Callable[[str], None]) -> float | None:
+    if declared.timeout is None and declared.on_timeout:
+        wrong(f"on_timeout={declared.on_timeout!r} is never reached: timeout=None disables the timeout")
     try:
-        return timeout_seconds(value)
+        return timeout_seconds(declared.timeout)
     except InvalidDefinition as error:
         wrong(f"{error.message}; {error.hint}")
         return None

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from stepwell.authoring.machines.checks import Problems
 from stepwell.domain.duration import timeout_seconds
 from stepwell.domain.limits import checked_concurrency
-from stepwell.domain.program import RunOptions
+from stepwell.domain.program import RunOptions, checked_on_failure
 from stepwell.domain.steps import checked_name
 from stepwell.errors import InvalidDefinition
 
@@ -24,17 +24,15 @@ def checked_options(given: Mapping[str, Any], unknown: Mapping[str, Any], proble
         close = difflib.get_close_matches(name, NAMES, n=1)
         instead = f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"
         problems.add(None, f"{name}= is no option of a machine; {instead}")
-    priority, on_failure = given["priority"], given["on_failure"]
+    priority = given["priority"]
     if not isinstance(priority, int) or isinstance(priority, bool):
         problems.add(None, f"priority={priority!r} is no whole number")
-    if on_failure not in ("compensate", "hold"):
-        problems.add(None, f'on_failure={on_failure!r}; use "compensate" or "hold"')
     return RunOptions(
         timeout=_told(problems, None, lambda: timeout_seconds(given["timeout"])),
         queue=_told(problems, "", lambda: checked_name(given["queue"])),
         priority=priority,
         concurrency=_told(problems, None, lambda: checked_concurrency(given["concurrency"], "the class")),
-        on_failure=on_failure,
+        on_failure=_told(problems, "compensate", lambda: checked_on_failure(given["on_failure"])),
     )
 
 

@@ -1,0 +1,124 @@
+"""Machines undo the steps of all their transitions, over all their checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from stepwell import (
+    Context,
+    Machine,
+    RunFailed,
+    step,
+    transition,
+)
+from stepwell.errors import (
+    NotRetryable,
+)
+from tests.stage import Stage
+
+UNBOOKED: list[str] = []
+
+
+def unbook(name: str) -> None:
+    UNBOOKED.append(name)
+
+
+@step(compensate=unbook)
+def kept_book(name: str) -> str:
+    return name
+
+
+@dataclass
+class Trip:
+    booked: list[str] = field(default_factory=list)
+
+
+@pytest.mark.req("K27", "M5")
+async def test_a_machine_undoes_the_steps_of_all_its_transitions(stage: Stage) -> None:
+    done: list[str] = []
+
+    async def cancel_booking(result: str) -> None:
+        done.append(f"cancel {result}")
+
+    @step(compensate=cancel_booking)
+    async def book(what: str) -> str:
+        done.append(f"book {what}")
+        return what
+
+    class Travel(Machine[Trip]):
+        @transition("start", "flown")
+        async def fly(self, ctx: Context) -> None:
+            self.state = Trip([await ctx.step(book, "flight")])
+
+        @transition("flown", "slept")
+        async def sleep(self, ctx: Context) -> None:
+            self.state.booked.append(await ctx.step(book, "hotel"))
+
+        @transition("slept", "end")
+        async def pay(self, ctx: Context) -> None:
+            await ctx.step(book, "taxi")
+            raise ValueError("no money")
+
+    async with stage.engine(Travel) as engine:
+        run = await engine.start(Travel)
+        with pytest.raises(RunFailed, match="no money"):
+            await run.result()
+
+        booked = ["book flight", "book hotel", "book taxi"]
+        assert done == [*booked, "cancel taxi", "cancel hotel", "cancel flight"]
+        with pytest.raises(NotRetryable):
+            await run.retry()
+
+
+@pytest.mark.req("K27", "M2")
+async def test_a_machine_that_went_around_undoes_every_round(rehearsal: Stage) -> None:
+    UNBOOKED.clear()
+
+    class Rounds(Machine[int]):
+        @transition("start", "round")
+        async def begin(self, ctx: Context) -> None:
+            self.state = 0
+
+        @transition("round", "round", when=lambda state, input: state < 3)
+        async def around(self, ctx: Context) -> None:
+            await ctx.step(kept_book, f"round {self.state}")
+            self.state += 1
+
+        @transition("round", "end")
+        async def leave(self, ctx: Context) -> None:
+            raise ValueError("no")
+
+    async with rehearsal.engine(Rounds) as engine:
+        with pytest.raises(RunFailed):
+            await (await engine.start(Rounds)).result()
+
+    assert UNBOOKED == ["round 2", "round 1", "round 0"]
+
+
+class Keeping(Machine[list[str]], on_failure="hold"):
+    @transition("start", "half")
+    async def first(self, ctx: Context) -> None:
+        self.state.append(await ctx.step(kept_book, "first"))
+
+    @transition("half", "end")
+    async def second(self, ctx: Context) -> None:
+        self.state.append(await ctx.step(kept_book, "second"))
+        raise ValueError("after both")
+
+
+@pytest.mark.req("K27", "K4")
+async def test_a_held_machine_is_undone_over_all_its_checkpoints(stage: Stage) -> None:
+    UNBOOKED.clear()
+    async with stage.engine(Keeping) as engine:
+        run = await engine.start(Keeping, None)
+        with pytest.raises(RunFailed):
+            await run.result()
+        assert UNBOOKED == []
+
+        await run.compensate()
+        with pytest.raises(RunFailed):
+            await run.result()
+
+    assert UNBOOKED == ["second", "first"]
