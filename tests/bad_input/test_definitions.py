@@ -143,7 +143,7 @@ def test_a_wrong_workflow_is_found_by_its_line() -> None:
 
     line = no_context.__code__.co_firstlineno
     assert f"{__file__}:{line}" in str(caught.value)
-    assert "async def no_context(ctx: Context, order: Strange)" in caught.value.hint
+    assert "`ctx: Context` before `order: Strange`" in caught.value.hint
 
 
 @pytest.mark.req("K8")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Machine, RunFailed, SyncContext, transition, workflow
-from stepwell.errors import AlreadyDecided, RunCancelled, WrongPlace
+from stepwell.errors import AlreadyDecided, InvalidDefinition, RunCancelled, WrongPlace
 from tests.stage import Stage, suspended, until
 
 FAR = "far"
@@ -56,6 +56,36 @@ async def test_the_ctx_of_a_run_is_refused_in_its_steps(memory: Stage, program: 
             await engine.run(program, plain)
 
         assert caught.value.cause_code == "STEP_FAILED"
+
+
+@pytest.mark.req("M8", "M9")
+def test_a_transition_takes_the_context_that_fits_it() -> None:
+    with pytest.raises(InvalidDefinition, match="`async def` and takes SyncContext") as caught:
+
+        class Wrong(Machine[dict[str, Any]]):
+            @transition("start", "middle")
+            async def one(self, ctx: SyncContext) -> None: ...
+
+            @transition("middle", "last")
+            def two(self, ctx: Context) -> None: ...
+
+            @transition("last", "end")
+            async def three(self, order: Slow) -> None: ...
+
+    assert "`def` and takes Context" in caught.value.message
+    assert "takes 'order' where its context comes" in caught.value.message
+
+
+@pytest.mark.req("M8")
+def test_a_transition_that_another_replaces_is_told() -> None:
+    with pytest.raises(InvalidDefinition, match="replaces the transition of that name at line"):
+
+        class Twins(Machine[dict[str, Any]]):
+            @transition("start", "end")
+            async def go(self, ctx: Context) -> None: ...
+
+            @transition("start", "end")  # type: ignore[no-redef]  # that is the test
+            async def go(self, ctx: Context) -> None: ...  # noqa: F811
 
 
 class Plain(Machine[dict[str, Any]]):

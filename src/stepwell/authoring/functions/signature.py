@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from stepwell.authoring.context_parameter import misfit
 from stepwell.errors import InvalidDefinition
 
 _ONE_INPUT = "put several values into one input: a dataclass, a pydantic model or a dict"
-_CONTEXTS = {"Context": "async def", "SyncContext": "def"}
 
 
 def takes_input(function: Callable[..., Any]) -> bool:
@@ -32,42 +32,10 @@ def takes_input(function: Callable[..., Any]) -> bool:
         if parameters and parameters[0].name in ("self", "cls"):
             hint = "a method cannot be a workflow: write a function outside the class, or a Machine"
         _refuse(function, f"workflow {name} must take (ctx) or (ctx, input)", hint)
-    _check_context(function, by_position[0])
+    wrong = misfit(function, by_position[0])
+    if wrong is not None:
+        _refuse(function, f"workflow {name} {wrong.what}", wrong.hint)
     return len(by_position) > 1
-
-
-def _check_context(function: Callable[..., Any], first: inspect.Parameter) -> None:
-    """By the name in the annotation: it need not be resolvable yet."""
-    if first.annotation is first.empty:
-        return
-    given = (
-        first.annotation if isinstance(first.annotation, str) else getattr(first.annotation, "__name__", "")
-    )
-    short = given.strip("\"'").rpartition(".")[2]
-    kind = "async def" if inspect.iscoroutinefunction(function) else "def"
-    if short in _CONTEXTS and _CONTEXTS[short] != kind:
-        right = next(name for name, of in _CONTEXTS.items() if of == kind)
-        _refuse(
-            function,
-            f"workflow {function.__name__} is a plain `{kind}` and takes {short}",
-            f"`ctx: {right}` fits it",
-        )
-    if short == "StepContext":
-        _refuse(
-            function,
-            f"workflow {function.__name__} takes the context of a step",
-            "`ctx: Context` is a workflow's",
-        )
-    if (
-        short not in _CONTEXTS
-        and first.name not in ("ctx", "context", "c", "_", "_ctx")
-        and short not in ("Any", "object")
-    ):
-        _refuse(
-            function,
-            f"workflow {function.__name__} takes {first.name!r} first, where its context comes",
-            f"async def {function.__name__}(ctx: Context, {first.name}: {short or '...'})",
-        )
 
 
 def _refuse_kind(function: Any) -> NoReturn:
