@@ -119,7 +119,7 @@ class Engine(Client):
     @property
     def library(self) -> GraphLibrary:
         """Saved graphs: drafts, published versions, their differences."""
-        return GraphLibrary(self, self.graphs)
+        return GraphLibrary(self, self.graphs, self._begin_to_work)
 
     def _program(self, workflow: Program | GraphSource) -> Program:
         """A workflow, or a graph: its JSON, a file, or what the Python builder made."""
@@ -143,11 +143,15 @@ class Engine(Client):
         definition but what the run itself has.
         """
         made = self.graphs.workflow(graph)
-        if self._works and self.worker is None:
-            await self._start_worker()
+        await self._begin_to_work()
         brought = {"graph": made.definition.body, "test": test}
         keys = [options.pop("key", "")]
         return (await self.start_many(made, [input], keys=keys, **brought, **options))[0]
+
+    async def _begin_to_work(self) -> None:
+        """An engine without workflows of its own works from the first run on that brings its graph along."""
+        if self._works and self.worker is None:
+            await self._start_worker()
 
     async def trace(self, run: RunHandle[Any] | str) -> Trace:
         """What happened in a graph run, node by node."""
@@ -160,10 +164,9 @@ class Engine(Client):
 
     async def rerun_from_node(self, run: RunHandle[Any] | str, node: str, *, key: str = "") -> RunHandle[Any]:
         """A new run that does a graph's node again, and what follows from it; all else is kept."""
-        from stepwell.authoring.graphs.cutting import done_again
-
         old = await self._read(run)
-        edits = done_again(await self.trace(run), [ev.read(row) for row in old.log], node)
+        log = [ev.read(row) for row in old.log]
+        edits = self.graphs.done_again(await self._graph_body(log[0]), log, node)
         origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
         return await self._fork(run, old, origin, edits, key)
 
@@ -178,6 +181,16 @@ class Engine(Client):
         if plain.input is not None:  # everything follows from it
             edits = replace(edits, dropped=frozenset(e.path for e in log if e.path) - edits.outputs.keys())
         return replace(edits, input=plain.input, state=plain.state)
+
+    async def _fork(
+        self, run: RunHandle[Any] | str, old: RunCopy, origin: ev.Origin, edits: Edits, key: str
+    ) -> RunHandle[Any]:
+        if old.kind == "graph":
+            await self._begin_to_work()
+            if type(origin.seq) is int and origin.seq > 1:
+                body = await self._graph_body(ev.read(old.log[0]))
+                edits = self.graphs.fitting(body, old, origin, edits)
+        return await super()._fork(run, old, origin, edits, key)
 
     async def _graph_body(self, first: ev.Event) -> bytes:
         accepted = first.fact

@@ -17,7 +17,7 @@ from stepwell import RunHandle
 from tests.faults import audit
 from tests.faults.limited_work import NAMES, PER_WORKFLOW, PER_WORKSPACE, engine
 
-RUNS = int(os.environ.get("STEPWELL_LIMIT_RUNS", "198"))  # `make faults` does 2,000
+RUNS = int(os.environ.get("STEPWELL_LIMIT_RUNS", "2004"))
 KILLS = 2
 
 

@@ -7,6 +7,7 @@ and where it differs. Of two who create or publish at once one gets the conflict
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -49,17 +50,20 @@ class SavedGraph:
 
 
 class GraphLibrary:
-    def __init__(self, client: Client, tools: GraphTools) -> None:
+    def __init__(
+        self, client: Client, tools: GraphTools, begin_to_work: Callable[[], Awaitable[None]]
+    ) -> None:
         self._client = client
         self._tools = tools
+        self._begin_to_work = begin_to_work
 
     async def list(self) -> list[SavedGraph]:
         known = await self._known()
         return [_saved(name, found) for name, found in known.items()]
 
-    async def get(self, name: str, version: str = "draft") -> dict[str, Any]:
+    async def get(self, name: str, version: str | int = "draft") -> dict[str, Any]:
         """The graph's JSON: its draft, `published` (the latest) or a version."""
-        found = await self._found(name)
+        found, version = await self._found(name), str(version)
         if version == "published":
             version = _saved(name, found).versions[-1] if len(found) > 1 else version
         if version not in found:
@@ -138,18 +142,21 @@ class GraphLibrary:
                 return version
             # Somebody published in between: look again which version is next.
 
-    async def diff(self, name: str, old: str, new: str = "draft") -> dict[str, Any]:
+    async def diff(self, name: str, old: str | int, new: str | int = "draft") -> dict[str, Any]:
         """What changed between two versions; `draft` and `published` are versions too."""
         return self._tools.diff(await self.get(name, old), await self.get(name, new))
 
-    async def start(self, name: str, input: Any = None, *, version: str = "published", **options: Any) -> Any:
+    async def start(
+        self, name: str, input: Any = None, *, version: str | int = "published", **options: Any
+    ) -> Any:
         """Start a published version; the run brings its graph along, so any worker can run it."""
         found = await self._found(name)
         versions = _saved(name, found).versions
-        chosen = versions[-1] if version == "published" and versions else version
+        chosen = versions[-1] if version == "published" and versions else str(version)
         if chosen not in versions:
             raise UnknownWorkflow(f"graph {name!r} has no version {version!r}", hint="publish it first")
         made = self._tools.workflow(msgspec.json.decode(found[chosen].body), name=name, version=chosen)
+        await self._begin_to_work()
         key = options.pop("key", "")
         runs: list[RunHandle[Any]] = await self._client.start_many(
             made, [input], keys=[key], graph=made.definition.body, **options

@@ -203,8 +203,8 @@ def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     # Behind a cancel there is only what cleaned up; the new run is not cancelled.
     cancelled = (event.seq for event in events[:seq] if isinstance(event.fact, ev.CancelRequested))
     seq = min(seq, next(cancelled, seq + 1) - 1)
-    past = _without(edits.dropped, _addressed(events[:seq], edits.delivered))
-    settled = {event.path for event in past if _is_answer(event.fact)}
+    past = _without(edits.dropped, _addressed(_sent_on(events[:seq]), edits.delivered))
+    settled = {event.path for event in past if is_answer(event.fact)}
     begun = {event.path for event in past if isinstance(event.fact, ev.ChildStarted)}
     kept = [
         event
@@ -214,9 +214,24 @@ def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     return Cut([events[0], *(event for event in kept if event.path in begun or not _is_child(event))], seq)
 
 
+def _sent_on(events: Sequence[Event]) -> list[Event]:
+    """Without the failures that a person sent on by a retry: what came in their place is the answer."""
+    gone: set[int] = set()
+    for retried in (event.seq for event in events if isinstance(event.fact, ev.Retried)):
+        before = [event for event in events if event.seq < retried and event.seq not in gone]
+        ended = next((e for e in reversed(before) if isinstance(e.fact, ev.Failed | ev.TimedOut)), None)
+        if ended is not None:
+            assert isinstance(ended.fact, ev.Failed | ev.TimedOut)
+            path = ended.fact.error.path
+            gone |= {e.seq for e in before if e.path == path and e.seq < ended.seq and is_answer(e.fact)}
+            gone.add(ended.seq)
+    return [event for event in events if event.seq not in gone]
+
+
 def _addressed(events: Sequence[Event], delivered: Sequence[Delivered]) -> list[Event]:
     """What the mailbox gave to a wait as an answer to that wait: so it is kept or dropped with it."""
-    given = {one.received: one for one in delivered if one.seq <= len(events)}
+    last = events[-1].seq if events else 0
+    given = {one.received: one for one in delivered if one.seq <= last}
     ended = {one.path for one in given.values()}
     behind: dict[int, list[Delivered]] = {}
     for one in given.values():
@@ -252,7 +267,8 @@ def _is_child(event: Event) -> bool:
     return isinstance(event.fact, ev.ChildEnded)
 
 
-def _is_answer(fact: ev.Fact) -> bool:
+def is_answer(fact: ev.Fact) -> bool:
+    """It settles what was asked for at its path."""
     match fact:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded() | ev.ChildStarted(detached=True):
             return True

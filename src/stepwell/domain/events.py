@@ -79,8 +79,7 @@ class LeaseLost(Fact, frozen=True, kw_only=True):
 
 
 class Retried(Fact, frozen=True, kw_only=True):
-    """A person sent a run on that failed or timed out: the failed step is tried again, the run's timeout
-    begins anew; or what the run did is undone."""
+    """A person sent on a run that failed, at its failed step and with its timeout anew; or had it undone."""
 
     path: str = ""
     undo: bool = False
@@ -170,6 +169,7 @@ class StepCompleted(Fact, frozen=True, kw_only=True):
     result: Raw = NULL
     digest: str = ""  # of the arguments, where the run has more than one task
     undo: Undo | None = None
+    worker: str = ""  # that did a remote step; else it was the run's owner
 
 
 class StepFailed(Fact, frozen=True, kw_only=True):
@@ -178,6 +178,7 @@ class StepFailed(Fact, frozen=True, kw_only=True):
     error: Problem
     retry_in: float | None = None
     digest: str = ""
+    worker: str = ""  # that did a remote step
 
 
 class ValueRecorded(Fact, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from msgspec import Raw
 from stepwell.domain.commit import Message
 from stepwell.domain.events import NULL, DocumentSaved, Problem
 from stepwell.domain.ids import RunId
-from stepwell.domain.retry import RemoteError, kinds_of
+from stepwell.domain.retry import RemoteError, is_permanent, kinds_of
 from stepwell.errors import Permanent, RetryAfter
 
 CANCEL_KEY = "cancel"
@@ -22,6 +22,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: Problem | None = None
     attempt: int = 0
     run: str = ""  # the child's
+    worker: str = ""  # that did the step
     documents: list[DocumentSaved] = []  # that a remote step saved
     # What the caller's retry policy must know of a failed step
     kinds: list[str] = []  # the error's classes
@@ -60,7 +61,7 @@ def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: 
         error=problem,
         attempt=attempt,
         kinds=kinds_of(error),
-        permanent=final or isinstance(error, Permanent),
+        permanent=final or is_permanent(error),
         retry_after=error.seconds if isinstance(error, RetryAfter) else None,
     )
 

@@ -23,6 +23,7 @@ _OURS = __file__.rpartition("domain")[0]  # the engine's own frames say nothing 
 _TEXT_MAX = 4000
 _CAUSES_MAX = 20
 _LINES = re.compile(r'File "([^"]+\.py)", line (\d+), in (\S+)')
+_CODE_MAX = 200  # a code is a word; authors choose those of their nodes
 
 
 def problem_of(error: BaseException, path: str = "") -> Problem:
@@ -35,12 +36,12 @@ def problem_of(error: BaseException, path: str = "") -> Problem:
         code, hint = error.code or code, error.hint
     inner = error.trace if isinstance(error, StepError | RemoteError) else ""  # where the step itself failed
     return Problem(
-        code=code,
-        message=clean(message or type(error).__name__),
+        code=clean(str(code))[:_CODE_MAX],
+        message=clean(str(message or type(error).__name__)),
         type=error.error_type
         if isinstance(error, StepError)
         else getattr(error, "type_name", type(error).__qualname__),
-        hint=hint,
+        hint=clean(str(hint)),
         path=path,
         traceback=clean("".join(traceback.format_list(frames[-8:])) + inner),
         permanent=is_permanent(error),

@@ -14,7 +14,7 @@ class Schema:
         """`schema` as text is its JSON."""
         import jsonschema_rs  # where nothing is checked it is not needed
 
-        self._validator = jsonschema_rs.validator_for(schema)
+        self._validator = jsonschema_rs.validator_for(schema, retriever=_stay_at_home)
 
     def check(self, value: Any, **where: str) -> None:
         """InvalidInput, which names the field and says `where`, if the value does not fit."""
@@ -22,6 +22,20 @@ class Schema:
         if problem is not None:
             field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
             raise InvalidInput(f"{_shown(problem.message)} at {field}", field=field, **where)
+
+
+def schema_fault(schema: Any) -> str:
+    """Why this is no JSON Schema; '': it is one."""
+    try:
+        Schema(schema)
+    except (ValueError, TypeError) as error:
+        return _shown(str(getattr(error, "message", error)))
+    return ""
+
+
+def _stay_at_home(address: str) -> Any:
+    """A schema that people send must not make us read files or call hosts: it holds all that it needs."""
+    raise ValueError(f"{address} is outside of the schema; put it into $defs")
 
 
 def _shown(message: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from stepwell.domain import events as ev
@@ -115,6 +116,7 @@ async def deliver(
     services: Services, claim: Claim, ending: Ending, unwanted: Callable[[], bool] = lambda: False
 ) -> None:
     """Give the ticket back with its result, however long the store takes."""
+    ending = msgspec.structs.replace(ending, worker=services.worker)
     message = step_ended(claim.run_id, claim.path, ending.attempt, ending)
     while not unwanted():
         try:

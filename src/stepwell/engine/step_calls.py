@@ -144,9 +144,11 @@ class StepCalls:
     def _failed(self, call: StepCall, error: BaseException, retry_in: float | None) -> None:
         self._record_failure(call, problem_of(error, call.path), retry_in)
 
-    def _record_failure(self, call: StepCall, problem: ev.Problem, retry_in: float | None) -> None:
+    def _record_failure(
+        self, call: StepCall, problem: ev.Problem, retry_in: float | None, worker: str = ""
+    ) -> None:
         call.failures += 1
-        fact = ev.StepFailed(error=problem, retry_in=retry_in, digest=call.digest)
+        fact = ev.StepFailed(error=problem, retry_in=retry_in, digest=call.digest, worker=worker)
         self._activation.record(fact, call.path, call.attempt)
         if retry_in is None:
             call.answered = True
@@ -205,7 +207,7 @@ class StepCalls:
         self._activation.writer.draft.dues.pop(path, None)
         if ending.error is None:
             documents.record(self._activation, ending.documents, path, call.attempt)
-            fact = _completed(call, ending.result)
+            fact = msgspec.structs.replace(_completed(call, ending.result), worker=ending.worker)
             call.answered = True
             self._activation.record(fact, path, call.attempt)
         else:
@@ -213,7 +215,7 @@ class StepCalls:
             # The caller's policy counts, not that of the worker which ran it.
             chance = self._activation.services.ids.jitter()
             retry_in = call.spec.retry.wait_after(call.failures + 1, ending.failure, chance)
-            self._record_failure(call, ending.error, retry_in)
+            self._record_failure(call, ending.error, retry_in, ending.worker)
 
     # Transactional
 

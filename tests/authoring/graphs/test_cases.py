@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,3 +68,25 @@ def test_the_command_prints_a_line_for_each_case(tmp_path: Path) -> None:
     assert lines[0]["output"] == {"a": 1, "b": 2}
     assert lines[1]["history"] == [["running", 0], ["suspended", 20], ["completed", 500]]
     assert lines[2] == {"id": "V01", "invalid": ["CYCLE"]}
+
+
+@pytest.mark.req("G3")
+def test_the_command_tells_what_it_cannot_run_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    good = next(case for case in CASES if case.id == "A01")
+    odd: list[Any] = [5, {"id": "no graph"}, {"id": "a/b #~", "graph": good.graph, "script": good.script}]
+    path.write_text(json.dumps(odd))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "stepwell.testing.graphs", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done, none = run(str(path), "--store", "memory"), run(str(tmp_path / "none"))
+
+    broken, invalid, fine = (json.loads(line) for line in done.stdout.splitlines())
+    assert done.returncode == 1
+    assert "a case is an object" in broken["broken"]
+    assert invalid == {"id": "no graph", "invalid": ["START_COUNT"]}
+    assert (fine["id"], fine["output"]) == ("a/b #~", {"a": 1, "b": 2})
+    assert none.returncode == 2
+    assert "cannot be read" in none.stderr

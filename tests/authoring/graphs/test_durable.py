@@ -121,19 +121,44 @@ async def test_a_join_timer_that_ran_out_while_nobody_worked_fires_on_return(dis
         assert len(fired) == 1
 
 
-@pytest.mark.req("G17", "F6")
+@pytest.mark.req("G16", "G17", "F6")
 async def test_a_node_on_a_queue_is_executed_by_another_worker(disk: Stage) -> None:
     body = chart(
         [START, e("A", queue="gpu", value="{{ctx.input.n}}"), a("Z", "end", output={"a": "{{ctx.a}}"})],
         "S>A A>Z",
     )
     owner = disk.engine(body, nodes=[echo])
-    async with owner, disk.engine(nodes=[echo], queues=["gpu"]):
+    async with owner, disk.engine(nodes=[echo], queues=["gpu"]) as far:
         run = await owner.start("chart", {"n": 7})
 
         assert await run.result(timeout=20) == {"a": 7}
         kinds = [event.kind for event in await all_events(run)]
         assert "step_scheduled" in kinds
+        told = (await owner.trace(run)).by_path()
+        assert owner.worker is not None
+        assert far.worker is not None
+        assert (told["A"].worker, told["Z"].worker) == (far.worker.id, owner.worker.id)
+
+
+@pytest.mark.req("G12", "G17")
+async def test_a_mistake_of_the_author_is_not_tried_again_on_another_worker(disk: Stage) -> None:
+    tries: list[int] = []
+
+    @node("wrong")
+    async def wrong(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> None:
+        tries.append(helpers.attempt)
+        raise NodeError("E", "as told", config=True)
+
+    body = chart([START, a("A", "wrong", queue="gpu", retry={"delayMs": 1}), a("Z", "end")], "S>A A>Z")
+    owner = disk.engine(body, nodes=[wrong])
+    async with owner, disk.engine(nodes=[wrong], queues=["gpu"]) as far:
+        run = await owner.start("chart", {})
+
+        with pytest.raises(RunFailed, match="as told"):
+            await run.result(timeout=20)
+        assert tries == [1]
+        assert far.worker is not None
+        assert (await owner.trace(run)).by_path()["A"].worker == far.worker.id
 
 
 @pytest.mark.req("G17", "K9")

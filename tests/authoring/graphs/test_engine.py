@@ -15,6 +15,7 @@ from stepwell import (
     InvalidGraph,
     NodeError,
     NodeResult,
+    Retry,
     RunFailed,
     Status,
     graph,
@@ -370,3 +371,51 @@ async def test_cancelling_a_graph_cancels_its_child(stage: Stage) -> None:
         with pytest.raises(Exception, match="cancelled"):
             await child.result()
         assert await run.status() is Status.CANCELLED
+
+
+@pytest.mark.req("G20")
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        (NodeResult(1, "nowhere"), "UNKNOWN_HANDLE"),
+        (NodeResult(1, delay=-1), "NODE_CONFIG"),
+        (NodeResult(1, delay="soon"), "NODE_CONFIG"),  # type: ignore[arg-type]  # as authors do
+        (NodeError("half \ud800", "of a character \ud800"), "half \\ud800"),
+        (NodeError(7, "a number"), "7"),  # type: ignore[arg-type]  # as authors do
+    ],
+    ids=["handle", "negative", "text", "surrogate", "number"],
+)
+async def test_a_handler_that_breaks_its_contract_fails_the_node(
+    memory: Stage, result: NodeResult | NodeError, code: str
+) -> None:
+    """A handle that was never declared leads nowhere; the run must not end as if all was well."""
+
+    @node("odd", retry=Retry(1))
+    async def odd(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> Any:
+        if isinstance(result, NodeError):
+            raise result
+        return result
+
+    handler = a("H", "set", values={"code": "{{ctx.error.code}}"})
+    nodes = [START, a("O", "odd"), handler, a("Z", "end", output={"code": "{{default(ctx?.code, '')}}"})]
+    async with memory.engine(chart(nodes, "S>O O>Z O-error>H H>Z"), nodes=[odd]) as engine:
+        assert await (await engine.start("chart", {})).result(timeout=60) == {"code": code}
+
+
+@pytest.mark.req("G12", "K9")
+async def test_a_retry_container_does_not_repeat_what_trying_again_cannot_help(memory: Stage) -> None:
+    tries: list[str] = []
+
+    @node("wrong")
+    async def wrong(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> str:
+        tries.append(helpers.key.partition("/0/")[2])
+        raise NodeError("E", "the author's mistake", config=True)
+
+    nodes = [START, a("R", "retry", delayMs=0), a("A", "wrong", "R"), a("Z", "end")]
+    async with memory.engine(chart(nodes, "S>R R>Z"), nodes=[wrong]) as engine:
+        run = await engine.start("chart", {})
+        with pytest.raises(RunFailed):
+            await run.result(timeout=60)
+
+        assert tries == ["R#1/A"]
+        assert [str(e.status) for e in (await engine.trace(run)).entries if e.node == "A"] == ["failed"]

@@ -198,3 +198,16 @@ async def test_those_who_create_and_publish_at_once_do_not_overwrite_one_another
         assert published == ["1", "1"], "the same draft is one version"
         with pytest.raises(Conflict, match="changed"):
             await engine.library.publish("saved", expected="another")
+
+
+@pytest.mark.req("G18", "G19")
+async def test_an_engine_without_workflows_runs_what_is_saved(stage: Stage) -> None:
+    body = chart([START, a("Z", "end", output={"v": 1})], "S>Z", name="alone")
+    async with stage.engine() as engine:
+        await engine.library.create(body)
+        await engine.library.publish("alone")
+
+        run = await engine.library.start("alone", version=1)
+
+        assert await run.result(timeout=60) == {"v": 1}
+        assert await (await engine.rerun_from_node(run, "Z")).result(timeout=60) == {"v": 1}

@@ -70,12 +70,13 @@ class GraphBuilder:
         return Place(self, id)
 
     def _free(self, type: str) -> str:
-        if type not in self._nodes:
-            return type.replace(":", "_")
+        name = type.replace(":", "_")
+        if name not in self._nodes:
+            return name
         number = 2
-        while f"{type}{number}" in self._nodes:
+        while f"{name}{number}" in self._nodes:
             number += 1
-        return f"{type}{number}".replace(":", "_")
+        return f"{name}{number}"
 
     def start(self, id: str = "start", **data: Any) -> Place:
         return self.node("start", id, **data)

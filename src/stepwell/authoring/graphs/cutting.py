@@ -7,28 +7,100 @@ output was edited, the input.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import msgspec
 
+from stepwell.authoring.graphs.build.plan import NodePlan, Plan, ScopePlan
+from stepwell.authoring.graphs.nodes.merging import Merge
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.nodes.working import RESULTS, NodeResult
-from stepwell.authoring.graphs.trace import Trace, TraceEntry, descendants
+from stepwell.authoring.graphs.state import StepStatus
+from stepwell.authoring.graphs.trace import Trace, TraceEntry, descendants, trace
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
-from stepwell.domain.cuts import Edits
+from stepwell.domain.copies import RunCopy
+from stepwell.domain.cuts import Edits, is_answer
 from stepwell.domain.events import Event
+from stepwell.domain.forking import Birth, forked
 from stepwell.domain.schema import Schema
 from stepwell.errors import InvalidInput
 
 _ROOT = "0/"  # where a graph's nodes are in the log
 
 
-def done_again(told: Trace, log: Sequence[Event], node: str) -> Edits:
-    """A node is done again, and all that follows from it."""
-    return Edits(dropped=_of_nodes(log, descendants(told, node)), delivered=told.delivered)
+def done_again(plan: Plan, told: Trace, log: Sequence[Event], node: str) -> Edits:
+    """A node is done again, and all that follows from it; and whom it raced with and came before."""
+    again = descendants(told, node)
+    dropped = _of_nodes(log, again)
+    return Edits(dropped=dropped | _behind(plan, told, log, again, dropped), delivered=told.delivered)
+
+
+def _behind(
+    plan: Plan, told: Trace, log: Sequence[Event], again: set[str], dropped: frozenset[str]
+) -> frozenset[str]:
+    """Answers that came later than those that are dropped, and would now come first.
+
+    They would win the race, or fail the join or the run, before the node is done at all.
+    """
+    known = told.by_path()
+    races = {race for path in again for race in _races(plan, path)}
+    first = next((e.seq for e in log if e.path in dropped and _owner(e.path) and is_answer(e.fact)), None)
+    found = set()
+    for event in log if first is not None else ():
+        owner = _owner(event.path)
+        if event.seq < (first or 0) or event.path in dropped or not owner or not is_answer(event.fact):
+            continue
+        entry = known.get(owner)
+        lost = entry is not None and entry.status is StepStatus.FAILED and "error" not in entry.handles
+        if lost or any(race.leads(owner) for race in races):
+            found.add(owner)
+    return _of_nodes(log, found) if found else frozenset()
+
+
+class _Race(NamedTuple):
+    """A join for which it counts who comes first, and the nodes beside it that lead to it."""
+
+    prefix: str  # of its scope
+    nodes: frozenset[str]
+
+    def leads(self, path: str) -> bool:
+        if not path.startswith(self.prefix):
+            return False
+        name = path.removeprefix(self.prefix).partition("/")[0]
+        return _PART.sub(r"\1", name) in self.nodes
+
+
+def _races(plan: Plan, path: str) -> list[_Race]:
+    """Those that a step may have a part in: it leads there, whether it came that far or not."""
+    prefix, _, node = path.rpartition("/")
+    prefix += "/" if prefix else ""
+    scope = next(scope for scope in plan.scopes() if node in scope.by_id)
+    behind = _reached(scope, scope.by_id[node].index, lambda one: [edge.target for edge in one.outs])
+    races = []
+    for index in behind:
+        join = scope.nodes[index]
+        if join.role is Role.JOIN and _counts_time(join.behaviour):
+            before = _reached(scope, index, lambda one: [edge.source for edge in one.ins])
+            races.append(_Race(prefix, frozenset(scope.nodes[at].id for at in before)))
+    return races
+
+
+def _counts_time(join: Merge) -> bool:
+    by_arrival = join.strategy in ("first-write", "last-write")
+    return join.mode != "all" or by_arrival or join.timeout is not None
+
+
+def _reached(scope: ScopePlan, index: int, next_to: Callable[[NodePlan], list[int]]) -> set[int]:
+    found, waiting = {index}, [index]
+    while waiting:
+        new = [at for at in next_to(scope.nodes[waiting.pop()]) if at not in found]
+        found.update(new)
+        waiting.extend(new)
+    return found
 
 
 def edited(told: Trace, log: Sequence[Event], registry: NodeRegistry, outputs: Mapping[str, Any]) -> Edits:
@@ -47,16 +119,61 @@ def edited(told: Trace, log: Sequence[Event], registry: NodeRegistry, outputs: M
     return Edits(outputs=found, dropped=dropped, delivered=told.delivered)
 
 
+def fitting(plan: Plan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
+    """The same edits, without the answers that nobody asks for any more.
+
+    Edges do not tell all that follows from a node: its failure may have failed a join, its late arrival
+    lost a race. So the graph is given what is kept, and what it has no question for is left out, until all
+    that is left fits.
+    """
+    birth = Birth(old.id, "", "", 0.0)
+    log = [ev.read(row) for row in old.log]
+    while True:
+        kept = [ev.read(row) for row in forked(old, origin, edits, birth).log]
+        unasked = trace(plan, kept).unasked
+        if not unasked:
+            return edits
+        lost = sorted(unasked & edits.outputs.keys())
+        if lost:
+            raise InvalidInput(
+                f"{lost[0].removeprefix(_ROOT)} is not reached any more after the other edits",
+                hint="leave its output out; it is asked for when the new run comes there",
+            )
+        nodes = {_owner(path) for path in unasked}
+        edits = replace(edits, dropped=edits.dropped | unasked | _of_nodes(log, nodes))
+
+
 def _of_nodes(log: Sequence[Event], nodes: Iterable[str]) -> frozenset[str]:
     """The paths of these nodes, and of the mailbox: what it gave is told with the waits that got it."""
     wanted = {*nodes, ""}
-    paths = {event.path for event in log if event.path}
-    return frozenset(
-        path for path in paths if _owner(path) in wanted or _ATTEMPT.sub("", _owner(path)) in wanted
-    )
+    begin = _first_parts(wanted)
+    found = set()
+    for path in {event.path for event in log if event.path}:
+        owner = _owner(path)
+        part = _PART.fullmatch(owner)
+        if owner in wanted or (
+            # What a container keeps of an iteration or attempt: those before the first one that is done
+            # again stay as they were. A call that is tried again has no such parts.
+            part is not None and part[1] in wanted and int(part[2]) >= begin.get(part[1], 0)
+        ):
+            found.add(path)
+    return frozenset(found)
 
 
-_ATTEMPT = re.compile(r"#\d+$")  # of a retry container's delays, and of calls that are tried again
+_PART = re.compile(r"(.*)[\[#](\d+)\]?")  # lines[3], again#2
+
+
+def _first_parts(nodes: Iterable[str]) -> dict[str, int]:
+    """The first iteration or attempt of each container in which one of these nodes is."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        scope = node.rpartition("/")[0]
+        while scope:
+            part = _PART.fullmatch(scope)
+            if part is not None:
+                found[part[1]] = min(int(part[2]), found.get(part[1], int(part[2])))
+            scope = scope.rpartition("/")[0]
+    return found
 
 
 def _owner(path: str) -> str:

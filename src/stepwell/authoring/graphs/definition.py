@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from stepwell.authoring.graphs.nodes.data import Identifier, Milliseconds, NodeData, Strict, Timeout
+from stepwell.authoring.graphs.nodes.data import WHOLE, Identifier, Milliseconds, NodeData, Strict, Timeout
 from stepwell.authoring.graphs.nodes.registry import ALIASES, NodeRegistry
 from stepwell.authoring.graphs.nodes.types import NodeType
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.shapes import fields_of, shape_problems
 
 SCHEMA_VERSION = "graph/1"
 _HANDLE_ALIASES = {"source": "out", "onError": "error", "fail": "error", "fail-branch": "error"}
@@ -24,7 +25,9 @@ _HANDLE_ALIASES = {"source": "out", "onError": "error", "fail": "error", "fail-b
 class Canvas(BaseModel):
     """Shapes that a canvas adds to: what we do not know is dropped."""
 
-    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True, frozen=True)
+    model_config = ConfigDict(
+        extra="ignore", strict=True, alias_generator=to_camel, populate_by_name=True, frozen=True
+    )
 
 
 class Position(Canvas):
@@ -64,9 +67,9 @@ class Trigger(Strict):
 class GraphSettings(Strict):
     max_execution_ms: Timeout | None = 1_800_000  # of not-suspended time; null: no limit
     suspend_ttl_ms: Milliseconds | None = 86_400_000  # waits without a timeout of their own
-    concurrency: Annotated[int, Field(ge=1)] | None = 10
-    max_steps: Annotated[int, Field(ge=1)] = 1000  # activations outside loops
-    max_nodes: Annotated[int, Field(ge=1, le=500)] = 100
+    concurrency: Annotated[int, Field(ge=1), WHOLE] | None = 10
+    max_steps: Annotated[int, Field(ge=1), WHOLE] = 1000  # activations outside loops
+    max_nodes: Annotated[int, Field(ge=1, le=500), WHOLE] = 100
     error_workflow: str | None = None
 
 
@@ -107,6 +110,8 @@ class Definition:
     edges: list[Edge] = field(default_factory=list)
     triggers: list[Trigger] = field(default_factory=list)
     settings: GraphSettings = field(default_factory=GraphSettings)
+    unread: dict[str, str] = field(default_factory=dict)  # nodes that have problems, and their parents
+    edges_unread: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The graph as JSON again, in its normal form: equal graphs give equal JSON."""
@@ -138,26 +143,40 @@ def _node_json(node: Node) -> dict[str, Any]:
     return body
 
 
-def read(body: Any, registry: NodeRegistry) -> tuple[Definition, list[GraphProblem]]:
+def read(body: Any, registry: NodeRegistry) -> tuple[Definition | None, list[GraphProblem]]:
     """The graph, as far as it can be read, and everything that is wrong with its shape."""
     problems: list[GraphProblem] = []
-    try:
-        shape = GraphShape.model_validate(body)
-    except ValidationError as error:
-        problems.extend(_shape_problems(error, "INVALID_GRAPH"))
-        return Definition(), problems
+    shape = _read_graph(body, problems)
+    if shape is None:
+        return None, problems
     definition = Definition(name=shape.name, triggers=list(shape.triggers), settings=shape.settings)
     for i, raw in enumerate(shape.nodes):
         node = _read_node(raw, i, registry, problems)
         if node is not None:
             definition.nodes.append(node)
+        elif isinstance(raw, dict):
+            definition.unread[str(raw.get("id", ""))] = str(raw.get("parentId") or "")
     kinds = {node.id: node.type.name for node in definition.nodes}
     branches = {node.id: node.type.handles(node.data) for node in definition.nodes}
     for i, raw in enumerate(shape.edges):
         edge = _read_edge(raw, i, problems, kinds, branches)
         if edge is not None:
             definition.edges.append(edge)
+        else:
+            definition.edges_unread = True
     return definition, problems
+
+
+def _read_graph(body: Any, problems: list[GraphProblem]) -> GraphShape | None:
+    """What is around nodes and edges; a wrong setting does not hide what is wrong with them."""
+    try:
+        return GraphShape.model_validate(body)
+    except ValidationError as error:
+        problems.extend(shape_problems(error, "INVALID_GRAPH", known=fields_of(GraphSettings)))
+        wrong = {str(detail["loc"][0]) for detail in error.errors() if detail["loc"]}
+    if not wrong or wrong & {"nodes", "edges"}:
+        return None
+    return GraphShape.model_validate({name: value for name, value in body.items() if name not in wrong})
 
 
 def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[GraphProblem]) -> Node | None:
@@ -165,7 +184,7 @@ def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[Grap
         shape = NodeShape.model_validate(raw)
     except ValidationError as error:
         named = str(raw.get("id", "")) if isinstance(raw, dict) else ""
-        problems.extend(_shape_problems(error, "INVALID_NODE", node=named or f"nodes.{index}"))
+        problems.extend(shape_problems(error, "INVALID_NODE", node=named or f"nodes.{index}"))
         return None
     found = registry.get(ALIASES.get(shape.type, shape.type))
     if found is None:
@@ -182,8 +201,7 @@ def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[Grap
     try:
         data = found.data.model_validate(shape.data)
     except ValidationError as error:
-        known = [field.alias or name for name, field in found.data.model_fields.items()]
-        problems.extend(_shape_problems(error, "INVALID_DATA", node=shape.id, known=known))
+        problems.extend(shape_problems(error, "INVALID_DATA", node=shape.id, known=fields_of(found.data)))
         return None
     return Node(shape.id, found, data, shape.parent_id or "", (shape.position.x, shape.position.y))
 
@@ -199,12 +217,7 @@ def _read_edge(
         shape = EdgeShape.model_validate(raw)
     except ValidationError as error:
         named = str(raw.get("id", "")) if isinstance(raw, dict) else ""
-        problems.extend(
-            GraphProblem(
-                code="INVALID_EDGE", message=p.message, edge=named or f"edges.{index}", field=p.field
-            )
-            for p in _shape_problems(error, "INVALID_EDGE")
-        )
+        problems.extend(shape_problems(error, "INVALID_EDGE", edge=named or f"edges.{index}"))
         return None
     handle = shape.source_handle or "out"
     kind = kinds.get(shape.source, "")
@@ -215,18 +228,3 @@ def _read_edge(
         if handle == "done" and kind == "loop":
             handle = "out"
     return Edge(shape.id or f"e{index + 1}", shape.source, shape.target, handle, shape.label or "")
-
-
-def _shape_problems(
-    error: ValidationError, code: str, *, node: str = "", known: list[str] | None = None
-) -> list[GraphProblem]:
-    found = []
-    for detail in error.errors():
-        field = ".".join(str(part) for part in detail["loc"])
-        suggestion = ""
-        if detail["type"] == "extra_forbidden" and known:
-            suggestion = did_you_mean(str(detail["loc"][-1]), known)
-        found.append(
-            GraphProblem(code=code, message=detail["msg"], node=node, field=field, suggestion=suggestion)
-        )
-    return found

@@ -21,6 +21,7 @@ from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
 from stepwell.authoring.graphs.state import Ask, Failure, Note, NoteKind, Purpose
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
+from stepwell.domain.problems import clean
 from stepwell.domain.program import PlacedContext, Startable
 from stepwell.errors import AskedWrongly, RunCancelling, StepError, StepwellError, WaitTimedOut
 
@@ -214,7 +215,9 @@ class Driver:
         if code == "CHILD_CANCELLED":
             code = "SUBWORKFLOW_CANCELLED"
         attempt = self._ctx.attempt(call) if call is not None else 1
-        return Failure(code, error.cause_message or error.message, node, ask.path, attempt, hint=error.hint)
+        message = error.cause_message or error.message
+        config = error.permanent and ask.purpose is Purpose.WORK
+        return Failure(code, message, node, ask.path, attempt, hint=error.hint, config=config)
 
     # Telling
 
@@ -251,15 +254,18 @@ def fact_of(note: Note) -> ev.NodeFact:
 
 
 def problem_of_failure(failure: Failure) -> ev.Problem:
-    return ev.Problem(code=failure.code, message=failure.message, hint=failure.hint, path=failure.path)
+    message, hint = clean(failure.message), clean(failure.hint)
+    return ev.Problem(code=failure.code, message=message, hint=hint, path=failure.path)
 
 
 def error_of(failure: Failure, path: str) -> NodeError:
     """What the run fails with; its path is where a retry goes on."""
-    return NodeError(
+    error = NodeError(
         failure.code,
         f"{failure.node}: {failure.message}",
         hint=failure.hint,
         config=failure.config,
         path=path,
     )
+    error.permanent = False  # whoever called the run may have given it what it could not use
+    return error

@@ -23,6 +23,7 @@ class NodeError(StepError):
         if code:
             self.code = code  # type: ignore[misc]  # a node's codes are data, not classes
         self.config = config
+        self.permanent = config  # so the log says it too: containers around it do not try again either
 
 
 class NodeConfigError(NodeError):

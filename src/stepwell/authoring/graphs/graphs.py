@@ -14,7 +14,9 @@ from stepwell.authoring.graphs.problems import GraphProblem
 from stepwell.authoring.graphs.program import GraphWorkflow, graph, read_graph
 from stepwell.authoring.graphs.schema import graph_schema
 from stepwell.authoring.graphs.trace import Trace, trace
-from stepwell.domain.events import Event
+from stepwell.domain.copies import RunCopy
+from stepwell.domain.cuts import Edits
+from stepwell.domain.events import Event, Origin
 from stepwell.domain.steps import StepSpec
 
 
@@ -46,6 +48,19 @@ class Graphs:
 
     def trace(self, log: list[Event], body: bytes) -> Trace:
         return trace(self._lenient.build(msgspec.json.decode(body)), log)
+
+    def done_again(self, body: bytes, log: list[Event], node: str) -> Edits:
+        """What a new run leaves out of the old one's log to do a node again."""
+        from stepwell.authoring.graphs.cutting import done_again
+
+        plan = self._lenient.build(msgspec.json.decode(body))
+        return done_again(plan, trace(plan, log), log, node)
+
+    def fitting(self, body: bytes, old: RunCopy, origin: Origin, edits: Edits) -> Edits:
+        """What a new run from an old one keeps, so that all of it is asked for again."""
+        from stepwell.authoring.graphs.cutting import fitting
+
+        return fitting(self._lenient.build(msgspec.json.decode(body)), old, origin, edits)
 
     def diff(self, old: Any, new: Any) -> dict[str, Any]:
         return diff(old, new)

@@ -40,10 +40,18 @@ def imported(body: Any, known: Collection[str]) -> tuple[Any, list[GraphProblem]
 
 def _is_drawn(body: Mapping[str, Any]) -> bool:
     """Its parts can be looked at; what is wrong with their shape is told when it is read."""
-    return all(
-        isinstance(body.get(name), list) and all(isinstance(part, dict) for part in body[name])
-        for name in ("nodes", "edges")
+    nodes, edges = body.get("nodes"), body.get("edges")
+    return (
+        isinstance(nodes, list)
+        and isinstance(edges, list)
+        and all(_has(node, "id") for node in nodes)
+        and all(_has(edge, "source", "target") for edge in edges)
+        and all(isinstance(edge.get("sourceHandle"), str | None) for edge in edges)
     )
+
+
+def _has(part: Any, *names: str) -> bool:
+    return isinstance(part, dict) and all(isinstance(part.get(name), str) for name in names)
 
 
 # Triggers

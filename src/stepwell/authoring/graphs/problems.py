@@ -20,15 +20,17 @@ class GraphProblem:
     edge: str = ""
     field: str = ""
     suggestion: str = ""
+    column: int = 0  # where in the field's text, from 1; 0: not in a text
 
-    def as_dict(self) -> dict[str, str]:
-        found = {
+    def as_dict(self) -> dict[str, str | int]:
+        found: dict[str, str | int] = {
             "code": self.code,
             "message": self.message,
             "node": self.node,
             "edge": self.edge,
             "field": self.field,
             "suggestion": self.suggestion,
+            "column": self.column,
         }
         return {name: value for name, value in found.items() if value}
 
@@ -39,6 +41,7 @@ class GraphProblem:
                 f"node {self.node}" if self.node else "",
                 f"edge {self.edge}" if self.edge else "",
                 f"field {self.field}" if self.field else "",
+                f"column {self.column}" if self.column else "",
             )
             if part
         )

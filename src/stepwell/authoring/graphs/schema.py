@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel, ValidationError
 
 from stepwell.authoring.graphs.definition import EdgeShape, GraphSettings, NodeShape, Trigger
-from stepwell.authoring.graphs.nodes.registry import NodeRegistry
+from stepwell.authoring.graphs.nodes.registry import ALIASES, NodeRegistry
 from stepwell.authoring.graphs.nodes.types import NodeType
 
 _REF = "#/$defs/{model}"
@@ -18,7 +18,7 @@ def graph_schema(registry: NodeRegistry) -> dict[str, Any]:
     defs: dict[str, Any] = {}
     for made in registry:
         defs[_def_name(made)] = _node(made, defs)
-    names = {made.name: _REF.format(model=_def_name(made)) for made in registry}
+    names = {name: _REF.format(model=_def_name(made)) for made in registry for name in _names(made)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "/schema/graph/1",
@@ -33,7 +33,7 @@ def graph_schema(registry: NodeRegistry) -> dict[str, Any]:
                 "minItems": 1,
                 "maxItems": 500,
                 "items": {
-                    "oneOf": [{"$ref": ref} for ref in names.values()],
+                    "oneOf": [{"$ref": ref} for ref in dict.fromkeys(names.values())],
                     "discriminator": {"propertyName": "type", "mapping": names},
                 },
             },
@@ -43,6 +43,11 @@ def graph_schema(registry: NodeRegistry) -> dict[str, Any]:
         },
         "$defs": defs,
     }
+
+
+def _names(made: NodeType) -> list[str]:
+    """What the type may be called: graphs of other editors come with their own words."""
+    return [made.name, *(alias for alias, name in ALIASES.items() if name == made.name)]
 
 
 def _def_name(made: NodeType) -> str:
@@ -61,10 +66,32 @@ def _node(made: NodeType, defs: dict[str, Any]) -> dict[str, Any]:
     defs.update(shape.pop("$defs", {}))
     data = made.data.model_json_schema(by_alias=True, ref_template=_REF)
     defs.update(data.pop("$defs", {}))
-    shape["properties"]["type"] = {"const": made.name}
+    _other_words(made.data, data)
+    shape["properties"]["type"] = {"enum": _names(made)}
     shape["properties"]["data"] = data
-    shape["required"] = ["id", "type"] + (["data"] if data.get("required") else [])
+    shape["required"] = ["id", "type"] + (["data"] if _needs_data(made) else [])
     shape["title"] = made.name
     if made.text:
         shape["description"] = made.text
     return shape
+
+
+def _needs_data(made: NodeType) -> bool:
+    try:
+        made.data.model_validate({})
+    except ValidationError:
+        return True
+    return False
+
+
+def _other_words(model: type[BaseModel], schema: dict[str, Any]) -> None:
+    """Fields that are read under more than one name; one of the names is enough."""
+    for field in model.model_fields.values():
+        if not isinstance(field.validation_alias, AliasChoices):
+            continue
+        first, *others = (choice for choice in field.validation_alias.choices if isinstance(choice, str))
+        for other in others:
+            schema["properties"][other] = schema["properties"][first]
+        if first in schema.get("required", ()):
+            schema["required"] = [name for name in schema["required"] if name != first]
+            schema["oneOf"] = [{"required": [name]} for name in (first, *others)]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from stepwell.authoring.graphs.equality import equal
+
 # The engine's own words in a context: a later branch's wins, and that is no conflict of the author's.
 _OURS = frozenset({"error"})
 
@@ -86,7 +88,7 @@ def _together(one: Any, other: Any, path: str, conflicts: list[str]) -> Any:
         for name, value in other.items():
             both[name] = _together(one[name], value, f"{path}.{name}", conflicts) if name in one else value
         return both
-    if type(one) is type(other) and one == other:
+    if equal(one, other):
         return one
     conflicts.append(path)
     return other

@@ -19,7 +19,7 @@ from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
 from stepwell.authoring.graphs.state import SETTLED, Ask, Failure, Purpose, ScopeRun, Step, StepStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
-from stepwell.domain.cuts import Delivered
+from stepwell.domain.cuts import Delivered, is_answer
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
 from stepwell.errors import StepNotFound
@@ -56,6 +56,7 @@ class Trace:
     history: list[tuple[str, float]]  # statuses of the run, each with its time
     progress: dict[str, tuple[int, int | None]]  # loop path -> done, of how many
     delivered: list[Delivered] = field(default_factory=list)  # events that the run's mailbox gave to waits
+    unasked: set[str] = field(default_factory=set)  # paths with answers that the graph had no question for
 
     def by_path(self) -> dict[str, TraceEntry]:
         return {entry.path: entry for entry in self.entries}
@@ -126,7 +127,7 @@ def trace(plan: Plan, events: Iterable[Event]) -> Trace:
     reader = _Reader(plan, log)
     reader.read()
     entries = sorted(reader.entries.values(), key=lambda entry: entry.order)
-    return Trace(entries, reader.history, reader.progress, reader.delivered)
+    return Trace(entries, reader.history, reader.progress, reader.delivered, reader.unasked)
 
 
 class _Reader:
@@ -145,6 +146,7 @@ class _Reader:
         self._asks: dict[str, Ask] = {}
         self._messages: dict[str, Any] = {}
         self.delivered: list[Delivered] = []
+        self.unasked: set[str] = set()
         self._posted: list[tuple[str, Any]] = []  # key of the message, what was in it
         self._seq, self._cause = 0, ""
         self._now = 0.0
@@ -264,6 +266,9 @@ class _Reader:
             self._start(event)
         ask = self._asks.get(place)
         if ask is None or ask.done:
+            looks_up = place.endswith("@find") and place.removesuffix("@find") in self._asks
+            if is_answer(fact) and not looks_up:
+                self.unasked.add(event.path)
             return
         entry = self.entries.get(ask.step.path) if ask.step is not None else None
         if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed):
@@ -274,7 +279,9 @@ class _Reader:
                 self._frontier.answer(ask, fact.result)
             case ev.StepFailed(retry_in=None):
                 problem = fact.error
-                failure = Failure(problem.code, problem.message, node, place, event.attempt)
+                failure = Failure(
+                    problem.code, problem.message, node, place, event.attempt, config=problem.permanent
+                )
                 self._frontier.fail(ask, failure)
             case ev.NodeFailed():  # it could not even be prepared
                 problem = fact.error
@@ -294,6 +301,8 @@ class _Reader:
                 self._child_ended(ask, fact, node, place)
             case _:
                 return
+        if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed) and fact.worker:
+            entry.worker = fact.worker
         self._take_asks()
 
     def _child_ended(self, ask: Ask, fact: ev.ChildEnded, node: str, place: str) -> None:

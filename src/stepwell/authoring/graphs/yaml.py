@@ -1,19 +1,38 @@
-"""Graphs in YAML: read by a safe loader, so that a file is only ever data."""
+"""Graphs in YAML: the part of it that JSON can say, so that a file is only ever data.
+
+No tags of its own, no aliases (ten lines of them can stand for gigabytes), no key twice. Words are read as
+YAML 1.2 reads them: `on`, `yes`, dates and clock times are text.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import re
+from typing import Any, ClassVar
 
 from stepwell.errors import InvalidDefinition
+
+_TAG = "tag:yaml.org,2002:"
+_WORDS = {
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "int": (r"[-+]?[0-9]+", "-+0123456789"),
+    "float": (r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+}
 
 
 def read_yaml(text: str) -> Any:
     """The graph in a YAML text; what is no plain data is refused."""
     yaml = _yaml()
+    loader = _loader()(text)
     try:
-        return yaml.safe_load(text)
+        return loader.get_single_data()
     except yaml.YAMLError as error:
-        raise InvalidDefinition(f"this is no YAML: {error}") from None
+        raise InvalidDefinition(f"this YAML cannot be read: {error}") from None
+    except RecursionError:
+        raise InvalidDefinition("this YAML is nested too deep", hint="make it flatter") from None
+    finally:
+        loader.dispose()
 
 
 def write_yaml(body: Any) -> str:
@@ -27,3 +46,44 @@ def _yaml() -> Any:
     except ImportError:
         raise InvalidDefinition("YAML needs PyYAML", hint="pip install 'stepwell[yaml]'") from None
     return yaml
+
+
+@functools.cache
+def _loader() -> Any:
+    yaml = _yaml()
+    safe: Any = yaml.SafeLoader
+
+    class Loader(safe):  # type: ignore[misc]  # PyYAML comes without types
+        yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+        yaml_constructors: ClassVar[dict[str, Any]] = {
+            f"{_TAG}{kind}": safe.yaml_constructors[f"{_TAG}{kind}"]
+            for kind in ("map", "seq", "str", "bool", "null", "float")
+        }
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                event = self.peek_event()
+                raise yaml.composer.ComposerError(
+                    None, None, f"found the alias {event.anchor!r}: write it out", event.start_mark
+                )
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"found the key {key.value!r} twice", key.start_mark
+                    )
+                if isinstance(key.value, str):
+                    seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+        def construct_int(self, node: Any) -> int:
+            return int(self.construct_scalar(node))
+
+    Loader.add_constructor(f"{_TAG}int", Loader.construct_int)
+    Loader.add_constructor(None, safe.construct_undefined)
+    for kind, (pattern, first) in _WORDS.items():
+        Loader.add_implicit_resolver(f"{_TAG}{kind}", re.compile(f"^(?:{pattern})$"), list(first))
+    return Loader

@@ -1,4 +1,8 @@
-"""`python -m stepwell.testing.graphs CASES.json [--store URL]`: one JSON line for each case."""
+"""`python -m stepwell.testing.graphs CASES.json [--store URL]`: one JSON line for each case.
+
+A case that cannot be run has `broken` in its line, and the exit code is 1; a file without cases is 2. What
+a case expects is not looked at: that is for whoever reads the lines.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,29 @@ import argparse
 import json
 import sys
 
-from stepwell.testing.graphs.cases import read_cases
+from stepwell.errors import InvalidInput
+from stepwell.testing.graphs.cases import Case, case_bodies
 from stepwell.testing.graphs.runner import run_case
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m stepwell.testing.graphs", description=__doc__)
+    told = (__doc__ or "").splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m stepwell.testing.graphs", description=told)
     parser.add_argument("cases", help="a JSON file of cases")
     parser.add_argument("--store", default="", help="a SQLite file or postgresql:// URL; memory by default")
     given = parser.parse_args(arguments)
+    try:
+        bodies = case_bodies(given.cases)
+    except InvalidInput as error:
+        parser.error(str(error))
     broken = 0
-    for case in read_cases(given.cases):
+    for body in bodies:
         try:
-            line = run_case(case, given.store)
+            line = run_case(Case.read(body), given.store)
         except Exception as error:  # the other cases are run all the same
             broken += 1
-            line = {"id": case.id, "broken": f"{type(error).__name__}: {error}"}
+            named = body.get("id", "") if isinstance(body, dict) else ""
+            line = {"id": str(named), "broken": f"{type(error).__name__}: {error}"}
         print(json.dumps(line), flush=True)
     return 1 if broken else 0
 

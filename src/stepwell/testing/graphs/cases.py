@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.authoring.graphs.expressions import compile_expression
+from stepwell.errors import InvalidInput
 
 _INDEX = re.compile(r"\[(\d+)\]")
 _CONTAINER_ATTEMPT = re.compile(r"#\d+(?=/)")
@@ -38,6 +39,8 @@ class Case:
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Case:
+        if not isinstance(body, Mapping):
+            raise InvalidInput("a case is an object with `id` and `graph`")
         return cls(
             id=str(body.get("id", "")),
             graph=body.get("graph") or {},
@@ -51,8 +54,21 @@ class Case:
 
 
 def read_cases(path: str | Path) -> list[Case]:
-    body = json.loads(Path(path).read_text())
-    return [Case.read(case) for case in (body["cases"] if isinstance(body, dict) else body)]
+    return [Case.read(case) for case in case_bodies(path)]
+
+
+def case_bodies(path: str | Path) -> list[Any]:
+    """The cases of a file as they are written there."""
+    try:
+        body = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise InvalidInput(f"{path} is no JSON: {error}") from None
+    found = body.get("cases") if isinstance(body, dict) else body
+    if not isinstance(found, list):
+        raise InvalidInput(f"{path} has no list of cases", hint='write {"cases": [...]}, or the list alone')
+    return found
 
 
 class Script:
@@ -72,6 +88,17 @@ class Script:
             tried.append(place)
         index = tried.index(place)
         return dict(lines[min(index, len(lines) - 1)]) if lines else {}
+
+    def forget(self) -> None:
+        """Begin anew, as for another run of the same case."""
+        self._attempts.clear()
+        self.starts.clear()
+
+    @property
+    def handles(self) -> set[str]:
+        """Those that some line names."""
+        lines = [line for entries in self._script.values() for line in entries]
+        return {str(line["handle"]) for line in lines if line.get("handle")}
 
     @staticmethod
     def output(line: Mapping[str, Any], scope: Mapping[str, Any]) -> Any:

@@ -35,6 +35,7 @@ _SETTINGS = Settings(
     poll_seconds=_NEVER,
     keep_lease_seconds=1e-6,
 )
+_MEMORY = ("", "memory", "memory:", "memory://")
 _TOLD = {"merge_conflict": "MERGE_CONFLICT", "join_late": "JOIN_LATE"}
 
 
@@ -49,7 +50,7 @@ def run_case(case: Case, url: str = "", *, replay_always: bool = False) -> dict[
             return {"id": case.id, "invalid": list(dict.fromkeys(problem.code for problem in problems))}
         plans.append(plan)
     # Their own names: a database that was used before has other runs, whose work is not ours.
-    names = [f"case-{case.id}-{mark}", *(f"{name}-{mark}" for name in case.graphs)]
+    names = [f"case-{mark}", *(f"{name}-{mark}" for name in case.graphs)]
     programs = [GraphWorkflow(plan, name=name) for plan, name in zip(plans, names, strict=True)]
     looked, worker._LOOK_SECONDS = worker._LOOK_SECONDS, _NEVER
     try:
@@ -68,7 +69,7 @@ def _marked(graph: Any, case: Case, mark: str) -> Any:
     names = {name: f"{name}-{mark}" for name in case.graphs}
     own: Any = case.graph
     if isinstance(own, dict) and isinstance(own.get("name"), str):
-        names[own["name"]] = f"case-{case.id}-{mark}"
+        names[own["name"]] = f"case-{mark}"
     nodes = [
         {**node, "data": {**data, "workflow": names.get(data["workflow"], data["workflow"])}}
         if isinstance(node, dict)
@@ -92,7 +93,7 @@ def _alone(url: str) -> str:
     """One process needs no LISTEN; its connection would wait in real time."""
     if url.startswith(("postgresql://", "postgres://")) and "poll_only=" not in url:
         return f"{url}{'&' if '?' in url else '?'}poll_only=1"
-    return url or ":memory:"
+    return ":memory:" if url in _MEMORY else url
 
 
 class _Play:

@@ -55,12 +55,13 @@ class TaskWork:
 
 
 def registry(script: Script | None = None) -> NodeRegistry:
-    """The built-in nodes and `task`."""
+    """The built-in nodes and `task`, with the handles that the script names besides the usual ones."""
+    handles = frozenset({"out", "error", *(script.handles if script is not None else ())})
     made = NodeType(
         name="task",
         data=NodeData,
         role=Role.WORK,
         compile=lambda data, compiler: TaskWork(data, compiler, script),
-        handles=lambda data: frozenset({"out", "error"}),
+        handles=lambda data: handles,
     )
     return NodeRegistry([made])

@@ -71,10 +71,11 @@ class People:
     async def _surely(self, ask: Callable[[], Awaitable[T]]) -> T:
         while True:
             self.operations += 1
+            healed = self.healed  # what was on its way before that may still be refused
             try:
                 return await ask()
             except StoreError as error:
-                if self.healed:
+                if healed:
                     self.refused.append(error.message)
                 await asyncio.sleep(0.3)
 

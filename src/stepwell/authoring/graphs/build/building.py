@@ -17,6 +17,7 @@ from stepwell.authoring.graphs.definition import Definition, Edge, Node, read
 from stepwell.authoring.graphs.importing import imported
 from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
 from stepwell.authoring.graphs.nodes.types import Role
+from stepwell.authoring.graphs.plain import plain_problems
 from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
 from stepwell.domain.steps import StepSpec
 
@@ -34,10 +35,12 @@ class Builder:
 
     def build(self, body: Any) -> Plan:
         """The plan of a graph. InvalidGraph holds every problem at once."""
-        key = content_hash(body)
+        problems = plain_problems(body)
+        key = "" if problems else content_hash(body)
         plan = self._plans.get(key)
         if plan is None:
-            plan, problems = self.examine(body)
+            if not problems:
+                plan, problems = self._examine(body)
             if plan is None:
                 name = body.get("name", "") if isinstance(body, dict) else ""
                 raise InvalidGraph(problems, name=str(name))
@@ -52,13 +55,17 @@ class Builder:
         return self.examine(body)[1]
 
     def examine(self, body: Any) -> tuple[Plan | None, list[GraphProblem]]:
+        problems = plain_problems(body)
+        return (None, problems) if problems else self._examine(body)
+
+    def _examine(self, body: Any) -> tuple[Plan | None, list[GraphProblem]]:
         body, strange = imported(body, self.registry.names)
         definition, problems = read(body, self.registry)
         problems[:0] = strange
+        if definition is None:
+            return None, problems
         broken = frozenset(problem.node for problem in problems if problem.node)
-        checks = Checks(definition, broken)
-        if not any(problem.code == "INVALID_GRAPH" for problem in problems):
-            problems.extend(checks.run())
+        problems.extend(Checks(definition, broken).run())
         compilers = {
             node.id: Compiler(node.id, problems, self._steps, self.registry.mergers)
             for node in definition.nodes

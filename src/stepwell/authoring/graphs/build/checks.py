@@ -12,7 +12,6 @@ from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
 
 LOOPS_MAX = 3  # loops in loops
 NESTING_MAX = 10  # containers of any type
-EDGES_MAX = 2000
 
 
 class Checks:
@@ -30,13 +29,24 @@ class Checks:
         edges = [edge for edge in self._definition.edges if self._edge_fits(edge)]
         self._endings(edges)
         self._duplicates(edges)
-        self._joins(edges)
+        self._joins()
         self._cycles(edges)
         self._reachable(edges)
         return self.problems
 
-    def _add(self, code: str, message: str, **where: str) -> None:
-        self.problems.append(GraphProblem(code=code, message=message, **where))
+    def _add(
+        self,
+        code: str,
+        message: str,
+        *,
+        node: str = "",
+        edge: str = "",
+        field: str = "",
+        suggestion: str = "",
+    ) -> None:
+        self.problems.append(
+            GraphProblem(code=code, message=message, node=node, edge=edge, field=field, suggestion=suggestion)
+        )
 
     def _limits(self) -> None:
         found, limit = len(self._definition.nodes), self._definition.settings.max_nodes
@@ -46,19 +56,22 @@ class Checks:
                 f"the graph has {found} nodes; the limit is {limit}",
                 suggestion="move a part into a workflow of its own, or raise settings.maxNodes (at most 500)",
             )
-        if len(self._definition.edges) > EDGES_MAX:
-            self._add(
-                "TOO_MANY_EDGES", f"the graph has {len(self._definition.edges)} edges of at most {EDGES_MAX}"
-            )
 
     def _ids(self) -> None:
         for node in self._definition.nodes:
             if node.id in self._nodes:
-                self._add("DUPLICATE_NODE", f"two nodes have the id {node.id!r}", node=node.id)
+                self._add(
+                    "DUPLICATE_NODE",
+                    f"two nodes have the id {node.id!r}",
+                    node=node.id,
+                    field="id",
+                    suggestion="give one of them another id",
+                )
             self._nodes[node.id] = node
 
     def _parents(self) -> None:
         parents = {node.parent for node in self._definition.nodes}
+        parents.update(self._definition.unread.values())
         for node in self._definition.nodes:
             if node.type.role is Role.CONTAINER and node.id not in parents and node.id not in self._broken:
                 self._add(
@@ -73,7 +86,13 @@ class Checks:
             routes = kind.role in (Role.CONTAINER, Role.JOIN) or kind.name in ("condition", "switch")
             routes = routes or (bool(handles) and "out" not in handles)
             if routes and node.data.disabled:
-                self._add("DISABLED_CONTROL", f"a {node.type.name} cannot be disabled", node=node.id)
+                self._add(
+                    "DISABLED_CONTROL",
+                    f"a {node.type.name} cannot be disabled",
+                    node=node.id,
+                    field="disabled",
+                    suggestion="take it out, or lead the edges past it",
+                )
             if node.parent:
                 self._parent(node)
 
@@ -90,7 +109,13 @@ class Checks:
                 )
             return
         if parent.type.role is not Role.CONTAINER:
-            self._add("NOT_A_CONTAINER", f"a {parent.type.name} has no body", node=node.id, field="parentId")
+            self._add(
+                "NOT_A_CONTAINER",
+                f"a {parent.type.name} has no body",
+                node=node.id,
+                field="parentId",
+                suggestion="only loop, try and retry have one",
+            )
             return
         if node.type.role is not Role.CONTAINER:
             return
@@ -115,7 +140,13 @@ class Checks:
             around[found.id] = found
             found = self._nodes.get(found.parent)
         if found is not None:
-            self._add("PARENT_CYCLE", "the node is inside itself", node=node.id, field="parentId")
+            self._add(
+                "PARENT_CYCLE",
+                "the node is inside itself",
+                node=node.id,
+                field="parentId",
+                suggestion="take parentId out, or name the container around it",
+            )
         return list(around.values())
 
     def _starts(self) -> None:
@@ -130,16 +161,23 @@ class Checks:
             )
         for node in starts:
             if node.parent:
-                self._add("START_IN_CONTAINER", "a body begins at its nodes without in-edges", node=node.id)
+                self._add(
+                    "START_IN_CONTAINER",
+                    "a body begins at its nodes without in-edges",
+                    node=node.id,
+                    suggestion="take it out of the body",
+                )
 
     def _edge_fits(self, edge: Edge) -> bool:
         source, target = self._nodes.get(edge.source), self._nodes.get(edge.target)
         if source is None or target is None:
+            other = source or target
             for id, found, name in ((edge.source, source, "source"), (edge.target, target, "target")):
                 if found is None and id not in self._broken:
                     self._add(
                         "EDGE_UNKNOWN_NODE",
                         f"there is no node {id!r}",
+                        node="" if other is None else other.id,
                         edge=edge.id,
                         field=name,
                         suggestion=did_you_mean(id, self._nodes),
@@ -156,11 +194,19 @@ class Checks:
                 suggestion=did_you_mean(edge.handle, handles) or f"nothing can follow a {source.type.name}",
             )
         if target.type.name == "start":
-            self._add("EDGE_INTO_START", "nothing comes before the start", node=target.id, edge=edge.id)
+            self._add(
+                "EDGE_INTO_START",
+                "nothing comes before the start",
+                node=target.id,
+                edge=edge.id,
+                field="target",
+                suggestion="lead it to another node; what repeats goes into a loop",
+            )
         if source.parent != target.parent:
             self._add(
                 "EDGE_CROSSES_SCOPE",
                 f"{source.id} and {target.id} are not in the same body",
+                node=source.id,
                 edge=edge.id,
                 suggestion="connect the container itself, or move the node",
             )
@@ -185,12 +231,18 @@ class Checks:
                     suggestion=did_you_mean(first, inside),
                 )
             elif not inside - last:
-                self._add("EMPTY_CONTAINER", "the try has nothing but its finally", node=node.id)
+                self._add(
+                    "EMPTY_CONTAINER",
+                    "the try has nothing but its finally",
+                    node=node.id,
+                    suggestion="put at least one node beside it (parentId)",
+                )
             for edge in own:
                 if edge.target in last and (edge.source not in last or edge.target == first):
                     self._add(
                         "EDGE_CROSSES_SCOPE",
                         f"{edge.target} runs when the body of {node.id} has ended",
+                        node=edge.source,
                         edge=edge.id,
                         suggestion="nothing in the body leads to its finally",
                     )
@@ -200,14 +252,27 @@ class Checks:
         for edge in edges:
             key = (edge.source, edge.handle, edge.target)
             if key in seen:
-                self._add("DUPLICATE_EDGE", "the same connection twice", node=edge.source, edge=edge.id)
+                self._add(
+                    "DUPLICATE_EDGE",
+                    "the same connection twice",
+                    node=edge.source,
+                    edge=edge.id,
+                    suggestion="take one of them out",
+                )
             seen.add(key)
         for id, count in Counter(edge.id for edge in self._definition.edges).items():
             if count > 1:
-                self._add("DUPLICATE_EDGE_ID", f"{count} edges have the id {id!r}", edge=id)
+                self._add(
+                    "DUPLICATE_EDGE_ID",
+                    f"{count} edges have the id {id!r}",
+                    edge=id,
+                    suggestion="give each an id of its own",
+                )
 
-    def _joins(self, edges: list[Edge]) -> None:
-        inputs = Counter(edge.target for edge in edges)
+    def _joins(self) -> None:
+        if self._definition.edges_unread:
+            return
+        inputs = Counter(edge.target for edge in self._definition.edges)
         for node in self._definition.nodes:
             data = node.data
             counts = isinstance(data, MergeData) and data.mode == "count"
@@ -217,6 +282,7 @@ class Checks:
                     f"it has only {inputs[node.id]} branches",
                     node=node.id,
                     field="count",
+                    suggestion=f"count at most {inputs[node.id]}, or lead more branches to it",
                 )
 
     def _cycles(self, edges: list[Edge]) -> None:
@@ -240,7 +306,8 @@ class Checks:
 
     def _reachable(self, edges: list[Edge]) -> None:
         """In the root only the start begins by itself."""
-        if self.cyclic or self._broken or not any(n.type.name == "start" for n in self._definition.nodes):
+        unsure = self.cyclic or self._broken or self._definition.edges_unread
+        if unsure or not any(n.type.name == "start" for n in self._definition.nodes):
             return
         targets = {edge.target for edge in self._definition.edges}
         for node in self._definition.nodes:

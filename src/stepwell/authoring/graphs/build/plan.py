@@ -89,27 +89,28 @@ class Plan:
         self.root = root
         self.hash = hash
 
-    def nodes(self) -> Iterator[NodePlan]:
-        """All nodes, containers before their bodies."""
+    def scopes(self) -> Iterator[ScopePlan]:
+        """The root and all bodies, outer ones first."""
         waiting = [self.root]
         while waiting:
             scope = waiting.pop()
+            yield scope
             for node in scope.nodes:
-                yield node
                 waiting.extend(node.bodies)
+
+    def nodes(self) -> Iterator[NodePlan]:
+        """All nodes, containers before their bodies."""
+        for scope in self.scopes():
+            yield from scope.nodes
 
     def forks(self) -> dict[str, str]:
         """Fork → join, by id: which node's branches meet where."""
         found: dict[str, str] = {}
-        waiting = [self.root]
-        while waiting:
-            scope = waiting.pop()
+        for scope in self.scopes():
             for index in scope.joins:
                 join = scope.nodes[index]
                 if join.idom >= 0:
                     found[scope.nodes[join.idom].id] = join.id
-            for node in scope.nodes:
-                waiting.extend(node.bodies)
         return found
 
     @property

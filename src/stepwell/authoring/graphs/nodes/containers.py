@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler
-from stepwell.authoring.graphs.nodes.data import Identifier, Milliseconds, NodeData, Source
+from stepwell.authoring.graphs.nodes.data import (
+    WHOLE,
+    Identifier,
+    Milliseconds,
+    NodeData,
+    Source,
+    exactly_one,
+)
 from stepwell.authoring.graphs.nodes.types import NodeType, Role
 
 ITEMS_MAX = 100_000
@@ -15,13 +22,15 @@ WHILE_MAX = 1_000  # a while loop without maxIterations: a mistake should end so
 
 
 class LoopData(NodeData):
+    model_config = ConfigDict(json_schema_extra=exactly_one("items", "while", "times"))
+
     items: Source | None = None
     while_: Source | None = Field(default=None, alias="while")
-    times: Annotated[int, Field(ge=0)] | None = None
+    times: Annotated[int, Field(ge=0), WHOLE] | None = None
     mode: Literal["sequential", "parallel"] = "sequential"
-    concurrency: Annotated[int, Field(ge=1, le=100)] = 5
-    batch_size: Annotated[int, Field(ge=1)] | None = None
-    max_iterations: Annotated[int, Field(ge=1, le=ITEMS_MAX)] | None = None
+    concurrency: Annotated[int, Field(ge=1, le=100), WHOLE] = 5
+    batch_size: Annotated[int, Field(ge=1), WHOLE] | None = None
+    max_iterations: Annotated[int, Field(ge=1, le=ITEMS_MAX), WHOLE] | None = None
     on_item_error: Literal["fail", "continue", "remove"] = "fail"
     break_when: Source | None = None
     collect: Source | None = None
@@ -42,7 +51,7 @@ class TryData(NodeData):
 
 
 class RetryNodeData(NodeData):
-    max_attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    max_attempts: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
     delay_ms: Milliseconds = 1000
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.equality import equal
 from stepwell.authoring.graphs.failure import NodeError
-from stepwell.authoring.graphs.nodes.data import Identifier, NodeData, Source, Strict, Variable
+from stepwell.authoring.graphs.nodes.data import Identifier, NodeData, Source, Strict, Variable, given
 from stepwell.authoring.graphs.nodes.types import DONE, NodeType, Now, Outcome, Role, Scope
 
 
@@ -37,6 +38,8 @@ class ConditionData(NodeData):
 
 class Case(Strict):
     """A value to compare with, or an expression of its own."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["equals"]}, given("when")]})
 
     id: Identifier
     equals: Any = None
@@ -71,6 +74,9 @@ class Pass:
 
 
 class Start:
+    def __init__(self, data: StartData, compiler: Compiler) -> None:
+        compiler.schema(data.input_schema, "inputSchema")
+
     def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
         return Outcome(output=scope["ctx"].get("input"))
 
@@ -144,24 +150,13 @@ class Transform:
         return Outcome(output=self._expression.evaluate(scope, now))
 
 
-def equal(one: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1, and 1 is 1.0."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(equal(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return bool(one == other)
-
-
 def _pure(name: str, data: type[NodeData], behaviour: Any, text: str, handles: Any = None) -> NodeType:
     options = {} if handles is None else {"handles": handles}
     return NodeType(name=name, data=data, role=Role.PURE, compile=behaviour, text=text, **options)
 
 
 CONTROL = (
-    _pure("start", StartData, lambda data, compiler: Start(), "where a run begins"),
+    _pure("start", StartData, Start, "where a run begins"),
     _pure("end", EndData, End, "collects the run's output", lambda data: frozenset()),
     _pure("fork", ForkData, lambda data, compiler: Pass(), "begins branches that run at once"),
     _pure(

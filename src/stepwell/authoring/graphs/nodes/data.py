@@ -9,7 +9,14 @@ from pydantic.alias_generators import to_camel
 
 YEAR_MS = 31_536_000_000
 
-Milliseconds = Annotated[int, Field(ge=0, le=YEAR_MS)]
+
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number: 2.0 is 2. Nothing else becomes a number here, not "2" and not true."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)  # the last annotation: limits in front of it stay in the schema
+Milliseconds = Annotated[int, Field(ge=0, le=YEAR_MS), WHOLE]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 # What is too long is a bad expression, so the compiler says so; the schema tells it to editors.
 Source = Annotated[str, StringConstraints(min_length=1), Field(json_schema_extra={"maxLength": 4096})]
@@ -23,19 +30,41 @@ def _given(value: Any) -> Any:
     return value
 
 
-Timeout = Annotated[Milliseconds, BeforeValidator(_given)]
+Timeout = Annotated[Milliseconds, BeforeValidator(_given), Field(json_schema_extra={"minimum": 1})]
+
+
+def given(name: str) -> dict[str, Any]:
+    """In a schema: the field is there, and not null."""
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
+def exactly_one(*names: str) -> dict[str, Any]:
+    """In a schema, what a model's validator says of these fields."""
+    return {"oneOf": [given(name) for name in names]}
+
+
+def needed_by(field: str, *, default: str = "", **needs: str) -> dict[str, Any]:
+    """In a schema: with `mode="count"` the field `count` is needed, and so on."""
+
+    def chosen(value: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"properties": {field: {"const": value}}}
+        return found if value == default else {**found, "required": [field]}
+
+    return {"allOf": [{"if": chosen(value), "then": given(name)} for value, name in needs.items()]}
 
 
 class Strict(BaseModel):
     """Unknown fields are refused: a misspelt option must not be silently ignored."""
 
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True, frozen=True
+    )
 
 
 class RetryData(Strict):
     """How often a node is tried: 1 s, 2 s, 4 s ... after the first, second, third failure."""
 
-    max_attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    max_attempts: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
     delay_ms: Milliseconds = 1000
     backoff: Literal["fixed", "exponential"] = "exponential"
     max_delay_ms: Milliseconds = 30_000

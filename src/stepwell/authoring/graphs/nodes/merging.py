@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler, MergeFunction
-from stepwell.authoring.graphs.nodes.data import NodeData, Source
+from stepwell.authoring.graphs.nodes.data import WHOLE, NodeData, Source, needed_by
 from stepwell.authoring.graphs.nodes.types import NodeType, Role
 from stepwell.authoring.graphs.problems import did_you_mean
 
@@ -18,10 +18,12 @@ ErrorStrategy = Literal["fail-fast", "collect-all", "best-effort"]
 
 
 class MergeData(NodeData):
+    model_config = ConfigDict(json_schema_extra=needed_by("mode", count="count", timeout="timeoutMs"))
+
     mode: Mode = "all"
-    count: Annotated[int, Field(ge=1)] | None = None
+    count: Annotated[int, Field(ge=1), WHOLE] | None = None
     require_all: bool = False
-    min_arrivals: Annotated[int, Field(ge=0)] = 1
+    min_arrivals: Annotated[int, Field(ge=0), WHOLE] = 1
     on_unsatisfied: Literal["fail", "proceed", "skip"] = "fail"
     on_late: Literal["cancel", "ignore"] = "cancel"
     strategy: Strategy = "merge-all"
@@ -29,12 +31,9 @@ class MergeData(NodeData):
     custom: Source | None = None
     function: str | None = None  # of `@merger`, in place of `custom`
     error_strategy: ErrorStrategy | None = None
-    min_successful: Annotated[
-        int,
-        Field(
-            ge=1, validation_alias=AliasChoices("minSuccessful", "minSuccessfulBranches", "min_successful")
-        ),
-    ] = 1
+    min_successful: Annotated[int, Field(ge=1), WHOLE] = Field(
+        default=1, validation_alias=AliasChoices("minSuccessful", "minSuccessfulBranches", "min_successful")
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> MergeData:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.expressions import Expression
 from stepwell.authoring.graphs.failure import NodeConfigError
-from stepwell.authoring.graphs.nodes.data import Milliseconds, NodeData, Source
+from stepwell.authoring.graphs.nodes.data import WHOLE, Milliseconds, NodeData, Source, exactly_one, needed_by
 from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
 from stepwell.authoring.graphs.template import Template
 from stepwell.domain.duration import seconds
@@ -22,6 +22,8 @@ ANSWERS = ("approved", "denied")
 
 
 class DelayData(NodeData):
+    model_config = ConfigDict(json_schema_extra=exactly_one("ms", "duration", "until"))
+
     ms: Milliseconds | None = None
     duration: str | None = None  # "30s", "5m", "2h", "1d"
     until: Source | None = None  # an ISO date, or milliseconds since 1970
@@ -33,18 +35,23 @@ class DelayData(NodeData):
         return self
 
 
+_NEEDS = {"time": "ms", "until": "until", "event": "event", "condition": "condition"}
+
+
 class WaitData(NodeData):
+    model_config = ConfigDict(json_schema_extra=needed_by("mode", default="event", **_NEEDS))
+
     mode: Literal["time", "until", "event", "condition"] = "event"
     event: str | None = None
     key: Source | None = None
     condition: Source | None = None
-    poll_ms: Annotated[int, Field(ge=1000)] = 30_000
+    poll_ms: Annotated[int, Field(ge=1000), WHOLE] = 30_000
     ms: Milliseconds | None = None
     until: Source | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> WaitData:
-        needed = {"time": "ms", "until": "until", "event": "event", "condition": "condition"}[self.mode]
+        needed = _NEEDS[self.mode]
         if getattr(self, needed) is None:
             raise ValueError(f"mode {self.mode} needs {needed}")
         return self
@@ -153,6 +160,7 @@ class Approval:
         self._message = compiler.template(data.message, "message")
         self._assignees = compiler.template(data.assignees, "assignees")
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+        compiler.schema(data.form, "form")
         self._form = answer_schema(data.form)
 
     def ask(self, scope: Scope, now: Now) -> Ask:
@@ -175,7 +183,8 @@ def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
     }
     if form is None:
         return {"anyOf": [{"enum": list(ANSWERS)}, answer]}
-    answer["properties"]["form"] = form
+    # A resource of its own, so that its references mean itself and not the answer around it.
+    answer["properties"]["form"] = {"$id": "urn:stepwell:form", **form}
     answer["if"] = {"properties": {"response": {"const": "approved"}}}
     answer["then"] = {"required": ["form"]}
     return {"anyOf": [{"const": "denied"}, answer]}

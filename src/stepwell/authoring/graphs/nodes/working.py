@@ -159,7 +159,7 @@ class CustomNode:
         }
         self.spec = StepSpec(
             name=f"node:{name}",
-            function=_executed(handler),
+            function=_executed(handler, frozenset({*handles, "error"})),
             retry=retry,
             timeout=timeout,
             is_async=inspect.iscoroutinefunction(handler),
@@ -199,8 +199,13 @@ class CustomNode:
         return [field.alias or name for name, field in self.config.model_fields.items()]
 
 
-def _executed(handler: Handler) -> Handler:
+def _executed(handler: Handler, handles: frozenset[str]) -> Handler:
     """The step around a handler: `(config, ctx, helpers)` of the node contract."""
+
+    def checked(result: Any) -> Any:
+        if isinstance(result, NodeResult):
+            _check_result(result, handles)
+        return result
 
     def arguments(step: StepContext, node: str, config: Any, context: Any) -> tuple[Any, Any, Helpers]:
         return config, context, Helpers(step.run_id, node, step.key, step.attempt)
@@ -208,14 +213,27 @@ def _executed(handler: Handler) -> Handler:
     if inspect.iscoroutinefunction(handler):
 
         async def execute(step: StepContext, node: str, config: Any, context: Any) -> Any:
-            return await handler(*arguments(step, node, config, context))
+            return checked(await handler(*arguments(step, node, config, context)))
 
         return execute
 
     def execute_plainly(step: StepContext, node: str, config: Any, context: Any) -> Any:
-        return handler(*arguments(step, node, config, context))
+        return checked(handler(*arguments(step, node, config, context)))
 
     return execute_plainly
+
+
+def _check_result(result: NodeResult, handles: frozenset[str]) -> None:
+    """A handle that nobody declared would lead nowhere, and the run would end as if all was well."""
+    if result.handle not in handles:
+        raise NodeConfigError(
+            f"the handler chose the handle {result.handle!r}",
+            code="UNKNOWN_HANDLE",
+            hint=f'it has: {", ".join(sorted(handles))}; declare others: @node(..., handles=("out", ...))',
+        )
+    delay: Any = result.delay  # authors are not bound by our types
+    if type(delay) not in (int, float) or not delay >= 0:
+        raise NodeConfigError(f"the handler's delay is {delay!r}", hint="give seconds, zero or more")
 
 
 # call

@@ -1,0 +1,65 @@
+"""Shapes: what pydantic says about JSON that does not fit, as problems that tell people what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+
+_QUOTED = re.compile(r"'([^']*)'")
+_ADVICE = {
+    "missing": "add it",
+    "extra_forbidden": "take it out",
+    "int_type": "give a whole number, without quotes",
+    "int_from_float": "give a whole number",
+    "bool_type": "give true or false, without quotes",
+    "string_type": "give a text",
+    "list_type": "give a list",
+    "dict_type": "give an object",
+    "model_type": "give an object",
+    "model_attributes_type": "give an object",
+    "string_too_short": "give a text that is not empty",
+}
+
+
+def fields_of(model: type[BaseModel]) -> list[str]:
+    """The names of its fields in JSON."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def shape_problems(
+    error: ValidationError, code: str, *, node: str = "", edge: str = "", known: list[str] | None = None
+) -> list[GraphProblem]:
+    return [
+        GraphProblem(
+            code=code,
+            message=_message(detail),
+            node=node,
+            edge=edge,
+            field=".".join(str(part) for part in detail["loc"]),
+            suggestion=_suggestion(detail, known or []),
+        )
+        for detail in error.errors()
+    ]
+
+
+def _message(detail: Mapping[str, Any]) -> str:
+    if detail["type"] in ("model_type", "model_attributes_type"):
+        return "Input should be an object"  # pydantic would name our class
+    return str(detail["msg"]).removeprefix("Value error, ")
+
+
+def _suggestion(detail: Mapping[str, Any], known: list[str]) -> str:
+    kind = detail["type"]
+    if kind == "extra_forbidden" and known:
+        return did_you_mean(str(detail["loc"][-1]), known)
+    context = detail.get("ctx") or {}
+    if kind == "literal_error":
+        return did_you_mean(str(detail["input"]), _QUOTED.findall(str(context.get("expected", ""))))
+    if kind == "string_pattern_mismatch":
+        return "begin with a letter or digit; then letters, digits, _ - . : and no blanks"
+    return _ADVICE.get(kind, "") or "give a value that fits"
