@@ -100,7 +100,7 @@ SHAPE = {"INVALID_GRAPH", "INVALID_NODE", "INVALID_EDGE", "INVALID_DATA", "UNKNO
 
 
 @pytest.mark.req("G1", "G2")
-def test_the_published_schema_and_the_reader_agree_about_a_thousand_changed_graphs() -> None:
+def test_the_published_schema_and_the_reader_agree_about_changed_graphs() -> None:
     builder = Builder(registry())
     validator = jsonschema_rs.validator_for(graph_schema(builder.registry))
     base, chance = every_type(), random.Random(11)
@@ -108,7 +108,7 @@ def test_the_published_schema_and_the_reader_agree_about_a_thousand_changed_grap
     assert builder.check(base) == []
     refused = 0
 
-    for _ in range(1000):
+    for _ in range(400):
         body, what = changed(base, chance)
         problems = builder.check(body)
         if body.get("nodes") in ([], None):
@@ -120,7 +120,7 @@ def test_the_published_schema_and_the_reader_agree_about_a_thousand_changed_grap
             assert problem.node or problem.edge or problem.field or problem.code == "START_COUNT", problem
         refused += bool(shape)
 
-    assert refused > 200
+    assert refused > 80
 
 
 def deep(levels: int) -> Any:

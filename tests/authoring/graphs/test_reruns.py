@@ -83,7 +83,7 @@ class Tells:
         return tell
 
 
-@pytest.mark.req("K26", "E1")
+@pytest.mark.req("K26", "G8")
 async def test_what_a_failed_join_led_to_is_done_again_with_the_branch_that_failed_it(stage: Stage) -> None:
     tells = Tells("A")
     nodes = [a("F", "fork"), a("A", "tell"), a("B", "tell"), a("J", "merge", errorStrategy="collect-all")]
@@ -101,7 +101,7 @@ async def test_what_a_failed_join_led_to_is_done_again_with_the_branch_that_fail
         assert tells.done == ["A"]
 
 
-@pytest.mark.req("K26", "Y3")
+@pytest.mark.req("K26", "N17")
 async def test_a_rerun_from_a_later_attempt_keeps_those_before(memory: Stage) -> None:
     tells = Tells("B")
     nodes = [
@@ -123,6 +123,13 @@ async def test_a_rerun_from_a_later_attempt_keeps_those_before(memory: Stage) ->
 
         await again.result(timeout=60)
         assert tells.done == ["R#2/B"]
+        tells.done.clear()
+
+        last = (await all_events(run))[-1].seq
+        edited = await engine.fork(run, at=last, outputs={"R#2/B": 7})
+
+        await edited.result(timeout=60)
+        assert tells.done == []
 
 
 @pytest.mark.req("K26", "K11")

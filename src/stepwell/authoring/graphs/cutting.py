@@ -30,12 +30,13 @@ from stepwell.domain.schema import Schema
 from stepwell.errors import InvalidInput
 
 _ROOT = "0/"  # where a graph's nodes are in the log
+_NOTHING: Mapping[str, int] = {}
 
 
 def done_again(plan: Plan, told: Trace, log: Sequence[Event], node: str) -> Edits:
     """A node is done again, and all that follows from it; and whom it raced with and came before."""
     again = descendants(told, node)
-    dropped = _of_nodes(log, again)
+    dropped = _of_nodes(log, again, _around(log, [_entry(told, node).path]))
     return Edits(dropped=dropped | _behind(plan, told, log, again, dropped), delivered=told.delivered)
 
 
@@ -114,7 +115,7 @@ def edited(told: Trace, log: Sequence[Event], registry: NodeRegistry, outputs: M
         entry = _entry(told, name.removeprefix(_ROOT))
         again |= descendants(told, entry.path) - {entry.path}
         changed[entry.path] = _written(told, log, entry, registry, value)
-    dropped = _of_nodes(log, again - changed.keys())
+    dropped = _of_nodes(log, again - changed.keys(), _around(log, changed))
     found = {_ROOT + path: data for path, data in changed.items()}
     return Edits(outputs=found, dropped=dropped, delivered=told.delivered)
 
@@ -143,37 +144,41 @@ def fitting(plan: Plan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
         edits = replace(edits, dropped=edits.dropped | unasked | _of_nodes(log, nodes))
 
 
-def _of_nodes(log: Sequence[Event], nodes: Iterable[str]) -> frozenset[str]:
-    """The paths of these nodes, and of the mailbox: what it gave is told with the waits that got it."""
+def _of_nodes(
+    log: Sequence[Event], nodes: Iterable[str], since: Mapping[str, int] = _NOTHING
+) -> frozenset[str]:
+    """The paths of these nodes, and of the mailbox: what it gave is told with the waits that got it.
+
+    `since` has the containers around what is done again: of theirs, what happened before that is kept, such
+    as the delay behind an earlier attempt.
+    """
     wanted = {*nodes, ""}
-    begin = _first_parts(wanted)
     found = set()
-    for path in {event.path for event in log if event.path}:
-        owner = _owner(path)
-        part = _PART.fullmatch(owner)
-        if owner in wanted or (
-            # What a container keeps of an iteration or attempt: those before the first one that is done
-            # again stay as they were. A call that is tried again has no such parts.
-            part is not None and part[1] in wanted and int(part[2]) >= begin.get(part[1], 0)
-        ):
-            found.add(path)
+    for event in log:
+        owner = _owner(event.path)
+        if owner not in wanted:
+            part = _PART.fullmatch(owner)  # what belongs to an iteration, or an attempt
+            owner = "?" if part is None else part[1]
+        if event.path and owner in wanted and event.seq >= since.get(owner, 0):
+            found.add(event.path)
     return frozenset(found)
 
 
-_PART = re.compile(r"(.*)[\[#](\d+)\]?")  # lines[3], again#2
-
-
-def _first_parts(nodes: Iterable[str]) -> dict[str, int]:
-    """The first iteration or attempt of each container in which one of these nodes is."""
+def _around(log: Sequence[Event], paths: Iterable[str]) -> dict[str, int]:
+    """The containers around these steps, each with the first event of what is other than it was in it."""
     found: dict[str, int] = {}
-    for node in nodes:
-        scope = node.rpartition("/")[0]
+    for path in paths:
+        first = next((event.seq for event in log if _owner(event.path) == path), 0)
+        scope = path.rpartition("/")[0]
         while scope:
             part = _PART.fullmatch(scope)
-            if part is not None:
-                found[part[1]] = min(int(part[2]), found.get(part[1], int(part[2])))
+            name = scope if part is None else part[1]
+            found[name] = min(first, found.get(name, first))
             scope = scope.rpartition("/")[0]
     return found
+
+
+_PART = re.compile(r"(.*)[\[#](\d+)\]?")  # lines[3], again#2
 
 
 def _owner(path: str) -> str:

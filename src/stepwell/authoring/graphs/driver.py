@@ -144,7 +144,8 @@ class Driver:
         try:
             workflow = self._ctx.found(future.result())
             if workflow is None:
-                raise self._unknown(ask)
+                assert ask.step is not None
+                raise ask.step.node.behaviour.unknown()
             self._calls[ask] = self._start_child(ask, workflow)
         except StepwellError as error:
             self._calls.pop(ask, None)
@@ -152,17 +153,6 @@ class Driver:
             self._act()
         except BaseException as error:
             self._finished.set_exception(error)
-
-    def _unknown(self, ask: Ask) -> NodeError:
-        assert ask.step is not None
-        wanted = ask.step.node.behaviour
-        version = f" version {wanted.version}" if wanted.version else ""
-        return NodeError(
-            "UNKNOWN_WORKFLOW",
-            f"nobody knows a workflow {wanted.workflow!r}{version}",
-            hint="give it to an engine, Engine(workflows=[...]), or save and publish it",
-            config=True,
-        )
 
     def _child_started(self, ask: Ask, future: asyncio.Future[Any]) -> None:
         assert ask.step is not None

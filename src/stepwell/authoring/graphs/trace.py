@@ -15,7 +15,7 @@ import msgspec
 
 from stepwell.authoring.graphs.build.plan import Plan
 from stepwell.authoring.graphs.frontier import Frontier
-from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
+from stepwell.authoring.graphs.starting import WAIT_TIMEOUT, failure_of
 from stepwell.authoring.graphs.state import SETTLED, Ask, Failure, Purpose, ScopeRun, Step, StepStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
@@ -23,6 +23,8 @@ from stepwell.domain.cuts import Delivered, is_answer
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
 from stepwell.errors import StepNotFound
+
+_LOOKED_UP = "@find"  # behind the path of a node that calls a workflow
 
 
 @dataclass(slots=True, kw_only=True)
@@ -264,11 +266,13 @@ class _Reader:
         fact, place = event.fact, self._place(event.path)
         if place:  # of a fork it is an answer that came before anybody had claimed the run
             self._start(event)
-        ask = self._asks.get(place)
+        ask = self._asks.get(place.removesuffix(_LOOKED_UP))
         if ask is None or ask.done:
-            looks_up = place.endswith("@find") and place.removesuffix("@find") in self._asks
-            if is_answer(fact) and not looks_up:
+            if is_answer(fact):
                 self.unasked.add(event.path)
+            return
+        if place.endswith(_LOOKED_UP):
+            self._looked_up(ask, fact)
             return
         entry = self.entries.get(ask.step.path) if ask.step is not None else None
         if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed):
@@ -304,6 +308,13 @@ class _Reader:
         if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed) and fact.worker:
             entry.worker = fact.worker
         self._take_asks()
+
+    def _looked_up(self, ask: Ask, fact: ev.Fact) -> None:
+        """A workflow that only the store might know; if it does not, the node that calls it has failed."""
+        if isinstance(fact, ev.StepCompleted) and bytes(fact.result) == b"null":
+            assert ask.step is not None
+            self._frontier.fail(ask, failure_of(ask.step.node.behaviour.unknown(), ask.step))
+            self._take_asks()
 
     def _child_ended(self, ask: Ask, fact: ev.ChildEnded, node: str, place: str) -> None:
         if fact.status == Status.COMPLETED:

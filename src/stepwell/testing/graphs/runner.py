@@ -16,6 +16,7 @@ from stepwell.client import RunHandle
 from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER
 from stepwell.domain.events import Problem
+from stepwell.domain.status import Status
 from stepwell.engine import worker
 from stepwell.errors import AskedWrongly, Conflict, InvalidInput, NotAssigned, RunError
 from stepwell.settings import Settings
@@ -35,6 +36,7 @@ _SETTINGS = Settings(
     poll_seconds=_NEVER,
     keep_lease_seconds=1e-6,
 )
+_TURNS = 1000  # of the loop, until a run has been taken that can be
 _MEMORY = ("", "memory", "memory:", "memory://")
 _TOLD = {"merge_conflict": "MERGE_CONFLICT", "join_late": "JOIN_LATE"}
 
@@ -130,15 +132,18 @@ class _Play:
             return await self._tell(run)
 
     async def _stand_still(self, store: Any, run: RunHandle[Any]) -> None:
-        """Until neither time nor anybody else can move the run: it is told as it is then."""
+        """Until nothing can move the run any more, nor whom it called: it is told as it is then."""
         while True:
             await asyncio.sleep(_LOOK)
-            tickets = await store.read_tickets(run.id)
-            if not self._case.graphs and all(t.due_at == NEVER and not t.lease for t in tickets):
+            called = await store.read_tree(run.id, children=True) if self._case.graphs else ()
+            runs = [run.id, *(copy.id for copy in called)]
+            tickets = [ticket for id in runs for ticket in await store.read_tickets(id)]
+            if all(ticket.due_at == NEVER and not ticket.lease for ticket in tickets):
                 return
 
     async def _happen(self, run: RunHandle[Any], begin: float) -> None:
         """The outside world: approvals, events and a cancel, each at its time."""
+        await self._begun(run)
         for event in self._case.events:
             await asyncio.sleep(max(0.0, begin + event.get("t", 0) / 1000 - self._loop.time()))
             try:
@@ -157,6 +162,13 @@ class _Play:
                         self._log.append("DUPLICATE_EVENT")
             except (Conflict, InvalidInput, NotAssigned):
                 self._log.append("RESPONSE_REJECTED")
+
+    async def _begun(self, run: RunHandle[Any]) -> None:
+        """What happens at 0 happens to a run that has begun; that takes no time."""
+        for _ in range(_TURNS):
+            if await run.status() is not Status.PENDING:
+                return
+            await asyncio.sleep(0)
 
     async def _approve(self, run: RunHandle[Any], event: dict[str, Any]) -> None:
         """Who answers is the first assignee, unless the case says otherwise (`by`)."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field
 
 from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.nodes.data import NodeData
 from stepwell.authoring.graphs.nodes.retrying import retry_of
 from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
@@ -30,6 +31,16 @@ class ChildRun:
 
     def input(self, scope: Scope, now: Now) -> Any:
         return self._input.render(scope, now)
+
+    def unknown(self) -> NodeError:
+        """Nobody has such a workflow."""
+        version = f" version {self.version}" if self.version else ""
+        return NodeError(
+            "UNKNOWN_WORKFLOW",
+            f"nobody knows a workflow {self.workflow!r}{version}",
+            hint="give it to an engine, Engine(workflows=[...]), or save and publish it",
+            config=True,
+        )
 
     def outcome(self, output: Any) -> Outcome:
         return Outcome(output=output)
