@@ -9,9 +9,10 @@ import signal
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from stepwell.client import Client, RunHandle
 from stepwell.client.library import GraphLibrary
@@ -22,13 +23,20 @@ from stepwell.domain.copies import RunCopy
 from stepwell.domain.cuts import Edits
 from stepwell.domain.ids import Ids
 from stepwell.domain.program import Program, needs_of
-from stepwell.domain.steps import StepSpec, spec_of
+from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.engine.worker import Worker, WorkerOptions
-from stepwell.errors import InvalidDefinition, InvalidInput, RunNotFound, UnknownWorkflow
+from stepwell.errors import (
+    AskedWrongly,
+    InvalidDefinition,
+    InvalidInput,
+    RunNotFound,
+    SettingsInvalid,
+    UnknownWorkflow,
+)
 from stepwell.settings import Settings
 from stepwell.store.base import Store
 from stepwell.store.encoded import encoded
-from stepwell.store.open import open_store
+from stepwell.store.open import HINT, open_store
 from stepwell.store.payloads import PayloadCodec
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock, SystemClock, SystemIds
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
     from stepwell.authoring.graphs.trace import Trace
 
 _log = logging.getLogger("stepwell")
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -59,7 +68,7 @@ class Engine(Client):
 
     def __init__(
         self,
-        database: str | Store = "stepwell.db",
+        database: str | PathLike[str] | Store = "stepwell.db",
         *,
         workflows: Iterable[Program | GraphSource] = (),
         steps: Iterable[Callable[..., Any]] = (),
@@ -73,21 +82,25 @@ class Engine(Client):
         replay_always: bool = False,
         start_rates: Sequence[StartRate] = (),
     ) -> None:
+        if settings is not None and not isinstance(settings, Settings):
+            raise SettingsInvalid(f"settings is {settings!r}", hint="give Settings(slots=100, ...)")
         self.settings = settings or Settings.from_env()
         self._clock = clock or SystemClock()
-        store = open_store(database) if isinstance(database, str) else database
+        store = _store(database)
         if codec is not None:
+            if not (hasattr(codec, "encode") and hasattr(codec, "decode")):
+                raise SettingsInvalid(f"codec is {codec!r}", hint="give one of stepwell.store.payloads")
             store = encoded(store, codec)
         super().__init__(
             store, ids or SystemIds(), Bulletin(), payload_bytes_max=self.settings.payload_bytes_max
         )
-        self.set_start_rates(*start_rates)
-        self._steps = _by_name(steps)
-        self._nodes = tuple(nodes)
+        self.set_start_rates(*_listed("start_rates", start_rates))
+        self._steps = _by_name(_listed("steps", steps))
+        self._nodes = tuple(_listed("nodes", nodes))
         self._graphs: Graphs | None = None
-        self._programs = _by_needs(self._program(workflow) for workflow in workflows)
+        self._programs = _by_needs(self._program(workflow) for workflow in _listed("workflows", workflows))
         self._steps.update(self._node_steps())
-        self._queues = tuple(queues)
+        self._queues = tuple(checked_name(queue, "a queue") for queue in _listed("queues", queues))
         self._works = worker
         self._replay_always = replay_always
         self._task: asyncio.Task[None] | None = None
@@ -188,7 +201,10 @@ class Engine(Client):
             return bytes(accepted.graph)
         found = await self.store.read_definition(self.workspace, accepted.workflow, accepted.version)
         if found is None:
-            raise UnknownWorkflow(f"no workflow {accepted.workflow!r} version {accepted.version!r} is known")
+            raise UnknownWorkflow(
+                f"no workflow {accepted.workflow!r} version {accepted.version!r} is known",
+                hint="start a worker that has it once; that makes it known",
+            )
         return found.body
 
     async def _start_now(self, runs: Sequence[NewRun]) -> Sequence[Started]:
@@ -262,18 +278,27 @@ class Engine(Client):
         finally:
             await self.store.close()
 
-    async def serve(self) -> None:
-        """Work until SIGTERM or SIGINT, then stop gracefully."""
+    async def serve(self, begun: Callable[[], None] = lambda: None) -> None:
+        """Work until SIGTERM or SIGINT, then stop gracefully. `begun` is called when it works."""
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
         async with self:
+            begun()
             if self._task is not None:
                 self._task.add_done_callback(lambda _: stopping.set())
             await stopping.wait()
             if self._task is not None and self._task.done():
                 self._task.result()  # it broke: end with its error, so that a supervisor notices
+
+    def __enter__(self) -> NoReturn:
+        raise AskedWrongly(
+            "an Engine is opened with `async with`",
+            hint="in code that is not async: with SyncClient(engine=Engine(...)) as client: ...",
+        )
+
+    def __exit__(self, *error: object) -> None: ...
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -285,6 +310,21 @@ class Engine(Client):
         await self._close()
         if error is None:
             self.bulletin.check()
+
+
+def _store(database: str | PathLike[str] | Store) -> Store:
+    if isinstance(database, str | PathLike):
+        return open_store(database)
+    if not hasattr(database, "put_definitions"):
+        raise SettingsInvalid(f"the database is {database!r}", hint=HINT)
+    return database
+
+
+def _listed(option: str, given: Iterable[T]) -> list[T]:
+    """What an option lists; a single thing in place of a list is the usual mistake."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidDefinition(f"Engine({option}={given!r})", hint=f"give a list: {option}=[...]")
+    return list(given)
 
 
 def _by_needs(workflows: Iterable[Program]) -> dict[str, Program]:

@@ -30,7 +30,14 @@ class Settings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None and not value > 0:
+            if value is None and "None" in str(field.type):
+                continue
+            whole = field.type == "int"
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+                raise SettingsInvalid(
+                    f"{field.name} is {value!r}", hint=f"it must be a {'whole ' if whole else ''}number"
+                )
+            if not 0 < value < float("inf"):
                 raise SettingsInvalid(f"{field.name} is {value!r}", hint="it must be more than 0")
         if self.heartbeat_seconds * 2 > self.lease_seconds:
             raise SettingsInvalid(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from os import PathLike
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -15,11 +16,13 @@ from stepwell.client import Client, RunEvent, RunHandle
 from stepwell.client.rates import StartRate
 from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
+from stepwell.domain.duration import Duration
 from stepwell.domain.limits import Hold, Kind, Limit
 from stepwell.domain.program import Startable
 from stepwell.domain.state import Checkpoint, OpenWait, RunState
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason
+from stepwell.errors import AskedWrongly
 from stepwell.store.open import open_store
 from stepwell.system import SystemIds
 
@@ -36,7 +39,7 @@ class SyncRunHandle(Generic[R]):
         self._handle = handle
         self.id = handle.id
 
-    def result(self, timeout: float | None = None) -> R:
+    def result(self, timeout: Duration | None = None) -> R:
         result: R = self._call(self._handle.result(timeout))
         return result
 
@@ -108,11 +111,20 @@ class SyncRunHandle(Generic[R]):
 class SyncClient:
     """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`."""
 
-    def __init__(self, database: str = "stepwell.db", *, engine: Client | None = None) -> None:
+    def __init__(
+        self, database: str | PathLike[str] = "stepwell.db", *, engine: Client | None = None
+    ) -> None:
         self._owned = engine is None
         self._client = engine or Client(open_store(database), SystemIds())
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None or self._loop.is_closed():
+            work.close()
+            raise AskedWrongly(
+                "the client is not open",
+                hint="use it inside `with SyncClient(...) as client:`, not before or behind",
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __enter__(self) -> Self:
@@ -146,6 +158,7 @@ class SyncClient:
             self._stop()
 
     def _stop(self) -> None:
+        assert self._loop is not None
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

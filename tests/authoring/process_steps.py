@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -88,3 +89,19 @@ def save_apart(me: StepContext, what: str) -> str:
 @step(isolation="process")
 def leave() -> None:
     sys.exit(3)
+
+
+@step(isolation="process")
+def read_input() -> str:
+    inner = subprocess.run(["cat"], capture_output=True, text=True, check=True)  # inherits the input
+    return sys.stdin.read() + inner.stdout
+
+
+@step(isolation="process")
+def returns_nonsense() -> object:
+    return {"parts": [object()]}
+
+
+@step(isolation="process")
+def stumble() -> None:
+    raise ValueError("in its own process")

@@ -64,10 +64,8 @@ async def test_changed_code_is_told_and_the_old_code_can_go_on(
     async with stage.engine(old) as engine:
         again = engine.handle(run.id)
         await again.retry()
-        await suspended(again)
-        await again.signal("go", "on again")
 
-        assert (await again.result(15))[0::2] == [1, 2]
+        assert await again.result(15) == [1, "on", 2]  # what came meanwhile is not lost
 
 
 @pytest.mark.req("F8")

@@ -76,3 +76,33 @@ async def test_step_that_cannot_be_imported_is_refused_with_a_hint(memory: Stage
             await (await engine.start(calls)).result()
 
     assert "module" in caught.value.hint
+
+
+@pytest.mark.req("F7")
+async def test_a_step_and_its_programs_cannot_read_the_workers_questions(memory: Stage) -> None:
+    @workflow
+    async def reads(ctx: Context) -> list[Any]:
+        first = await ctx.step(ps.own_pid)
+        return [await ctx.step(ps.read_input), first == await ctx.step(ps.own_pid)]
+
+    async with memory.engine(reads) as engine:
+        assert await engine.run(reads, None) == ["", True]
+
+
+@pytest.mark.req("F7", "F9")
+async def test_errors_of_another_process_say_what_and_where(memory: Stage) -> None:
+    @workflow
+    async def calls(ctx: Context, name: str) -> None:
+        await ctx.step(getattr(ps, name))
+
+    async with memory.engine(calls) as engine:
+        with pytest.raises(RunFailed) as stumbled:
+            await engine.run(calls, "stumble")
+        with pytest.raises(RunFailed) as refused:
+            await engine.run(calls, "returns_nonsense")
+
+    assert "ValueError: in its own process" in stumbled.value.message
+    assert f"{ps.__file__}:" in str(stumbled.value.context["code"])
+    assert "parts[0]" in refused.value.message
+    assert "NOT_SERIALISABLE" not in refused.value.message  # the error of an error is hard to read
+    assert refused.value.hint

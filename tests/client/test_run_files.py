@@ -208,7 +208,8 @@ def broken_files(file: bytes) -> list[tuple[bytes, str]]:
     def changed(**values: Any) -> bytes:
         return json.dumps({**good, "runs": [{**good["runs"][0], **values}]}).encode()
 
-    log = good["runs"][0]["log"]
+    log, [ticket] = good["runs"][0]["log"], good["runs"][0]["tickets"]
+    message = {"key": "k", "n": 1, "name": "", "at": 1.0}
     return [
         (b"", "no exported run"),
         (b"\xff\x00", "no exported run"),
@@ -223,7 +224,16 @@ def broken_files(file: bytes) -> list[tuple[bytes, str]]:
         (changed(status="completed"), "tickets"),
         (changed(status="asleep"), "no exported run"),
         (changed(tickets=[]), "tickets"),
-        (changed(tickets=[{**good["runs"][0]["tickets"][0], "head": 1}]), "ends at 1"),
+        (changed(tickets=[{**ticket, "head": 1}]), "ends at 1"),
+        # What every worker reads before it knows whose it is
+        (changed(tickets=[{**ticket, "base": 99}]), "from event 99"),
+        (changed(tickets=[ticket, ticket]), "tickets"),
+        (changed(tickets=[{**ticket, "priority": 10**12}]), "out of bounds"),
+        (changed(lane="[1, 2]"), "limits or messages"),
+        (changed(lane="nonsense"), "limits or messages"),
+        (changed(queue="a\x00b"), "NUL"),
+        (changed(inbox=[{**message, "kind": "cancel", "payload": 5}]), "limits or messages"),
+        (changed(inbox=[{**message, "kind": "decide", "payload": {}}]), "limits or messages"),
         (changed(id=""), "without id"),
         (changed(input=None, key=7), "no exported run"),
     ]

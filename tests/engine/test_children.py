@@ -347,3 +347,70 @@ async def test_a_parent_stays_for_its_children_while_that_costs_less_than_a_repl
 async def children_of(run: RunHandle[Any]) -> list[str]:
     found = [event.data["run"] async for event in run.events() if event.kind == "child_started"]
     return found if len(found) == 2 else []
+
+
+@workflow
+async def asks_again(ctx: Context) -> list[Any]:
+    good, bad = await ctx.start(double, 2), await ctx.start(breaks, "no")
+    found: list[Any] = [await good]
+    for _ in range(2):
+        try:
+            await bad
+        except ChildFailed as error:
+            found.append("no" in error.message)
+    await ctx.sleep(0.001)
+    return [*found, await good, *await asyncio.gather(good.result(), good.result())]
+
+
+@workflow
+async def asked_at_once(ctx: Context) -> list[int]:
+    child = await ctx.start(double, 2)
+    return list(await asyncio.gather(child.result(), child.result(), child.result()))
+
+
+@workflow
+def asks_again_plainly(ctx: SyncContext) -> list[int]:
+    child = ctx.start(double, 2)
+    return [child.result(), child.result()]
+
+
+@pytest.mark.req("K18", "F2")
+async def test_a_child_may_be_awaited_more_than_once(rehearsal: Stage) -> None:
+    programs = (asks_again, asked_at_once, asks_again_plainly, double, breaks)
+    async with rehearsal.engine(*programs) as engine:
+        runs = [await engine.start(flow) for flow in programs[:3]]
+
+        assert await runs[0].result(30) == [4, True, True, 4, 4, 4]
+        assert await runs[1].result(30) == [4, 4, 4]
+        assert await runs[2].result(30) == [4, 4]
+
+
+@pytest.mark.req("K18", "K11")
+async def test_the_end_of_a_child_that_came_while_its_parent_failed_counts_when_it_goes_on(
+    stage: Stage,
+) -> None:
+    @workflow(name="parent")
+    async def parent(ctx: Context) -> str:
+        return await ctx.run(waits, "kid")
+
+    @workflow(name="parent")
+    async def changed(ctx: Context) -> str:
+        await ctx.sleep("1h")
+        return "never"
+
+    async with stage.engine(parent, waits) as engine:
+        run = await engine.start(parent)
+        child = await run_of(engine, "waits")
+        await suspended(run)
+    async with stage.engine(waits) as engine:
+        await engine.handle(child.id).signal("go", 1)
+        await engine.handle(child.id).result(30)
+    async with stage.engine(changed) as engine:
+        with pytest.raises(RunFailed) as caught:
+            await engine.handle(run.id).result(30)
+        assert caught.value.cause_code == "CODE_CHANGED"
+    async with stage.engine(parent, waits) as engine:
+        await engine.handle(run.id).retry()
+
+        assert await engine.handle(run.id).result(30) == "kid: 1"
+        assert len([row for row in await engine.runs() if row.workflow == "waits"]) == 1

@@ -230,3 +230,23 @@ async def test_start_many_starts_all_of_them(stage: Stage) -> None:
         runs = await engine.start_many(double, range(1200), keys=[f"k{n}" for n in range(1200)])
 
         assert [await run.result() for run in runs] == [2 * n for n in range(1200)]
+
+
+@pytest.mark.req("K8")
+async def test_a_run_is_shown_as_started_when_it_was(stage: Stage) -> None:
+    async def charge() -> None:
+        await asyncio.sleep(0.05)
+
+    @workflow
+    async def pays(ctx: Context) -> None:
+        await ctx.step(charge)
+        await ctx.step(charge)
+
+    async with stage.engine(pays) as engine:
+        run = await engine.start(pays)
+        await run.result()
+        [first, *_] = [event async for event in run.events() if event.kind == "step_completed"]
+        row = await run.info()
+
+    assert row.started_at is not None
+    assert row.created_at <= row.started_at <= first.at.timestamp()

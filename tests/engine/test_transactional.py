@@ -293,12 +293,31 @@ async def test_step_cannot_end_the_transaction_itself(sqlite: Stage) -> None:
 
 
 @pytest.mark.req("K14")
-async def test_transactional_step_cannot_go_to_a_queue(sqlite: Stage) -> None:
-    pay = step(transactional=True, queue="gpu")(lambda connection: None)
+async def test_on_sqlite_it_is_a_plain_function(sqlite: Stage) -> None:
+    async def late(connection: Any) -> None: ...
+
+    pay = step(transactional=True)(late)
 
     @workflow
     async def order(ctx: Context) -> None:
         await ctx.step(pay)
+
+    async with sqlite.engine(order) as engine:
+        with pytest.raises(RunFailed, match="plain function") as caught:
+            await engine.run(order, None)
+
+    assert "`def`" in caught.value.hint
+
+
+@pytest.mark.req("K14")
+async def test_transactional_step_cannot_go_to_a_queue(sqlite: Stage) -> None:
+    with pytest.raises(InvalidDefinition, match="transactional"):
+        step(transactional=True, queue="gpu")(lambda connection: None)
+    pay = step(transactional=True)(lambda connection: None)
+
+    @workflow
+    async def order(ctx: Context) -> None:
+        await ctx.step.on(queue="gpu")(pay)
 
     async with sqlite.engine(order) as engine:
         with pytest.raises(RunFailed, match="transactional"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from stepwell import Context, workflow
+from stepwell import Context, RunHandle, workflow
 from stepwell.domain.status import Status
 from tests.stage import SETTINGS, Stage, reaches, suspended, until
 
@@ -118,3 +118,22 @@ async def test_full_worker_is_told(memory: Stage) -> None:
         gate.set()
         await second.result()
         assert (await second.why()).code == "ended"
+
+
+@pytest.mark.req("K28", "F6")
+async def test_a_remote_step_that_nobody_can_take_is_told(stage: Stage) -> None:
+    @workflow
+    async def sends(ctx: Context) -> int:
+        return await ctx.step.on(queue="gpu")(abs, -3)
+
+    async with stage.engine(sends) as engine:
+        run = await engine.start(sends)
+        await until(lambda: _says(run, "no worker of that queue is running"))
+        async with stage.engine(steps=[len], queues=["gpu"]):
+            assert "no worker there has it" in (await run.why()).text
+        async with stage.engine(steps=[abs], queues=["gpu"]):
+            assert await run.result(30) == 3
+
+
+async def _says(run: RunHandle[int], text: str) -> bool:
+    return text in (await run.why()).text

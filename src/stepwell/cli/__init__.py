@@ -7,12 +7,14 @@ import asyncio
 import sys
 from typing import Any
 
+from stepwell import __version__
 from stepwell.errors import StepwellError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """`stepwell VERB ...`; 0: fine, 1: the answer is no, 2: asked wrongly."""
     parser = argparse.ArgumentParser(prog="stepwell", description="Durable workflows in Python.")
+    parser.add_argument("--version", action="version", version=f"stepwell {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True)
     worker = verbs.add_parser("worker", help="run the workflows of a file or module until SIGTERM")
     worker.add_argument("source", help="flows.py or package.module")
@@ -22,7 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("source", help="flows.py or package.module")
     check.add_argument("--against", required=True, metavar="DATABASE")
     add_runs(verbs)
-    given = parser.parse_args(arguments)
+    asked = sys.argv[1:] if arguments is None else arguments
+    if not asked:
+        parser.print_help()
+        return 2
+    given = parser.parse_args(asked)
     try:
         if given.verb == "worker":
             from stepwell.cli.worker import work
@@ -41,16 +47,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def add_runs(verbs: Any) -> None:
+    where: dict[str, Any] = {"help": "a SQLite file or postgresql://..."}
     runs = verbs.add_parser("runs", help="export, import, retry, compensate or delete a run")
-    runs.add_argument("--database", default="stepwell.db", help="a SQLite file or postgresql://...")
+    runs.add_argument("--database", default="stepwell.db", **where)
     what = runs.add_subparsers(dest="what", required=True)
-    export = what.add_parser("export", help="write a run and those below it as one JSON file")
+    here = argparse.ArgumentParser(add_help=False)  # the option may stand behind the verb too
+    here.add_argument("--database", default=argparse.SUPPRESS, **where)
+
+    def add(name: str, help: str) -> argparse.ArgumentParser:
+        verb: argparse.ArgumentParser = what.add_parser(name, help=help, parents=[here])
+        return verb
+
+    export = add("export", "write a run and those below it as one JSON file")
     export.add_argument("run")
     export.add_argument("-o", "--output", default="-", help="the file; - is stdout")
-    what.add_parser("import", help="bring exported runs back").add_argument("file", help="- is stdin")
-    what.add_parser("retry", help="send a run on that failed or timed out").add_argument("run")
-    what.add_parser("compensate", help="undo what a failed run did and kept").add_argument("run")
-    what.add_parser("delete", help="remove a run that has ended, and those below it").add_argument("run")
+    add("import", "bring exported runs back").add_argument("file", help="- is stdin")
+    add("retry", "send a run on that failed or timed out").add_argument("run")
+    add("compensate", "undo what a failed run did and kept").add_argument("run")
+    add("delete", "remove a run that has ended, and those below it").add_argument("run")
 
 
 if __name__ == "__main__":

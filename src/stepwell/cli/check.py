@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-from stepwell.cli.source import collect
+from stepwell.cli.source import collect, must_exist
 from stepwell.client import Client
 from stepwell.domain.commit import RunRow
 from stepwell.domain.events import Problem
 from stepwell.domain.program import Program, needs_of
 from stepwell.domain.status import Status
 from stepwell.engine.rehearsal import rehearse
-from stepwell.errors import StoreUnusable
 from stepwell.store.open import open_store
 from stepwell.system import SystemClock, SystemIds
 
@@ -23,7 +21,7 @@ _PAGE = 500
 async def check_against(source: str, database: str) -> int:
     """Prints each run that would trip; 1 if there is one."""
     programs = {needs_of(w.definition): w for w in collect(source).workflows}
-    _must_exist(database)
+    must_exist(database)
     store = open_store(database)
     await store.open()
     try:
@@ -56,9 +54,3 @@ async def check_against(source: str, database: str) -> int:
 async def _rehearsed(client: Client, run: RunRow, program: Program) -> Problem | None:
     log = [row async for row in client.handle(run.id).log()]
     return await rehearse(program, run.id, log, clock=SystemClock(), ids=SystemIds())
-
-
-def _must_exist(database: str) -> None:
-    """Opening would make an empty one, in which every run fits."""
-    if "://" not in database and not Path(database).exists():
-        raise StoreUnusable(f"there is no database {database}", hint="name the file that the workers use")

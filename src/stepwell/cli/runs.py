@@ -6,13 +6,16 @@ import argparse
 import sys
 from pathlib import Path
 
+from stepwell.cli.source import must_exist
 from stepwell.client import Client
-from stepwell.errors import InvalidFile
+from stepwell.errors import AskedWrongly, InvalidFile
 from stepwell.store.open import open_store
 from stepwell.system import SystemIds
 
 
 async def do(given: argparse.Namespace) -> int:
+    if given.what != "import":
+        must_exist(given.database)
     store = open_store(given.database)
     await store.open()
     try:
@@ -41,7 +44,12 @@ def _write(where: str, data: bytes) -> None:
     if where == "-":
         sys.stdout.buffer.write(data + b"\n")
     else:
-        Path(where).write_bytes(data + b"\n")
+        try:
+            Path(where).write_bytes(data + b"\n")
+        except OSError as error:
+            raise AskedWrongly(
+                f"{where} cannot be written: {error.strerror}", hint="name another file; - is stdout"
+            ) from None
         print(f"wrote {where}", file=sys.stderr)
 
 
@@ -51,4 +59,4 @@ def _read(where: str) -> bytes:
     try:
         return Path(where).read_bytes()
     except OSError as error:
-        raise InvalidFile(f"{where} cannot be read: {error}") from None
+        raise InvalidFile(f"{where} cannot be read: {error.strerror}") from None

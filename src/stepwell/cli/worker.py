@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from urllib.parse import urlsplit, urlunsplit
 
 from stepwell.app import Engine
 from stepwell.cli.source import collect
+
+
+def shown(database: str) -> str:
+    """Without the password, which a log must not hold."""
+    parts = urlsplit(database)
+    if not parts.password:
+        return database
+    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@")))
 
 
 async def work(source: str, database: str, queues: Sequence[str]) -> int:
@@ -14,7 +23,10 @@ async def work(source: str, database: str, queues: Sequence[str]) -> int:
     engine = Engine(database, workflows=found.workflows, steps=found.steps, queues=queues)
     known = [workflow.definition for workflow in found.workflows]
     names = ", ".join(f"{definition.name} version {definition.version}" for definition in known)
-    print(f"working on {database} for {', '.join(queues)}: {names}", file=sys.stderr)
-    await engine.serve()
+
+    def begun() -> None:
+        print(f"working on {shown(database)} for {', '.join(queues)}: {names}", file=sys.stderr)
+
+    await engine.serve(begun)
     print("stopped; nothing was left half done", file=sys.stderr)
     return 0

@@ -12,6 +12,7 @@ import msgspec
 from stepwell.client.handle import RunHandle
 from stepwell.client.history import History
 from stepwell.client.rates import StartRate, checked_rates, refuse, windows_of
+from stepwell.client.start_options import checked_keys, checked_options
 from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import (
@@ -24,14 +25,15 @@ from stepwell.domain.commit import (
     RunRow,
     Started,
 )
-from stepwell.domain.duration import Duration, seconds, timeout_seconds
+from stepwell.domain.duration import Duration
 from stepwell.domain.ids import Ids, RunId
-from stepwell.domain.limits import Concurrency, Hold, Kind, Limit, Scope, checked_limit
+from stepwell.domain.limits import Concurrency, Hold, Kind, Limit, checked_limit
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.rates import Full, RatedStart, Window
 from stepwell.domain.schema import Schema
-from stepwell.domain.starting import new_run_of
-from stepwell.domain.status import Status
+from stepwell.domain.starting import new_run_of, startable
+from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
@@ -104,7 +106,7 @@ class Client(History):
         call is a run of its own, also when it had to be sent twice.
         """
         prepared = await self._prepared(workflow, options.pop("version", ""))
-        key, user = options.pop("key", ""), options.pop("user", "")
+        key, user = options.pop("key", ""), checked_text(options.pop("user", ""), "user")
         run = self._new_run(prepared, input, key, self._options(options))
         return (await self._start_chunk([run], user, prepared[2]))[0]
 
@@ -118,11 +120,9 @@ class Client(History):
     ) -> list[RunHandle[R]]:
         """Accept many runs of one workflow, in few transactions; RateLimited: none of them."""
         prepared = await self._prepared(workflow, options.pop("version", ""))
-        user, inputs = options.pop("user", ""), list(inputs)
-        shared = self._options(options)
-        runs = [
-            self._new_run(prepared, input, keys[i] if keys else "", shared) for i, input in enumerate(inputs)
-        ]
+        user, inputs = checked_text(options.pop("user", ""), "user"), list(inputs)
+        shared, keys = self._options(options), checked_keys(keys, inputs)
+        runs = [self._new_run(prepared, input, keys[i], shared) for i, input in enumerate(inputs)]
         handles: list[RunHandle[R]] = []
         chunk_size = len(runs) if self.start_rates else _START_CHUNK
         for at in range(0, len(runs), chunk_size or 1):
@@ -167,21 +167,30 @@ class Client(History):
         self, workflow: Startable[Any, Any] | str, version: str
     ) -> tuple[Definition, RunOptions, Callable[[bytes], Any], Callable[[Any], bytes]]:
         if not isinstance(workflow, str):
+            startable(workflow, version)
             return workflow.definition, workflow.options, workflow.decode_result, workflow.encode_input
-        definition = await self.store.read_definition(self.workspace, workflow, version)
+        name, version = checked_text(workflow, "workflow"), checked_text(version, "version")
+        definition = await self.store.read_definition(self.workspace, name, version)
         if definition is None:
             raise await self._unknown(workflow, version)
         options = msgspec.json.decode(definition.options, type=RunOptions)
         return definition, options, PLAIN.decode, lambda input: self._checked(definition, input)
 
     async def _unknown(self, name: str, version: str) -> UnknownWorkflow:
-        known = sorted({d.name for d in await self.store.list_definitions(self.workspace)})
+        found = await self.store.list_definitions(self.workspace)
+        versions = [d.version for d in found if d.name == name]
+        if versions:
+            return UnknownWorkflow(
+                f"no workflow {name!r} version {version!r} is known",
+                hint="start a worker that has it once; that makes it known",
+                known=", ".join(f"{name} version {known}" for known in versions),
+            )
+        known = sorted({d.name for d in found})
         close = difflib.get_close_matches(name, known, n=1)
-        what = f"workflow {name!r}" + (f" version {version!r}" if version else "")
         hint = (
             f"did you mean {close[0]!r}?" if close else "start a worker that has it once; that makes it known"
         )
-        return UnknownWorkflow(f"no {what} is known", hint=hint, known=", ".join(known) or "none")
+        return UnknownWorkflow(f"no workflow {name!r} is known", hint=hint, known=", ".join(known) or "none")
 
     def _checked(self, definition: Definition, input: Any) -> bytes:
         """The input as JSON, checked against the stored schema: no workflow code is needed."""
@@ -193,9 +202,7 @@ class Client(History):
         return data
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
-        options["delay"] = seconds(options.get("delay", 0), name="delay")
-        options["timeout"] = timeout_seconds(options.get("timeout"))
-        return options
+        return checked_options(options)
 
     def _new_run(self, prepared: Any, input: Any, key: str, options: dict[str, Any]) -> NewRun:
         definition, run_options, _, encode = prepared
@@ -225,23 +232,28 @@ class Client(History):
     def handle(self, run_id: str, workflow: Startable[Any, R]) -> RunHandle[R]: ...
     def handle(self, run_id: str, workflow: Startable[Any, Any] | None = None) -> RunHandle[Any]:
         """A handle for a run that exists; with the workflow its result is typed."""
-        return RunHandle(self, RunId(run_id), workflow.decode_result if workflow else PLAIN.decode)
+        return RunHandle(
+            self, RunId(checked_text(run_id, "run id")), workflow.decode_result if workflow else PLAIN.decode
+        )
 
     async def find(self, key: str) -> RunHandle[Any] | None:
         """The run that was started with this key."""
-        run_id = await self.store.find_run(self.workspace, key)
+        run_id = await self.store.find_run(self.workspace, checked_text(key, "key"))
         return None if run_id is None else self.handle(run_id)
 
     async def runs(
         self,
         *,
         workflow: str = "",
-        status: Status | Sequence[Status] = (),
+        status: Status | str | Sequence[Status | str] = (),
         before: str = "",
         limit: int = 100,
     ) -> Sequence[RunRow]:
         """The newest runs that fit."""
-        statuses = (status,) if isinstance(status, Status) else tuple(status)
+        checked_text(workflow, "workflow")
+        checked_text(before, "before")
+        whole_number(limit, "limit", 0, 100_000)
+        statuses = checked_statuses((status,) if isinstance(status, str) else status)
         wanted = RunFilter(
             workspace=self.workspace, workflow=workflow, statuses=statuses, before=before, limit=limit
         )
@@ -264,7 +276,8 @@ class Client(History):
 
     async def drop_limit(self, kind: Kind, name: str = "") -> bool:
         """Forget what was set; what the runs bring along counts again. False: nothing was set."""
-        scope = Scope(kind, "" if kind == "queue" else self.workspace, name)
+        workspace = "" if kind == "queue" else self.workspace
+        scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=None)).scope
         if all(limit.scope != scope for limit in await self.store.read_limits()):
             return False
         dropped, repeated = await self.insist(lambda: self.store.drop_limit(scope))

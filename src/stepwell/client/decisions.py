@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -17,7 +17,7 @@ from stepwell.domain.messages import Decision, decide_key
 from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState
 from stepwell.domain.status import RETRYABLE
-from stepwell.errors import AlreadyDecided, InvalidInput, NotAssigned, RunEnded, WrongPlace
+from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, NotAssigned, RunEnded, WrongPlace
 
 if TYPE_CHECKING:
     from stepwell.client.handle import RunHandle
@@ -66,7 +66,7 @@ async def _send(run: RunHandle[Any], wait: OpenWait, form: Raw, answer: Any, *, 
     )
     outcome = await client.deliver(message)
     if outcome is Delivery.DECIDED:
-        who = await _who_decided(run, wait.path)
+        who = (await _answered(run, wait.path)).who
         raise AlreadyDecided(f"{what} came too late: {who or 'it was answered'}")
     run._delivered(outcome, f"a decision on {wait.path}")
 
@@ -96,39 +96,55 @@ def _open_approval(run: RunHandle[Any], state: RunState, path: str) -> OpenWait:
     return waits[0]
 
 
-async def _wrong_place(
-    run: RunHandle[Any], state: RunState, wait: OpenWait | None, name: str
-) -> WrongPlace | RunEnded:
+async def _wrong_place(run: RunHandle[Any], state: RunState, wait: OpenWait | None, name: str) -> Conflict:
     place = state.checkpoint.place if state.checkpoint else "start"
-    who = await _who_decided(run, "")
+    answered = await _answered(run, "")
+    if (await run.info()).kind != "machine":
+        return WrongPlace(
+            f"run {run.id} is no machine", hint="only machines have triggers; use signal or decide"
+        )
     if state.status.terminal:
         return RunEnded(
             f"run {run.id} is {state.status} at {place!r}; {name!r} cannot reach it any more"
-            + (f" ({who})" if who else ""),
+            + (f" ({answered.who})" if answered.who else ""),
             hint="retry the run first: run.retry()" if state.status in RETRYABLE else "",
         )
+    if wait is None and name in answered.offers:  # the transition that was chosen instead is on its way
+        return AlreadyDecided(f"trigger {name!r} came too late: {answered.who}")
     offers = ", ".join(choice.name for choice in wait.choices) if wait is not None else ""
     hint = f"it waits for: {offers}" if offers else "it waits for no trigger now; look at run.why()"
     return WrongPlace(
-        f"trigger {name!r} does not fit: the run is at {place!r}" + (f"; {who}" if who else ""), hint=hint
+        f"trigger {name!r} does not fit: the run is at {place!r}"
+        + (f"; {answered.who}" if answered.who else ""),
+        hint=hint,
     )
 
 
-async def _who_decided(run: RunHandle[Any], path: str) -> str:
+class _Answered(NamedTuple):
+    who: str  # decided, what and when
+    offers: tuple[str, ...]  # what else that question offered, while its answer has not led anywhere
+
+
+async def _answered(run: RunHandle[Any], path: str) -> _Answered:
     """Who answered that question, or the last one: in the log, or still in the inbox."""
-    last = ""
+    last, moved = "", True
+    offers: tuple[str, ...] = ()
     key = decide_key(path) if path else ""
     waiting = await run._client.store.read_inbox(run.id)  # first: what leaves it is in the log
     async for row in run.log():
         if row.kind == "received":
             fact = ev.read_as(ev.Received, row)
             if fact.what == "decide" and not fact.rejected and key in ("", fact.key):
-                last = _told(fact.by, fact.choice, row.at)
+                last, moved = _told(fact.by, fact.choice, row.at), False
+        elif row.kind == "wait_opened":
+            offers = tuple(choice.name for choice in ev.read_as(ev.WaitOpened, row).choices) or offers
+        elif row.kind == "transition_completed":
+            moved = True
     for message in waiting:
         if message.kind == "decide" and key in ("", message.key):
             decision = msgspec.json.decode(message.payload, type=Decision)
-            last = _told(decision.by, decision.choice, message.at)
-    return last
+            last, moved = _told(decision.by, decision.choice, message.at), False
+    return _Answered(last, () if moved else offers)
 
 
 def _told(by: str, choice: str, at: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -18,6 +18,7 @@ from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
+from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
     KIND,
     Accepted,
@@ -28,14 +29,17 @@ from stepwell.domain.events import (
     read_as,
 )
 from stepwell.domain.ids import RunId
-from stepwell.domain.problems import run_error
+from stepwell.domain.problems import clean, run_error
 from stepwell.domain.starting import needs_of_run
 from stepwell.domain.state import OpenWait
 from stepwell.domain.status import RETRYABLE, Status
+from stepwell.domain.whole_numbers import whole_number
 from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
     AlreadyDecided,
+    InvalidInput,
     NotCompensable,
+    NotEndedYet,
     NotRemovable,
     NotRetryable,
     RunEnded,
@@ -81,24 +85,39 @@ class RunHandle(Past, Generic[R]):
 
     # Its end
 
-    async def result(self, timeout: float | None = None) -> R:
+    async def result(self, timeout: Duration | None = None) -> R:
         """Wait for the end; RunFailed, RunCancelled or RunTimedOut when it is not the good one.
 
-        TimeoutError after `timeout` seconds: the run goes on. WorkerBroken when this process' worker
+        NotEndedYet (a TimeoutError) after `timeout`: the run goes on. WorkerBroken when this process' worker
         died of a fault: the run goes on with the next worker.
         """
         if timeout is None:
             ended = await self._end()
         else:
-            async with asyncio.timeout(timeout):
-                ended = await self._end()
+            ended = await self._end_within(seconds(timeout, name="timeout of result"))
         if ended.status is Status.COMPLETED:
             return self._decode(ended.output or b"null")
         problem = msgspec.json.decode(ended.error, type=Problem) if ended.error else None
-        raise run_error(ended.status, problem, self.id)
+        raise run_error(ended.status, problem, self.id, await self._reason(ended.status))
+
+    async def _reason(self, status: Status) -> str:
+        """Why it was cancelled: only the log says so."""
+        if status is Status.CANCELLED:
+            with suppress(RunNotFound):  # deleted since
+                return (await self.state()).reason
+        return ""
 
     def __await__(self) -> Any:
         return self.result().__await__()
+
+    async def _end_within(self, limit: float) -> Ended:
+        try:
+            async with asyncio.timeout(limit) as clock:
+                return await self._end()
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            raise NotEndedYet(f"run {self.id} has not ended after {limit:g} s") from None
 
     async def _end(self) -> Ended:
         pause = 1.0 if self._client.store.polls else 5.0
@@ -156,6 +175,7 @@ class RunHandle(Past, Generic[R]):
     async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
         """The log from `after` on; with `follow` also what is still to come, until the run ends."""
         pause = _FOLLOW_SECONDS
+        whole_number(after, "after", 0, 2**53, "give the seq of the last event that you have")
         with self._client.bulletin.following(self.id) if follow else nullcontext():
             while True:
                 seen = self._watch.news
@@ -164,6 +184,8 @@ class RunHandle(Past, Generic[R]):
                 for row in page:
                     after = row.seq
                     yield readable(row)
+                if after == 0:  # every run has a first event
+                    await self.info()
                 if len(page) < _PAGE:
                     if ended or not follow:
                         return
@@ -238,6 +260,9 @@ class RunHandle(Past, Generic[R]):
 
     async def cancel(self, reason: str = "") -> bool:
         """Ask it to clean up and end; False: it had ended or was asked before."""
+        if not isinstance(reason, str):
+            raise InvalidInput(f"the reason is {reason!r}", hint="give text", field="reason")
+        reason = clean(reason)
         outcome = await self._client.patiently(lambda: self._client.store.cancel(self.id, reason))
         if outcome is CancelOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")

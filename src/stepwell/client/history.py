@@ -26,7 +26,7 @@ from stepwell.domain.copies import RunCopy
 from stepwell.domain.cuts import Edits, place_before
 from stepwell.domain.forking import Birth, forked
 from stepwell.domain.ids import Ids, RunId
-from stepwell.errors import KeyConflict, RunExists, RunNotFound, UnknownWorkflow
+from stepwell.errors import InvalidInput, KeyConflict, RunExists, RunNotFound, UnknownWorkflow
 
 if TYPE_CHECKING:
     from stepwell.store.base import Store
@@ -146,7 +146,7 @@ class History:
         )
 
     async def _read(self, run: RunHandle[Any] | str) -> RunCopy:
-        run_id = RunId(run if isinstance(run, str) else run.id)
+        run_id = _id_of(run)
         copies = await self.store.read_tree(run_id, children=False)
         if not copies:
             raise RunNotFound(f"there is no run {run_id}")
@@ -155,7 +155,10 @@ class History:
     async def _with_version(self, old: RunCopy, version: str) -> RunCopy:
         definition = await self.store.read_definition(self.workspace, old.workflow, version)
         if definition is None:
-            raise UnknownWorkflow(f"no workflow {old.workflow!r} version {version!r} is known")
+            raise UnknownWorkflow(
+                f"no workflow {old.workflow!r} version {version!r} is known",
+                hint="start a worker that has it once; that makes it known",
+            )
         first = ev.read_as(ev.Accepted, old.log[0])
         accepted = old.log[0]._replace(payload=msgspec.json.encode(replace(first, version=version)))
         return replace(old, version=version, hash=definition.hash, log=[accepted])
@@ -179,6 +182,8 @@ class History:
         return self._checked(replace(definition, input_schema=schema), PLAIN.decode(data))
 
     def _encoded_outputs(self, outputs: Mapping[str, Any] | None) -> dict[str, bytes]:
+        if outputs is not None and not isinstance(outputs, Mapping):
+            raise InvalidInput(f"outputs are {outputs!r}", hint='by path: outputs={"0/charge#1": {...}}')
         return {
             path: self._limited(value, f"the output of {path}") for path, value in (outputs or {}).items()
         }
@@ -212,7 +217,7 @@ class History:
 
         A run that moves is caught at one moment: in the copy a step that was under way begins again.
         """
-        run_id = RunId(run if isinstance(run, str) else run.id)
+        run_id = _id_of(run)
         copies = await self.store.read_tree(run_id, children=children)
         if not copies:
             raise RunNotFound(f"there is no run {run_id}")
@@ -243,3 +248,9 @@ class History:
             if await self.store.read_run(copy.id) is not None:
                 raise RunExists(f"run {copy.id} exists")
         raise RunExists("one of the runs existed while it was imported", hint="try again")
+
+
+def _id_of(run: RunHandle[Any] | str) -> RunId:
+    if not isinstance(run, str | RunHandle):
+        raise InvalidInput(f"{run!r} is no run", hint="give the handle of a run, or its id")
+    return RunId(checked_text(run, "run id") if isinstance(run, str) else run.id)

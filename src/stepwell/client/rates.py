@@ -26,8 +26,13 @@ class StartRate(NamedTuple):
 
 def checked_rates(rates: Sequence[StartRate]) -> tuple[StartRate, ...]:
     for rate in rates:
-        if rate.per not in ("workflow", "user") or rate.most < 1 or not 0 < rate.seconds < float("inf"):
-            raise InvalidInput(f"{rate} is no rate", hint='StartRate("workflow", 60, seconds=60)')
+        if (
+            not hasattr(rate, "per")
+            or rate.per not in ("workflow", "user")
+            or rate.most < 1
+            or not 0 < rate.seconds < float("inf")
+        ):
+            raise InvalidInput(f"{rate!r} is no rate", hint='StartRate("workflow", 60, seconds=60)')
     return tuple(rates)
 
 

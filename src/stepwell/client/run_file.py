@@ -16,7 +16,10 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, InboxRow, LogRow, NewWait
 from stepwell.domain.copies import RUN_COLUMNS, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
+from stepwell.domain.limits import read_lane
+from stepwell.domain.messages import PAYLOADS
 from stepwell.domain.status import Status
+from stepwell.domain.whole_numbers import PRIORITY_MAX
 from stepwell.errors import InvalidFile
 
 FORMAT = "stepwell-run"
@@ -173,8 +176,31 @@ def _check(copy: RunCopy) -> None:
             raise InvalidFile(f"{where}: event {row.seq} ({row.kind}) cannot be read: {error}") from None
     if not copy.log or copy.log[0].kind != ev.KIND[ev.Accepted]:
         raise InvalidFile(f"{where}: its log does not begin with accepted")
+    _check_queueing(copy, where)
     own = [ticket for ticket in copy.tickets if ticket.path == ""]
     if copy.status.terminal == bool(own) or (copy.status.terminal and (copy.tickets or copy.inbox)):
         raise InvalidFile(f"{where}: it is {copy.status} and has {len(own)} tickets")
+    if len({ticket.path for ticket in copy.tickets}) < len(copy.tickets):
+        raise InvalidFile(f"{where}: two of its tickets are the same")
+    if own and not 1 <= own[0].base <= len(copy.log):
+        raise InvalidFile(f"{where}: its ticket says that it goes on from event {own[0].base}")
     if own and own[0].head != len(copy.log):
         raise InvalidFile(f"{where}: its ticket says that the log ends at {own[0].head}, not {len(copy.log)}")
+
+
+def _check_queueing(copy: RunCopy, where: str) -> None:
+    """What every worker reads before it knows whose it is: one bad run must not stop them all."""
+    texts = [copy.id, copy.key, copy.queue, copy.workflow, copy.version, copy.root, copy.parent]
+    texts += [text for t in copy.tickets for text in (t.path, t.queue, t.needs)]
+    texts += [text for m in copy.inbox for text in (m.key, m.kind, m.name)]
+    if any("\x00" in text for text in texts):
+        raise InvalidFile(f"{where}: a name or key of it holds a NUL character")
+    if any(abs(number) > PRIORITY_MAX for number in (copy.priority, *(t.priority for t in copy.tickets))):
+        raise InvalidFile(f"{where}: its priority is out of bounds")
+    try:
+        if copy.lane:
+            read_lane(copy.lane)
+        for message in copy.inbox:
+            msgspec.json.decode(message.payload, type=PAYLOADS.get(message.kind, Any))
+    except msgspec.MsgspecError as error:
+        raise InvalidFile(f"{where}: its limits or messages cannot be read: {error}") from None

@@ -13,14 +13,15 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, Protocol, get_args, get_origin
 
 import msgspec
 
-from stepwell.errors import InvalidInput, NotSerialisable, PayloadTooLarge
+from stepwell.errors import InvalidDefinition, InvalidInput, NotSerialisable, PayloadTooLarge
 
 PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
+_FIELD_MAX = 80  # characters of a path that an error shows
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decode = msgspec.json.Decoder().decode
@@ -85,7 +86,10 @@ class TypedCodec:
             raise _misfit(error, self._annotation) from None
 
     def schema(self) -> dict[str, Any] | bool:
-        return msgspec.json.schema(self._annotation, schema_hook=_model_schema)
+        try:
+            return msgspec.json.schema(self._annotation, schema_hook=_model_schema)
+        except TypeError as error:
+            raise _no_type(self._annotation) from error
 
 
 class OpenCodec(TypedCodec):
@@ -109,7 +113,10 @@ class ModelCodec:
         import pydantic
 
         self._annotation = annotation
-        self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(annotation)
+        try:
+            self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(annotation)
+        except pydantic.PydanticUserError as error:
+            raise _no_type(annotation) from error
         self._errors = (pydantic.ValidationError, pydantic.PydanticUserError, ValueError, TypeError)
 
     def encode(self, value: object) -> bytes:
@@ -127,7 +134,12 @@ class ModelCodec:
             raise self._misfit(error) from None
 
     def schema(self) -> dict[str, Any] | bool:
-        return self._adapter.json_schema()
+        import pydantic
+
+        try:
+            return self._adapter.json_schema()
+        except pydantic.PydanticUserError as error:  # a name that is not defined shows only here
+            raise _no_type(self._annotation) from error
 
     def _misfit(self, error: Exception) -> InvalidInput:
         details = getattr(error, "errors", None)
@@ -237,6 +249,14 @@ def _name(annotation: Any) -> str:
     return getattr(annotation, "__qualname__", None) or str(annotation)
 
 
+def _no_type(annotation: Any) -> InvalidDefinition:
+    return InvalidDefinition(
+        f"{_name(annotation)} is no type whose values can be kept",
+        hint="use JSON types, a dataclass, a pydantic model, an enum, datetime, Decimal, UUID, bytes; "
+        "a name in quotes must be defined in the module",
+    )
+
+
 def _misfit(error: Exception, annotation: Any) -> InvalidInput:
     found = re.search(r"at `\$?\.?(.*?)`$", str(error))
     field = found.group(1) if found and found.group(1) else "(the value itself)"
@@ -246,8 +266,21 @@ def _misfit(error: Exception, annotation: Any) -> InvalidInput:
 def _refusal(value: object, reason: str) -> NotSerialisable:
     path, culprit = next(_unwritable(value, "", 0), ("", value))
     field = path.lstrip(".") or "(the value itself)"
+    if len(field) > _FIELD_MAX:
+        field = f"{field[: _FIELD_MAX // 2]} … {field[-_FIELD_MAX // 2 :]}"
+    hint = ""
+    if isinstance(culprit, Coroutine):
+        reason, hint = "it was not awaited", "write `await` before the call"
+    elif isinstance(culprit, Iterator | AsyncIterator):
+        hint = "make a list of it"
+    elif isinstance(culprit, float):
+        reason, hint = f"{culprit} is no number of JSON", "use None, or text"
+    elif isinstance(culprit, dict):
+        reason, hint = "its keys are no text", "use text as keys, or annotate the type: dict[int, str]"
     return NotSerialisable(
-        f"a value of type {type(culprit).__qualname__} at {field} cannot be kept: {reason}", field=field
+        f"a value of type {type(culprit).__qualname__} at {field} cannot be kept: {reason}",
+        hint=hint,
+        field=field,
     )
 
 

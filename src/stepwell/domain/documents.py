@@ -30,6 +30,9 @@ class Document:
     def id(self) -> str:
         return document_id(self.name, self.version)
 
+    def __repr__(self) -> str:
+        return f"<document {self.id}, seq {self.seq}: {bytes(self.value).decode()}>"
+
 
 def document_id(name: str, version: int) -> str:
     return f"{name}@{version}"

@@ -133,8 +133,10 @@ def lane_of(
 
 def checked_concurrency(most: int | None, where: str) -> int | None:
     """How many runs at once a definition asks for, or InvalidDefinition."""
-    if most is not None and most < 1:
-        raise InvalidDefinition(f"{where}(concurrency={most!r})", hint="at least one run at once")
+    if most is not None and (type(most) is not int or most < 1):
+        raise InvalidDefinition(
+            f"{where}(concurrency={most!r})", hint="at least one run at once: give 1 or more"
+        )
     return most
 
 
@@ -144,8 +146,14 @@ def checked_limit(limit: Limit) -> Limit:
         raise InvalidInput(f"no limit is of kind {limit.kind!r}", hint=f"it is one of {', '.join(KINDS)}")
     if limit.hold not in ("active", "run"):
         raise InvalidInput(f"a limit cannot hold {limit.hold!r}", hint="hold is 'active' or 'run'")
-    if limit.most is not None and limit.most < 0:
-        raise InvalidInput(f"at most {limit.most} runs", hint="0 lets none begin; None takes the limit away")
+    if limit.most is not None and (type(limit.most) is not int or not 0 <= limit.most <= 10**9):
+        raise InvalidInput(
+            f"at most {limit.most!r} runs", hint="0 lets none begin; None takes the limit away"
+        )
+    if type(limit.name) is not str or len(limit.name) > 500 or not limit.name.isprintable():
+        raise InvalidInput(
+            f"a limit cannot be of {limit.name!r}", hint="use at most 500 printable characters"
+        )
     if (limit.kind == "workspace") != (not limit.name):
         raise InvalidInput(
             f"a limit of kind {limit.kind!r} with name {limit.name!r}",

@@ -51,6 +51,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choice: str = ""  # of several ways on: the one that was chosen
 
 
+PAYLOADS: dict[str, type] = {"cancel": str, "decide": Decision, "child": Ending, "step": Ending}
+
+
 def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: bool = False) -> Ending:
     """An attempt that failed with this error; `final`: another would fail in the same way."""
     return Ending(

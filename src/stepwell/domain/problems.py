@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 from stepwell.domain.events import Problem
-from stepwell.domain.retry import is_permanent
+from stepwell.domain.retry import RemoteError, is_permanent
 from stepwell.errors import (
     ChildFailed,
     RunCancelled,
@@ -18,27 +19,31 @@ from stepwell.errors import (
     WaitTimedOut,
 )
 
+_OURS = __file__.rpartition("domain")[0]  # the engine's own frames say nothing to its users
 _TEXT_MAX = 4000
 _CAUSES_MAX = 20
+_LINES = re.compile(r'File "([^"]+\.py)", line (\d+), in (\S+)')
 _CODE_MAX = 200  # a code is a word; authors choose those of their nodes
 
 
 def problem_of(error: BaseException, path: str = "") -> Problem:
     """The error in words: what, where, and what to do next."""
     path = _path_of(error) or path
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if "/stepwell/" not in frame.filename
-    ]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OURS)]
     message = error.message if isinstance(error, StepwellError) else str(error)
+    code, hint = "ERROR", ""
+    if isinstance(error, StepwellError | RemoteError):
+        code, hint = error.code or code, error.hint
+    inner = error.trace if isinstance(error, StepError | RemoteError) else ""  # where the step itself failed
     return Problem(
-        code=clean(str(error.code))[:_CODE_MAX] if isinstance(error, StepwellError) else "ERROR",
+        code=clean(str(code))[:_CODE_MAX],
         message=clean(str(message or type(error).__name__)),
         type=error.error_type
         if isinstance(error, StepError)
         else getattr(error, "type_name", type(error).__qualname__),
-        hint=clean(str(error.hint)) if isinstance(error, StepwellError) else "",
+        hint=clean(str(hint)),
         path=path,
-        traceback=clean("".join(traceback.format_list(frames[-8:]))),
+        traceback=clean("".join(traceback.format_list(frames[-8:])) + inner),
         permanent=is_permanent(error),
     )
 
@@ -69,16 +74,27 @@ def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError
     what = problem.message if not problem.type else f"{problem.type}: {problem.message}"
     error = kind(f"{path} failed: {what}", hint=problem.hint, path=path, error_type=problem.type)
     error.cause_code, error.cause_message = problem.code, problem.message
-    error.permanent = problem.permanent
+    error.permanent, error.trace = problem.permanent, problem.traceback
     return error
 
 
-def run_error(status: str, problem: Problem | None, run_id: str) -> RunError:
+def in_words(problem: Problem) -> str:
+    """Errors of the author's own code mean little without their type."""
+    return f"{problem.type}: {problem.message}" if problem.code == "ERROR" else problem.message
+
+
+def run_error(status: str, problem: Problem | None, run_id: str, reason: str = "") -> RunError:
     """What result() raises for a run that did not complete."""
     kind = {"cancelled": RunCancelled, "timed_out": RunTimedOut}.get(status, RunFailed)
     if problem is None:
-        return kind(f"run {run_id} is {status}")
+        return kind(f"run {run_id} is {status}" + (f": {reason}" if reason else ""))
     where = {"where": problem.path} if problem.path else {}
-    return kind(
-        f"run {run_id} {status}: {problem.message}", hint=problem.hint, cause_code=problem.code, **where
+    lines = _LINES.findall(problem.traceback)
+    own = [line for line in lines if "/lib/python" not in line[0]] or lines
+    if own:  # the innermost of the author's
+        where["code"] = "{}:{} in {}".format(*own[-1])
+    error = kind(
+        f"run {run_id} {status}: {in_words(problem)}", hint=problem.hint, cause_code=problem.code, **where
     )
+    error.trace = problem.traceback
+    return error

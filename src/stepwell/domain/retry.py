@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stepwell.domain.duration import Duration, seconds
+from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import InvalidDefinition, Permanent, RetryAfter, StepError
 
 _MAX_DELAY = 300.0  # seconds
+_ATTEMPTS_MAX = 10**9
 
 Backoff = Literal["exponential", "linear", "constant"]
 
@@ -33,18 +35,22 @@ class Retry:
     then: str = ""
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise InvalidDefinition(
-                f"Retry(attempts={self.attempts!r})", hint="an attempt is an execution: give 1 or more"
-            )
+        whole_number(
+            self.attempts, "Retry.attempts", 1, _ATTEMPTS_MAX, "an attempt is an execution: give 1 or more"
+        )
         if self.backoff not in ("exponential", "linear", "constant"):
             raise InvalidDefinition(
                 f"Retry(backoff={self.backoff!r})", hint="use 'exponential', 'linear' or 'constant'"
             )
-        if not 0 <= self.jitter <= 1:
+        jitter: object = self.jitter  # callers without a type checker give anything
+        if not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
             raise InvalidDefinition(
                 f"Retry(jitter={self.jitter!r})", hint="jitter is a share between 0 and 1"
             )
+        _check_errors("on", self.on)
+        _check_errors("never", self.never)
+        if not isinstance(self.then, str):
+            raise InvalidDefinition(f"Retry(then={self.then!r})", hint="name a place of the machine")
         seconds(self.delay, name="Retry.delay")
         if self.max_delay is not None:
             seconds(self.max_delay, name="Retry.max_delay")
@@ -70,6 +76,16 @@ class Retry:
         return delay * (1 - self.jitter * chance)
 
 
+def _check_errors(option: str, kinds: object) -> None:
+    listed = kinds if isinstance(kinds, tuple) else ()
+    if not isinstance(kinds, tuple) or any(
+        not isinstance(kind, type) or not issubclass(kind, BaseException) for kind in listed
+    ):
+        raise InvalidDefinition(
+            f"Retry({option}={kinds!r})", hint=f"a tuple of exception classes: {option}=(ValueError,)"
+        )
+
+
 def is_permanent(error: BaseException) -> bool:
     """Its author says that trying again cannot help; also of a step inside what failed."""
     if isinstance(error, BaseExceptionGroup):
@@ -87,6 +103,8 @@ class RemoteError(Exception):
         self.type_name = type_name
         self.kinds = kinds
         self.code = code
+        self.hint = ""
+        self.trace = ""  # the lines of code that led there, in that process
 
 
 def kinds_of(error: BaseException) -> list[str]:

@@ -14,6 +14,7 @@ from stepwell.domain.fact import NULL
 from stepwell.domain.ids import NEEDS_GRAPH, RunId, needs_workflow
 from stepwell.domain.limits import Concurrency, lane_of
 from stepwell.domain.program import RunOptions, Startable, needs_of
+from stepwell.errors import InvalidDefinition
 
 
 def needs_of_run(accepted: Accepted) -> str:
@@ -21,6 +22,21 @@ def needs_of_run(accepted: Accepted) -> str:
     if bytes(accepted.graph) != b"null":
         return NEEDS_GRAPH
     return needs_workflow(accepted.workflow, accepted.version)
+
+
+def startable(workflow: object, version: str = "") -> None:
+    """InvalidDefinition when that cannot be started: a plain function, a step, an object of another kind."""
+    definition = getattr(workflow, "definition", None)
+    if not isinstance(definition, Definition):
+        hint = "decorate the function with @workflow and give it here, without calling it"
+        if getattr(workflow, "spec", None) is not None:
+            hint = "it is a step: await ctx.step(it, ...) in a workflow"
+        raise InvalidDefinition(f"{workflow!r} is no workflow", hint=hint)
+    if version not in ("", definition.version):
+        raise InvalidDefinition(
+            f"{workflow!r} is not version {version!r}",
+            hint=f"start it by its name: start({definition.name!r}, ...)",
+        )
 
 
 def new_run(

@@ -61,6 +61,9 @@ class Checkpoint:
         """The state as a value of that type, or as plain JSON."""
         return codec_for(type).decode(self.state)
 
+    def __repr__(self) -> str:
+        return f"<checkpoint {self.version} at {self.place!r}, seq {self.seq}: {bytes(self.state).decode()}>"
+
 
 @dataclass(slots=True)
 class CompensationState:
@@ -76,6 +79,7 @@ class RunState:
     status: Status = Status.PENDING
     output: Raw | None = None
     error: Problem | None = None
+    reason: str = ""  # why it was cancelled, if somebody said so
     generation: int = 0
     lease: str = ""
     worker: str = ""
@@ -245,6 +249,6 @@ def _end(state: RunState, fact: ev.Completed | ev.Failed | ev.Cancelled | ev.Tim
         case ev.Failed():
             state.status, state.error = Status.FAILED, fact.error
         case ev.Cancelled():
-            state.status = Status.CANCELLED
+            state.status, state.reason = Status.CANCELLED, fact.reason
         case ev.TimedOut():
             state.status, state.error = Status.TIMED_OUT, fact.error

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+
+from stepwell.errors import InvalidInput
 
 
 class Status(StrEnum):
@@ -34,6 +37,14 @@ MOVES: dict[Status, frozenset[Status]] = {
 }
 
 RETRYABLE = frozenset({Status.FAILED, Status.TIMED_OUT})
+
+
+def checked_statuses(given: Iterable[str]) -> tuple[Status, ...]:
+    """Statuses by their names, as people write them; InvalidInput when one is none."""
+    try:
+        return tuple(Status(status) for status in given)
+    except ValueError as error:
+        raise InvalidInput(f"{error}", hint=f"it is one of {', '.join(Status)}") from None
 
 
 def may_move(before: Status, after: Status) -> bool:

@@ -88,11 +88,13 @@ def describe(function: Callable[..., Any], **options: Any) -> StepSpec:
     )
 
 
-def checked_name(name: str) -> str:
+def checked_name(name: str, what: str = "a name") -> str:
     """Names go into paths and keys, so a few characters are taken."""
+    if not isinstance(name, str):
+        raise InvalidDefinition(f"{name!r} cannot be {what}", hint=f"give text: {str(name)!r}")
     if not name or len(name) > 200 or any(c in "/#~\x00" or ord(c) < 32 for c in name):
         raise InvalidDefinition(
-            f"{name!r} cannot be a name", hint="use 1 to 200 printable characters without '/', '#' and '~'"
+            f"{name!r} cannot be {what}", hint="use 1 to 200 printable characters without '/', '#' and '~'"
         )
     return name
 
@@ -140,6 +142,10 @@ def parameter_codecs(spec: StepSpec) -> dict[str, Codec]:
     parameters = list(_signature(target).parameters.values())
     given = parameters[1:] if spec.wants_context or spec.transactional else parameters
     return {p.name: codec_for(hints.get(p.name, inspect.Parameter.empty)) for p in given}
+
+
+def parameter_names(function: Callable[..., Any]) -> list[str]:
+    return list(_signature(inspect.unwrap(function)).parameters)
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from stepwell.domain.commit import NEVER, RunRow, TicketRow, WorkerRow
+from stepwell.domain.ids import needs_step
+from stepwell.domain.problems import in_words
 from stepwell.domain.state import OpenWait, RunState
 
 
@@ -36,7 +38,8 @@ def explain(
 ) -> Reason:
     """What the run waits for. Pure: everything it looks at is passed in."""
     if run.status.terminal:
-        cause = f": {state.error.message}" if state.error else ""
+        said = in_words(state.error) if state.error else state.reason
+        cause = f": {said}" if said else ""
         where = f" at {_place(state)!r}" if run.kind == "machine" else ""
         return Reason("ended", f"the run is {run.status}{where}{cause}")
     if ticket is None:
@@ -44,7 +47,7 @@ def explain(
     if ticket.lease:
         return _owned(ticket, state, workers)
     if ticket.due_at > now:
-        return _retrying(ticket, state) or _waiting(ticket, state)
+        return _retrying(ticket, state) or _waiting(ticket, state, workers)
     reason = _queued(run, ticket, workers)
     return _limited(full) if full is not None and reason.code == "queued" else reason
 
@@ -74,28 +77,33 @@ def _retrying(ticket: TicketRow, state: RunState) -> Reason | None:
         again = f"{place} is tried again at {_clock(wait.due_at or 0)} (attempt {int(attempt) + 1})"
         return Reason("retry", again, wait.due_at)
     if state.retry_at is not None and not state.waits:
-        after = f"attempt {state.retry_attempt}, after: {state.error.message if state.error else ''}"
+        after = f"attempt {state.retry_attempt}, after: {in_words(state.error) if state.error else ''}"
         again = f"{state.failing} at {_place(state)!r} is tried again at {_clock(ticket.due_at)} ({after})"
         return Reason("retry", again, state.retry_at)
     return None
 
 
-def _waiting(ticket: TicketRow, state: RunState) -> Reason:
+def _waiting(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow]) -> Reason:
     if not ticket.started:
         return Reason("delayed", f"its start is delayed until {_clock(ticket.due_at)}", ticket.due_at)
     due = None if ticket.due_at == NEVER else ticket.due_at
-    waits = [_words(wait) + _refused(wait, state) for wait in state.waits.values()]
+    waits = [_words(wait, workers) + _refused(wait, state) for wait in state.waits.values()]
     text = "waits for " + (", ".join(waits[:3]) or "a message")
     return Reason("waits", text + (f" until {_clock(due)}" if due else ""), due)
 
 
-def _words(wait: OpenWait) -> str:
+def _words(wait: OpenWait, workers: Sequence[WorkerRow]) -> str:
     if wait.what == "timer":
         return "a timer"
     if wait.what == "child":
         return f"child run {wait.key} ({wait.name})"
     if wait.what == "step":
-        return f"step {wait.name} on queue {wait.key!r}"
+        there = [worker for worker in workers if wait.key in worker.queues]
+        able = [worker for worker in there if needs_step(wait.name) in worker.needs]
+        lack = (
+            "" if able else " (no worker there has it)" if there else " (no worker of that queue is running)"
+        )
+        return f"step {wait.name} on queue {wait.key!r}{lack}"
     if wait.what == "trigger":
         return f"{' or '.join(choice.name for choice in wait.choices)} to be triggered at {wait.name!r}"
     return f"{wait.what} {wait.name!r}"

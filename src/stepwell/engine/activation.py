@@ -169,6 +169,9 @@ class Activation:
         while self.closed is None and self._ending is None:
             if self.turns.ready:
                 self.turns.run_turn()
+                if self.turns.endless:
+                    self._ending = endings.endless()
+                    continue
                 if self.main.done():
                     self._ending = compensation.after_main(self)
                     continue

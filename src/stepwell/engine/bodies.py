@@ -12,6 +12,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 from collections.abc import Coroutine
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepwell.domain.steps import StepSpec
@@ -20,7 +21,7 @@ from stepwell.engine.calls import BodyCall
 from stepwell.engine.running import outcome_of
 from stepwell.engine.stations import Station, Stations
 from stepwell.engine.stations import current as _station
-from stepwell.engine.turns import Scope
+from stepwell.engine.turns import Scope, outside
 from stepwell.errors import NotDurable, RunCancelling, Suspended, TransitionTimedOut, Unwind
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Body:
         "noted",
         "over",
         "path",
+        "thread",
     )
 
     def __init__(self, activation: Activation, call: BodyCall) -> None:
@@ -74,6 +76,7 @@ class Body:
         self.path = call.path
         self.over = False
         self.attempt = call.attempt
+        self.thread = 0  # of a plain function
         self.noted = False
         self.began = _NOT_YET if call.move.threaded else self._services.clock.monotonic()
 
@@ -122,7 +125,8 @@ class Body:
     # Time
 
     def begin(self) -> None:
-        """A thread has taken it up. May be called on that thread."""
+        """A thread has taken it up; called on that thread."""
+        self.thread = get_ident()
         self.began = self._services.clock.monotonic()
 
     def look(self, now: float) -> None:
@@ -230,6 +234,8 @@ class Body:
         main = self.main_station()
         if task is self._task:
             return main
+        if self._services.runner.loop.runs(task):  # one of our steps, or another body
+            raise outside()
         here = _station.get(main)
         if here.owner is task:
             return here

@@ -10,12 +10,14 @@ import asyncio
 import concurrent.futures
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from stepwell.domain.steps import checked_name, spec_of
-from stepwell.engine.context import Child, RunContext
+from stepwell.engine.child_handle import Child
+from stepwell.engine.context import RunContext
 from stepwell.engine.exits import contained
-from stepwell.engine.turns import enter_scope
+from stepwell.engine.turns import enter_scope, outside
 from stepwell.errors import InvalidDefinition
 
 if TYPE_CHECKING:
@@ -151,8 +153,9 @@ class ThreadContext:
             return verb
         return lambda *args, **kwargs: self._call(lambda: verb(*args, **kwargs))
 
-    def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return self._call(lambda: self._ctx.call_step(spec_of(function), args, kwargs, ""))
+    @property
+    def step(self) -> ThreadSteps:
+        return ThreadSteps(self)
 
     def start(self, workflow: Any, input: Any = None, **options: Any) -> ThreadChild:
         return ThreadChild(self, self._call(lambda: self._ctx.start(workflow, input, **options)))
@@ -162,6 +165,8 @@ class ThreadContext:
         return list(self._call(lambda: self._ctx.all(*(self._ctx.step(*call) for call in calls))))
 
     def _call(self, make: Callable[[], Any]) -> Any:
+        if get_ident() != self._body.thread:  # on the worker's own it would wait for itself
+            raise outside()
         reply: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
         def enter() -> None:
@@ -172,6 +177,23 @@ class ThreadContext:
 
         self._loop.call_soon_threadsafe(enter)
         return reply.result()
+
+
+class ThreadSteps:
+    """`ctx.step(fn, *args)` of a transition that is a plain function."""
+
+    __slots__ = ("_context", "_queue")
+
+    def __init__(self, context: ThreadContext, queue: str = "") -> None:
+        self._context = context
+        self._queue = queue
+
+    def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        context, spec = self._context, spec_of(function)
+        return context._call(lambda: context._ctx.call_step(spec, args, kwargs, self._queue))
+
+    def on(self, *, queue: str) -> ThreadSteps:
+        return ThreadSteps(self._context, checked_name(queue, "a queue"))
 
 
 class ThreadChild:

@@ -20,13 +20,15 @@ from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.moves import MachineRun
 from stepwell.domain.program import Startable
+from stepwell.domain.starting import startable
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
+from stepwell.domain.whole_numbers import whole_number
 from stepwell.engine import documents
-from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.child_handle import Child
 from stepwell.engine.children import new_child
-from stepwell.engine.journal import result_path
 from stepwell.engine.placed import Placed
-from stepwell.errors import AskedWrongly, Continue, InvalidDefinition
+from stepwell.errors import Continue, InvalidDefinition
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -118,8 +120,7 @@ class RunContext:
             raise
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], *, limit: int = 50) -> list[Any]:
-        if limit < 1:
-            raise InvalidDefinition(f"ctx.map(limit={limit})", hint="give 1 or more")
+        whole_number(limit, "limit of ctx.map", 1, 10**9, "give 1 or more")
         return await _Map(self, spec_of(function), list(items), limit).run()
 
     async def all(self, *awaitables: Awaitable[Any]) -> list[Any]:
@@ -200,6 +201,7 @@ class RunContext:
             )
         if trigger and self._activation.visits is not None:
             self._activation.visits.check_trigger(trigger)
+        startable(workflow)
         path = self._turns.scope().name(f"child:{workflow.definition.name}")
         activation = self._activation
         # A replay of a thousand children needs none of them made again.
@@ -207,10 +209,7 @@ class RunContext:
         new = None if started else new_child(activation, path, workflow, input, detached)
         call = ChildCall(path, self._turns.create_future(), new, detached, trigger)
         run_id = RunId(await self._answer(call))
-        return Child(self, path, run_id, workflow, detached)
-
-    async def child_result(self, path: str) -> Any:
-        return await self._answer(ResultCall(result_path(path), self._turns.create_future()))
+        return Child(self._turns, self._answer, path, run_id=run_id, workflow=workflow, detached=detached)
 
     # Recorded values
 
@@ -235,6 +234,7 @@ class RunContext:
         return recorded_random(self._activation.journal.seed_now, path)
 
     def patched(self, change: str) -> bool:
+        self._turns.scope()  # only the workflow's own code may ask
         path = f"{self._turns.root.path}/patched:{checked_name(change)}"
         values = self._activation.journal.values
         if path not in values:
@@ -267,6 +267,7 @@ class RunContext:
         documents.save(self._activation, path, name, value)
 
     async def document(self, name: str, type: Any = Any) -> Any:
+        self._turns.scope()
         return await documents.read(self._activation, name, type)
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
@@ -287,30 +288,10 @@ class RunContext:
         return Visits(self._activation, triggers)
 
     def continue_as_new(self, input: Any = None) -> Any:
+        self._turns.scope()
         data = self._activation.program.encode_input(input)
         limit = self._activation.services.payload_bytes_max
         raise Continue(limited(data, "the input of continue_as_new", limit))
-
-
-class Child:
-    """A started child; `await child` gives its result."""
-
-    def __init__(
-        self, context: RunContext, path: str, run_id: RunId, workflow: Startable[Any, Any], detached: bool
-    ) -> None:
-        self._context = context
-        self._path = path
-        self._workflow = workflow
-        self._detached = detached
-        self.id = run_id
-
-    def __await__(self) -> Any:
-        return self.result().__await__()
-
-    async def result(self) -> Any:
-        if self._detached:
-            raise AskedWrongly("a detached child lives on its own; its result does not come here")
-        return self._workflow.decode_result(bytes(await self._context.child_result(self._path)))
 
 
 class _Map:

@@ -21,7 +21,7 @@ from stepwell.domain.messages import Ending as Message
 from stepwell.domain.messages import cancel_request, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
-from stepwell.domain.status import Status
+from stepwell.domain.status import RETRYABLE, Status
 from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall
 from stepwell.engine.draft import Draft
 from stepwell.engine.exits import as_failure
@@ -162,6 +162,14 @@ def stuck() -> Ending:
     return failed(error)
 
 
+def endless() -> Ending:
+    error = NotDurable(
+        "the workflow goes round and round without waiting for anything",
+        hint="wait with a ctx verb in the loop, for example ctx.sleep; asyncio.sleep(0) is no wait",
+    )
+    return failed(error)
+
+
 def is_poison(losses: int) -> bool:
     """Lost its owner twice, was then run alone, and that owner was lost too."""
     return losses >= POISON_LOSSES
@@ -206,6 +214,8 @@ def _came_to_its_end(main: asyncio.Task[bytes]) -> bool:
 def finish(activation: Activation, ending: Ending) -> Finish:
     """Draft the last event and what goes with it: news for the parent, the end of open children."""
     draft = activation.writer.draft
+    if ending.status in RETRYABLE:
+        activation.rows = activation.waits.keep(activation.rows)
     unconsumed = [*activation.waits.untaken_keys(), *(row.key for row in activation.rows)]
     ending.event = ev.written(_last_fact(ending, unconsumed))
     draft.add(ending.event)
@@ -233,7 +243,7 @@ def finish(activation: Activation, ending: Ending) -> Finish:
         output=ending.result,
         error=msgspec.json.encode(ending.problem) if ending.problem else None,
         where_at=_where(activation, ending),
-        started_at=activation.journal.started_at or activation.timers.now(),
+        started_at=activation.journal.started_at or activation.timers.claimed_at,
     )
 
 

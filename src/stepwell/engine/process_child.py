@@ -10,18 +10,18 @@ import inspect
 import os
 import signal
 import sys
-import traceback
 from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Raw
 
-from stepwell.domain.events import NULL, DocumentSaved
+from stepwell.domain.events import NULL, DocumentSaved, Problem
+from stepwell.domain.problems import problem_of
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import kinds_of
 from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
 from stepwell.engine.exits import as_failure
-from stepwell.errors import Exited, Permanent, RetryAfter
+from stepwell.errors import Permanent, RetryAfter
 
 _PR_SET_PDEATHSIG = 1
 
@@ -39,8 +39,7 @@ class Request(msgspec.Struct, frozen=True):
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     result: Raw = NULL
-    error_type: str = ""
-    message: str = ""
+    error: Problem | None = None
     permanent: bool = False
     retry_after: float | None = None
     documents: list[DocumentSaved] = []
@@ -52,6 +51,9 @@ def main() -> None:
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the step prints must not get between the replies
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # nor may it, or a program that it calls, read the requests
+    os.close(nothing)
     while True:
         head = requests.read(8)
         if len(head) < 8:
@@ -88,11 +90,9 @@ def _answer(request: Request) -> Reply:
         saved = context.saved if context is not None else []
         return Reply(result=Raw(spec.returns.encode(result)), documents=saved)
     except (Exception, SystemExit) as raised:
-        traceback.print_exc()
         error = as_failure(raised)
         return Reply(
-            error_type=type(error).__qualname__,
-            message=error.message if isinstance(error, Exited) else str(error),
+            error=problem_of(error),
             permanent=isinstance(error, Permanent),
             retry_after=error.seconds if isinstance(error, RetryAfter) else None,
             kinds=kinds_of(error),

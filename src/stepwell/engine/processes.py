@@ -140,15 +140,18 @@ class Processes:
 
 
 def _outcome(spec: StepSpec, reply: Reply) -> Any:
-    if reply.error_type == "":
+    problem = reply.error
+    if problem is None:
         return spec.returns.decode(reply.result)
     if reply.retry_after is not None:
-        raise RetryAfter(reply.retry_after, reply.message)
+        raise RetryAfter(reply.retry_after, problem.message)
     if reply.permanent:
-        raise Permanent(reply.message)
+        raise Permanent(problem.message)
     if class_name(Exited) in reply.kinds:
-        raise Exited(reply.message)
-    raise RemoteError(reply.error_type, reply.message, reply.kinds)
+        raise Exited(problem.message)
+    error = RemoteError(problem.type, problem.message, reply.kinds, problem.code)
+    error.hint, error.trace = problem.hint, problem.traceback
+    raise error
 
 
 def _main_module() -> str:

@@ -47,6 +47,10 @@ class Runners:
         if not self._taking:
             self._call_next()
 
+    def runs(self, task: asyncio.Task[Any]) -> bool:
+        """Is it one of ours, so that a step runs in it?"""
+        return task in self._tasks
+
     def _call_next(self) -> None:
         self._taking = True
         while self._idle:

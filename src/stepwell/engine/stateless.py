@@ -33,7 +33,7 @@ from stepwell.domain.events import Problem
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.problems import run_error
 from stepwell.domain.program import Program, Startable, needs_of
-from stepwell.domain.starting import new_run
+from stepwell.domain.starting import new_run, startable
 from stepwell.domain.status import Status
 from stepwell.engine.activation import Activation
 from stepwell.engine.services import Services
@@ -67,6 +67,7 @@ async def run_stateless(
     `signals` are there from the beginning: `{"approve": {...}}` answers `ctx.signal("approve")` and
     triggers a machine's `approve`. `workflows` are those that it calls as children.
     """
+    startable(workflow)
     given = signals.items() if isinstance(signals, Mapping) else signals
     pass_ = _Pass([workflow, *workflows], clock or SystemClock())  # type: ignore[list-item]  # they are programs
     try:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Coroutine, Iterable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from stepwell.engine.context import Child
+from stepwell.engine.child_handle import Child
+from stepwell.engine.turns import outside
 from stepwell.errors import Suspended
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ class SyncBody:
         self._pending: concurrent.futures.Future[Any] | None = None
         self.running = True  # the thread is in its own code, not in a ctx call
         self._left = False
+        self._thread = 0
 
     async def drive(self) -> bytes:
         """The workflow's main coroutine: ends when the thread does."""
@@ -41,7 +44,7 @@ class SyncBody:
         result, error = None, None
         try:
             threads = self._activation.services.runner.workflow_threads
-            result = await threads.run(lambda: self._body(SyncContext(self)))
+            result = await threads.run(self._in_thread)
         except BaseException as failure:
             error = failure
         self.running = False
@@ -53,8 +56,14 @@ class SyncBody:
             done.set_result(result)
         self._activation.advance()
 
+    def _in_thread(self) -> bytes:
+        self._thread = get_ident()
+        return self._body(SyncContext(self))
+
     def call(self, make: Callable[[], Any]) -> Any:
         """On the thread: run `make` as a turn of the workflow and wait for what comes of it."""
+        if get_ident() != self._thread:  # on the worker's own it would wait for itself
+            raise outside()
         reply: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self._activation.services.loop.call_soon_threadsafe(self._enter, make, reply)
         return reply.result()
@@ -124,7 +133,7 @@ class SyncContext:
         return list(self._body.call(lambda: self._ctx.all(*(self._ctx.step(*call) for call in calls))))
 
     def continue_as_new(self, input: Any = None) -> Any:
-        return self._ctx.continue_as_new(input)
+        return self._body.call(lambda: self._ctx.continue_as_new(input))
 
 
 class SyncStepCaller:

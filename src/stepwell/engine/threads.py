@@ -85,7 +85,8 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         return
     if error is None:
         future.set_result(result)
-    elif isinstance(error, StopIteration):  # a future refuses it
-        future.set_exception(RuntimeError(f"the function raised StopIteration({error.value!r})"))
+    elif isinstance(error, StopIteration | KeyboardInterrupt):
+        # A future refuses the one; the other, awaited, would end the process: no Ctrl-C comes to a thread.
+        future.set_exception(RuntimeError(f"the function raised {error!r}"))
     else:
         future.set_exception(as_failure(error))

@@ -23,6 +23,10 @@ from stepwell.errors import NotDurable, Unwind
 Ts = TypeVarTuple("Ts")
 _log = logging.getLogger("stepwell.engine")
 
+# Callbacks in one turn. Ten thousand tasks at once need some ten thousands; code that goes round and round
+# without waiting for an answer would hold its worker for ever.
+_TURN = range(1_000_000)
+
 
 class Scope:
     """Where in the run a task is: its steps are named and counted apart from those of other tasks."""
@@ -44,6 +48,15 @@ class Scope:
         """The scope of the next task that code in this scope creates, in order of creation."""
         self._children += 1
         return Scope(f"{self.path}~{self._children}")
+
+
+def outside() -> NotDurable:
+    """What whoever uses ctx elsewhere is told: the log could not say where it was asked."""
+    return NotDurable(
+        "ctx was used outside its workflow's code: in a step, in a thread or after the run ended",
+        hint="ask in the workflow itself and pass the answer on; a step has its own context: "
+        "name its first parameter `ctx: StepContext`",
+    )
 
 
 _scope: ContextVar[Scope] = ContextVar("stepwell_scope")
@@ -78,6 +91,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
     def __init__(self, root: Scope) -> None:
         self.ready: deque[_Ready] = deque()
         self.root = root
+        self.endless = False  # a turn did not come to its end
         self._scopes: dict[asyncio.Task[Any], Scope] = {}
 
     def run_turn(self) -> None:
@@ -91,7 +105,9 @@ class TurnLoop(asyncio.AbstractEventLoop):
             tasks._leave_task(outer, current)
         events._set_running_loop(self)
         try:
-            while ready:
+            for _ in _TURN:
+                if not ready:
+                    break
                 handle = ready.popleft()
                 if handle._cancelled:
                     continue
@@ -101,14 +117,20 @@ class TurnLoop(asyncio.AbstractEventLoop):
                     pass  # a task's own, which has kept it: what it awaits, or the run, fails with it
                 except Exception as error:
                     self.call_exception_handler({"exception": error})
+            else:
+                self.endless = True
+                ready.clear()
         finally:
             events._set_running_loop(outer)
             if outer is not None and current is not None:
                 tasks._enter_task(outer, current)
 
     def scope(self) -> Scope:
-        """The scope of the task that runs now."""
-        return _scope.get(self.root)
+        """The scope of the task that runs now; NotDurable where no code of a workflow runs."""
+        try:
+            return _scope.get()
+        except LookupError:
+            raise outside() from None
 
     def unwind(self, calls: Iterable[Call], why: type[Unwind]) -> None:
         """Let every task leave its code: pending calls raise, who waits for something else is cancelled."""

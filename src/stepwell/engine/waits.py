@@ -305,6 +305,24 @@ class Waits:
         if called is not None:
             self._queue(called)
 
+    def keep(self, rows: Iterable[InboxRow]) -> deque[InboxRow]:
+        """The run fails, and may be sent on later: what it has not looked at yet goes into the log as it is.
+
+        What is left are answers to questions, which are asked again then.
+        """
+        left: deque[InboxRow] = deque()
+        for row in rows:
+            if row.kind not in ("signal", "child"):
+                left.append(row)
+                continue
+            self._activation.writer.draft.rest.consumed.append(row.key)
+            if row.kind == "child":
+                self._take_child(row)
+            elif row.key not in self.keys:
+                message = self._received(row, Raw(row.payload))
+                self._signals.setdefault(message.name, deque()).append(message)
+        return left
+
     # Leaving
 
     def withdraw(self, call: Call) -> None:

@@ -36,10 +36,11 @@ StepwellError                     code, message, hint; the text is the same in P
 │   ├─ StepTimedOut
 │   │   └─ TransitionTimedOut     of a machine
 │   ├─ CompensationFailed
-│   ├─ StepNotBegun              a remote step that no worker could take up
+│   ├─ StepNotBegun               a remote step that no worker could take up
 │   └─ ChildFailed
 ├─ ExpressionError                an expression has no value for this data
 ├─ WaitTimedOut                   a signal, event or approval did not come in time
+├─ NotEndedYet                    whoever waited for a run's end gave up; the run goes on
 ├─ Exited                         the code of a step or workflow called sys.exit()
 ├─ WorkerBroken                   the engine's own fault: its worker stopped, the runs are safe
 └─ StoreError                     the database is the trouble
@@ -96,6 +97,7 @@ from stepwell.errors.running import (
     CompensationFailed,
     Exited,
     ExpressionError,
+    NotEndedYet,
     Permanent,
     RetryAfter,
     RunCancelled,
@@ -145,6 +147,7 @@ __all__ = [
     "NotAssigned",
     "NotCompensable",
     "NotDurable",
+    "NotEndedYet",
     "NotForkable",
     "NotRemovable",
     "NotRetryable",

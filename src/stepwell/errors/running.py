@@ -13,6 +13,7 @@ class RunError(StepwellError):
     def __init__(self, message: str = "", *, hint: str = "", cause_code: str = "", **context: object) -> None:
         super().__init__(message, hint=hint, **context)
         self.cause_code = cause_code
+        self.trace = ""  # the lines of the author's code that led there
 
 
 class RunFailed(RunError):
@@ -47,6 +48,7 @@ class StepError(StepwellError):
         self.permanent = False  # the step raised Permanent: trying again cannot help
         self.cause_code = ""  # of the error that it failed with
         self.cause_message = ""
+        self.trace = ""  # the lines of the step's code that led there
 
 
 class StepTimedOut(StepError, TimeoutError):
@@ -100,6 +102,13 @@ class WaitTimedOut(StepwellError, TimeoutError):
 
     code = "WAIT_TIMED_OUT"
     path = ""  # of the wait
+
+
+class NotEndedYet(StepwellError, TimeoutError):
+    """The run did not end in the time that the caller waited; it goes on."""
+
+    code = "NOT_ENDED_YET"
+    hint = "ask again later; run.why() says what it waits for"
 
 
 class Exited(StepwellError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from os import PathLike, fspath
 from urllib.parse import unquote, urlsplit
 
 from stepwell.errors import SettingsInvalid
@@ -12,13 +13,18 @@ from stepwell.store.base import Store
 HINT = 'use a file ("app.db", "sqlite:///app.db"), ":memory:" or "postgresql://user@host/database"'
 
 
-def open_store(url_or_path: str, *, clock: Callable[[], float] | None = None) -> Store:
+def open_store(database: str | PathLike[str], *, clock: Callable[[], float] | None = None) -> Store:
     """A store that is not connected yet: `await store.open()` does that."""
+    if not isinstance(database, str | PathLike):
+        raise SettingsInvalid(f"the database is {database!r}", hint=HINT)
+    url_or_path = fspath(database)
     if url_or_path in (":memory:", "sqlite://", "sqlite:///:memory:"):
         from stepwell.store.memory import MemoryStore
 
         return MemoryStore(clock or time.time)
     scheme, mark, rest = url_or_path.partition("://")
+    if url_or_path.startswith(("postgres:", "postgresql:")) and not mark:
+        raise SettingsInvalid(f"{url_or_path!r} lacks its slashes", hint=HINT)
     if not mark or scheme == "sqlite":
         return _sqlite(_path(rest) if mark else url_or_path, clock)
     if scheme in ("postgresql", "postgres"):

@@ -12,7 +12,7 @@ from stepwell.domain.compensating import declare
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import ONCE, Retry
-from stepwell.domain.steps import STEP_TIMEOUT, Isolation, StepSpec, checked_name, describe
+from stepwell.domain.steps import STEP_TIMEOUT, Isolation, StepSpec, checked_name, describe, parameter_names
 from stepwell.errors import InvalidDefinition
 
 P = ParamSpec("P")
@@ -61,7 +61,7 @@ class Step(Generic[P, R, C]):
         if timeout is not _UNSET:
             changes["timeout"] = timeout_seconds(timeout)
         if queue is not _UNSET:
-            changes["queue"] = queue
+            changes["queue"] = checked_name(queue, "a queue") if queue else ""
         return Step(replace(self.spec, **changes))
 
     def __repr__(self) -> str:
@@ -99,6 +99,11 @@ class _UndoableDecorator(Protocol[R]):
 def _check_retry(retry: object) -> None:
     if not isinstance(retry, Retry):
         raise InvalidDefinition(f"a step with retry={retry!r}", hint="give a Retry: retry=Retry(3)")
+    if retry.then:
+        raise InvalidDefinition(
+            f"a step with Retry(then={retry.then!r})",
+            hint="`then` is a place of a machine: for a step catch StepError in the workflow",
+        )
 
 
 def _undoing(function: Callable[..., Any]) -> StepSpec:
@@ -180,12 +185,25 @@ def step(
     and then the step's arguments, as many of them as it takes. A plain function is tried three times.
     What was done before `ctx.continue_as_new` is settled and not undone.
     """
+    if transactional not in (True, False):
+        raise InvalidDefinition(f"@step(transactional={transactional!r})", hint="give True or False")
+    if queue != "":
+        checked_name(queue, "a queue")
+    if transactional and (queue or isolation != "none"):
+        raise InvalidDefinition(
+            "a transactional step runs where the engine's own connection is",
+            hint="leave out queue= and isolation=, or transactional=",
+        )
     if isolation not in ("none", "process"):
         raise InvalidDefinition(f"@step(isolation={isolation!r})", hint='use "none" or "process"')
     _check_retry(retry)
     limit = timeout_seconds(timeout, name="@step timeout")
 
     def decorate(target: Callable[..., Any]) -> Step[..., Any, Any]:
+        if hasattr(target, "definition"):
+            raise InvalidDefinition(
+                f"{target!r} is no step", hint="run it as a child: await ctx.run(it, input)"
+            )
         if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
             raise InvalidDefinition(f"step {target.__name__} is a generator", hint="return a list instead")
         spec = describe(
@@ -197,6 +215,11 @@ def step(
             queue=queue,
             transactional=transactional,
         )
+        if transactional and not parameter_names(target):
+            raise InvalidDefinition(
+                f"step {spec.name} is transactional and takes nothing",
+                hint="its first parameter is the connection",
+            )
         if compensate is not None:
             spec = replace(spec, compensate=declare(_undoing(compensate), spec))
         return Step(spec)

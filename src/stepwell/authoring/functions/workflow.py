@@ -9,12 +9,14 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
+from stepwell.authoring.functions.signature import takes_input
 from stepwell.domain.codec import Codec, codec_for, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.limits import checked_concurrency
 from stepwell.domain.program import OnFailure, RunOptions, checked_on_failure
 from stepwell.domain.steps import annotations_of, checked_name
+from stepwell.domain.whole_numbers import checked_priority
 from stepwell.errors import InvalidDefinition, InvalidInput
 
 In = TypeVar("In")
@@ -25,13 +27,17 @@ class Workflow(Generic[In, R]):
     """A workflow takes one input of type In and returns an R."""
 
     def __init__(self, function: Callable[..., Any], *, name: str, version: str, options: RunOptions) -> None:
+        self._takes_input = takes_input(function)
         functools.update_wrapper(self, function)
         self._function = function
-        self._takes_input = _takes_input(function)
         self.sync = not inspect.iscoroutinefunction(function)
         self.options = options
+        if not name and function.__name__ == "<lambda>":
+            raise InvalidDefinition(
+                "a workflow needs a name", hint='@workflow(name="fulfil"), or write a `def`'
+            )
         self._name = checked_name(name or function.__name__)
-        self._version = checked_name(version)
+        self._version = checked_name(version, "a version")
         self._codecs: tuple[Codec, Codec] | None = None
         self._definition: Definition | None = None
 
@@ -41,7 +47,12 @@ class Workflow(Generic[In, R]):
             hints = annotations_of(self._function)
             names = list(inspect.signature(self._function).parameters)
             input = hints.get(names[1], inspect.Parameter.empty) if self._takes_input else type(None)
-            self._codecs = codec_for(input), codec_for(hints.get("return", inspect.Parameter.empty))
+            try:
+                self._codecs = codec_for(input), codec_for(hints.get("return", inspect.Parameter.empty))
+                self._codecs[0].schema()
+            except InvalidDefinition as error:
+                error.message = f"workflow {self._name}: {error.message}"
+                raise
         return self._codecs
 
     @property
@@ -107,17 +118,6 @@ class Workflow(Generic[In, R]):
         return f"<workflow {self._name} version {self._version}>"
 
 
-def _takes_input(function: Callable[..., Any]) -> bool:
-    parameters = list(inspect.signature(function).parameters.values())
-    required = [p for p in parameters[2:] if p.default is inspect.Parameter.empty]
-    if not parameters or required:
-        raise InvalidDefinition(
-            f"workflow {function.__name__} must take (ctx) or (ctx, input)",
-            hint="put several values into one input: a dataclass, a pydantic model or a dict",
-        )
-    return len(parameters) > 1
-
-
 class _Decorator(Protocol):
     @overload
     def __call__(self, function: Callable[[Any, In], Awaitable[R]], /) -> Workflow[In, R]: ...
@@ -169,8 +169,8 @@ def workflow(
     """
     options = RunOptions(
         timeout=timeout_seconds(timeout, name="@workflow timeout"),
-        queue=checked_name(queue),
-        priority=priority,
+        queue=checked_name(queue, "a queue"),
+        priority=checked_priority(priority),
         on_failure=checked_on_failure(on_failure),
         concurrency=checked_concurrency(concurrency, "@workflow"),
     )

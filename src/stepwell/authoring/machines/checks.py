@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+from stepwell.authoring.context_parameter import misfit
 from stepwell.authoring.machines.exits import START, Exit, Exits, by_place
 from stepwell.authoring.machines.transition import MARK, Declared
 from stepwell.domain.codec import codec_for
@@ -105,6 +106,8 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
     schema = _schema(declared.wait, wrong)
     takes = _parameters(method, wrong)
     takes_input = _guard(declared.when, wrong)
+    if declared.replaces:
+        wrong(f"it replaces the transition of that name at line {declared.replaces}: give one another name")
     if not isinstance(declared.priority, int) or isinstance(declared.priority, bool):
         wrong(f"priority={declared.priority!r} is no whole number")
     if len(problems.found) > before:
@@ -141,7 +144,9 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
 
 
 def _mended(declared: Declared) -> Declared:
-    places = {what: place if isinstance(place := getattr(declared, what), str) else "" for what in _PLACES}
+    places: dict[str, Any] = {
+        what: place if isinstance(place := getattr(declared, what), str) else "" for what in _PLACES
+    }
     return replace(declared, priority=0, **places)
 
 
@@ -220,6 +225,9 @@ def _parameters(method: Callable[..., Any], wrong: Callable[[str], None]) -> int
     required = [p for p in parameters[2:] if p.default is p.empty]
     if required or any(p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         wrong("it must take (self, ctx) or (self, ctx, payload)")
+    unfit = misfit(method, parameters[0]) if parameters else None
+    if unfit is not None:
+        wrong(f"it {unfit.what}; {unfit.hint}")
     return min(len(parameters), 2)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from stepwell.domain.duration import Duration
@@ -27,6 +28,7 @@ class Declared:
     on_error: Any
     on_timeout: Any
     priority: Any
+    replaces: int = 0  # the line of another of that name, which is lost
 
 
 def transition(
@@ -62,7 +64,10 @@ def transition(
     )
 
     def decorate(method: F) -> F:
-        setattr(method, MARK, declared)
+        body = inspect.currentframe()  # ours; outside is the body of the class
+        earlier: Any = body.f_back.f_locals.get(method.__name__) if body and body.f_back else None
+        line = earlier.__code__.co_firstlineno if hasattr(earlier, MARK) else 0
+        setattr(method, MARK, replace(declared, replaces=line))
         return method
 
     return decorate

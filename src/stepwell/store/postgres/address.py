@@ -28,6 +28,12 @@ class Address(NamedTuple):
 def parse(url: str) -> Address:
     """Takes `schema` and `poll_only` out of the URL; the rest is for the driver."""
     parts = urlsplit(url)
+    try:
+        _ = parts.port
+    except ValueError as error:
+        raise SettingsInvalid(
+            f"the address has no possible port: {error}", hint="postgresql://user@host:5432/database"
+        ) from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = options.pop("schema", DEFAULT_SCHEMA)
     poll_only = options.pop("poll_only", "0")

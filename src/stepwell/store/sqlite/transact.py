@@ -9,7 +9,7 @@ statements have a time limit.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ import apsw
 
 from stepwell.domain.commit import Commit, Committed, Outcome
 from stepwell.domain.judge import judge
-from stepwell.errors import AskedWrongly, StepTimedOut
+from stepwell.errors import AskedWrongly, InvalidDefinition, StepTimedOut
 from stepwell.store.sqlite.commits import Fence, not_written, write
 from stepwell.store.sqlite.operation import Undone
 from stepwell.store.sqlite.session import Session, as_list
@@ -103,6 +103,11 @@ def transact(session: Session, asked: tuple[Callable[[Any], Any], Turn]) -> Comm
     try:
         with _guarded(session.connection) as connection:
             result = body(connection)
+        if isinstance(result, Coroutine):
+            result.close()
+            raise InvalidDefinition(
+                "on SQLite a transactional step is a plain function", hint="write `def`, not `async def`"
+            )
         commit = turn(result)
         assert isinstance(commit, Commit), "on SQLite a turn is a plain function"
     except StopIteration as error:  # no future can carry it

@@ -1,0 +1,67 @@
+"""The options of a start: checked before anything is written, with the same words on every store."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from stepwell.client.text import checked_text
+from stepwell.domain.codec import PLAIN, limited
+from stepwell.domain.duration import seconds, timeout_seconds
+from stepwell.domain.limits import Concurrency
+from stepwell.domain.whole_numbers import checked_priority, whole_number
+from stepwell.errors import InvalidInput
+
+# `graph`, `test` and `trigger` are the engine's own.
+_KNOWN = ("delay", "timeout", "priority", "queue", "tags", "concurrency", "graph", "test", "trigger")
+_TAGS_BYTES_MAX = 64 * 1024  # they are read with every list of runs
+_SAID = ("key", "user", "version", *_KNOWN[:6])
+
+
+def checked_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with delays in seconds; InvalidInput or InvalidDefinition says which one is wrong."""
+    for name in options:
+        if name not in _KNOWN:
+            close = difflib.get_close_matches(name, _SAID, n=1)
+            hint = f"did you mean {close[0]}=?" if close else f"there are {', '.join(_SAID)}"
+            raise InvalidInput(f"start has no option {name!r}", hint=hint)
+    options["delay"] = seconds(options.get("delay", 0), name="delay")
+    options["timeout"] = timeout_seconds(options.get("timeout"))
+    if options.get("priority") is not None:
+        checked_priority(options["priority"])
+    if options.get("queue"):
+        checked_text(options["queue"], "queue")
+    if options.get("tags") is not None:
+        _check_tags(options["tags"])
+    if options.get("concurrency") is not None:
+        _check_concurrency(options["concurrency"])
+    return options
+
+
+def _check_tags(tags: object) -> None:
+    if not isinstance(tags, dict) or any(not isinstance(text, str) for pair in tags.items() for text in pair):
+        raise InvalidInput(f"tags are {tags!r}", hint='names and values are text: tags={"customer": "7"}')
+    limited(PLAIN.encode(tags), "what the tags hold", _TAGS_BYTES_MAX)
+
+
+def _check_concurrency(given: object) -> None:
+    """Before it is written: every worker reads it, so a wrong one would stop them all."""
+    hint = 'Concurrency("customer/7", 1); of all runs: @workflow(concurrency=10)'
+    if not isinstance(given, Concurrency) or given.hold not in ("active", "run"):
+        raise InvalidInput(f"concurrency is {given!r}", hint=hint)
+    checked_text(given.key, "key of concurrency")
+    if not given.key:
+        raise InvalidInput("concurrency has no key", hint=hint)
+    whole_number(given.most, "most of concurrency", 1, 10**9)
+
+
+def checked_keys(keys: Sequence[str] | None, inputs: Sequence[Any]) -> Sequence[str]:
+    """One key for each input."""
+    if keys is None:
+        return [""] * len(inputs)
+    if isinstance(keys, str) or len(keys) != len(inputs):
+        raise InvalidInput(
+            f"{len(inputs)} inputs and keys={keys!r}", hint="give one key for each input, '' for none"
+        )
+    return keys

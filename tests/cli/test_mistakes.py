@@ -1,0 +1,75 @@
+"""What a person sees who asks the command line wrongly: one error in words, and nothing is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stepwell.cli import main
+from stepwell.cli.worker import shown
+
+FLOW = """
+from stepwell import Context, workflow
+
+@workflow
+async def hello(ctx: Context, x: int) -> int:
+    return x
+"""
+
+
+@pytest.mark.req("C1", "F8")
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import no_such_module", "flows_wrong.py:1"),
+        ("x = 1\ndef f(:", "flows_wrong.py:2"),
+        ("x = 1\n1 / 0", "ZeroDivisionError"),
+        ("x = 1", "has no workflows"),
+        (FLOW.replace("ctx: Context, x", "x"), "takes 'x' where its context comes"),
+    ],
+)
+def test_a_source_that_cannot_be_used_is_told_by_its_line(
+    code: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "flows_wrong.py"
+    source.write_text(code)
+
+    assert main(["worker", str(source), "--database", str(tmp_path / "app.db")]) == 2
+
+    error = capsys.readouterr().err
+    assert said in error
+    assert "hint" in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "app.db").exists()
+
+
+@pytest.mark.req("C1")
+def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = tmp_path / "nowhere.db"
+
+    for verb in ("export", "retry", "compensate", "delete"):
+        assert main(["runs", verb, "some-run", "--database", str(database)]) == 2
+        assert f"there is no database {database}" in capsys.readouterr().err
+
+    assert not database.exists()
+
+
+@pytest.mark.req("C1")
+def test_a_worker_says_that_it_works_only_when_it_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "flows_right.py"
+    source.write_text(FLOW)
+
+    assert main(["worker", str(source), "--database", str(tmp_path)]) == 2
+
+    error = capsys.readouterr().err
+    assert "that is a directory" in error
+    assert "working on" not in error
+
+
+@pytest.mark.req("C1", "X8")
+def test_a_password_is_not_shown() -> None:
+    assert shown("postgresql://ana:secret@host/app") == "postgresql://ana:…@host/app"
+    assert shown("app.db") == "app.db"
