@@ -286,6 +286,38 @@ def test_yaml_that_is_more_than_data_is_refused(text: str) -> None:
         read_yaml(text)
 
 
+@pytest.mark.req("G21", "X10")
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("{? [x] : 1}", "unhashable key"),
+        ("{? {x: 1} : 1}", "unhashable key"),
+        ("9" * 5000, "number of 5000 digits"),
+        ("!!int '12x'", "'12x' is no int"),
+        ("!!int ''", "'' is no int"),
+        ("!!float abc", "'abc' is no float"),
+        ("!!float ''", "'' is no float"),
+        ("!!bool maybe", "'maybe' is no bool"),
+        ("!!bool [true]", "expected a scalar node"),
+        ("!!map x", "expected a mapping node"),
+        (r'"\UFFFFFFFF"', "this YAML cannot be read"),
+    ],
+)
+def test_yaml_that_cannot_be_read_is_refused_with_its_place(value: str, told: str) -> None:
+    with pytest.raises(InvalidDefinition) as refused:
+        read_yaml(f"name: x\nnodes: {value}")
+
+    assert told in str(refused.value)
+    assert "line 2, column" in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.req("G21", "X10")
+def test_yaml_with_characters_that_no_text_has_is_refused() -> None:
+    with pytest.raises(InvalidDefinition, match=r"#x0000.*\s.*position 9"):
+        read_yaml("name: x\n\n\0")
+
+
 @pytest.mark.req("G21")
 def test_yaml_says_what_json_can_say() -> None:
     text = (

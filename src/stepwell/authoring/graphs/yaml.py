@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import reprlib
 from typing import Any, ClassVar
 
 from stepwell.errors import InvalidDefinition
@@ -24,15 +25,20 @@ _WORDS = {
 def read_yaml(text: str) -> Any:
     """The graph in a YAML text; what is no plain data is refused."""
     yaml = _yaml()
-    loader = _loader()(text)
+    loader = None
     try:
+        loader = _loader()(text)  # reads ahead: it may refuse the first characters already
         return loader.get_single_data()
     except yaml.YAMLError as error:
         raise InvalidDefinition(f"this YAML cannot be read: {error}") from None
+    except (ValueError, OverflowError) as error:  # such as an escape for a character that there is not
+        place = "" if loader is None else str(loader.get_mark()).lstrip()
+        raise InvalidDefinition(f"this YAML cannot be read: {error}\n  {place}") from None
     except RecursionError:
         raise InvalidDefinition("this YAML is nested too deep", hint="make it flatter") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def write_yaml(body: Any) -> str:
@@ -46,6 +52,13 @@ def _yaml() -> Any:
     except ImportError:
         raise InvalidDefinition("YAML needs PyYAML", hint="pip install 'stepwell[yaml]'") from None
     return yaml
+
+
+def _misfit(node: Any) -> str:
+    kind, text = node.tag.removeprefix(_TAG), node.value
+    if kind == "int" and re.fullmatch(_WORDS["int"][0], text):
+        return f"found a number of {len(text)} digits: write it as text"
+    return f"{reprlib.repr(text)} is no {kind}"
 
 
 @functools.cache
@@ -70,17 +83,24 @@ def _loader() -> Any:
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen: set[str] = set()
-            for key, _ in node.value:
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                if not isinstance(key.value, str):
+                    continue  # a list or mapping: refused by the loader below
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(
                         None, None, f"found the key {key.value!r} twice", key.start_mark
                     )
-                if isinstance(key.value, str):
-                    seen.add(key.value)
+                seen.add(key.value)
             return super().construct_mapping(node, deep)
 
         def construct_int(self, node: Any) -> int:
             return int(self.construct_scalar(node))
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, LookupError, TypeError):  # its tag does not fit, or the number is too long
+                raise yaml.constructor.ConstructorError(None, None, _misfit(node), node.start_mark) from None
 
     Loader.add_constructor(f"{_TAG}int", Loader.construct_int)
     Loader.add_constructor(None, safe.construct_undefined)
