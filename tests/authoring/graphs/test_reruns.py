@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
+import msgspec
 import pytest
 
 from stepwell import Engine, NodeError, Retry, RunFailed, node
 from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.program import GraphWorkflow
 from stepwell.client import RunHandle
+from stepwell.domain import events as ev
 from stepwell.errors import InvalidInput, RunError
 from stepwell.store.open import open_store
 from stepwell.testing.graphs.cases import Case, Script
@@ -164,3 +169,46 @@ async def test_an_edit_of_what_is_not_reached_any_more_is_refused(memory: Stage)
 
         with pytest.raises(InvalidInput, match="H is not reached any more"):
             await engine.fork(run, at=last, outputs={"A": 1, "H": 2})
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many calls it makes: the work it is, however fast the machine."""
+    made = 0
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal made
+        made += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return made
+
+
+@pytest.mark.req("K26")
+async def test_a_rerun_from_a_node_takes_work_in_proportion_to_the_run(memory: Stage) -> None:
+    nodes = [
+        a("F", "fork"),
+        a("L", "loop", items="ctx.input", mode="parallel", concurrency=50),
+        a("LF", "fork", "L"),
+        a("A", "tell", "L"),
+        a("B", "tell", "L"),
+        a("J", "merge", "L", mode="any"),
+        a("K", "loop", items="ctx.input"),
+        a("C", "tell", "K"),
+        a("M", "merge"),
+        a("Z", "end"),
+    ]
+    body = chart([START, *nodes], "S>F F>L F>K LF>A LF>B A>J B>J L>M K>M M>Z")
+    async with memory.engine(body, nodes=[Tells().node()]) as engine:
+
+        async def work(count: int) -> int:
+            run = await engine.start("chart", list(range(count)))
+            await run.result(timeout=60)
+            log, graph = [ev.read(row) async for row in run.log()], msgspec.json.encode(body)
+            return calls_of(lambda: engine.graphs.done_again(graph, log, "L[0]/A"))
+
+        assert await work(240) < 4.5 * await work(60)

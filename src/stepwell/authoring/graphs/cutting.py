@@ -7,7 +7,7 @@ output was edited, the input.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ def _behind(
     They would win the race, or fail the join or the run, before the node is done at all.
     """
     known = told.by_path()
-    races = {race for path in again for race in _races(plan, path)}
+    races = {racer for path in again for racer in _racers(plan, path)}
     first = next((e.seq for e in log if e.path in dropped and _owner(e.path) and is_answer(e.fact)), None)
     found = set()
     for event in log if first is not None else ():
@@ -57,37 +57,37 @@ def _behind(
             continue
         entry = known.get(owner)
         lost = entry is not None and entry.status is StepStatus.FAILED and "error" not in entry.handles
-        if lost or any(race.leads(owner) for race in races):
+        if lost or not races.isdisjoint(_places(owner)):
             found.add(owner)
     return _of_nodes(log, found) if found else frozenset()
 
 
-class _Race(NamedTuple):
-    """A join for which it counts who comes first, and the nodes beside it that lead to it."""
+class _Racer(NamedTuple):
+    """A node that leads to a join for which it counts who comes first."""
 
-    prefix: str  # of its scope
-    nodes: frozenset[str]
-
-    def leads(self, path: str) -> bool:
-        if not path.startswith(self.prefix):
-            return False
-        name = path.removeprefix(self.prefix).partition("/")[0]
-        return _PART.sub(r"\1", name) in self.nodes
+    prefix: str  # of the scope that both are in
+    node: str
 
 
-def _races(plan: Plan, path: str) -> list[_Race]:
-    """Those that a step may have a part in: it leads there, whether it came that far or not."""
+def _places(path: str) -> Iterator[_Racer]:
+    """The step and the containers around it, each as a node of its scope."""
+    prefix = ""
+    for name in path.split("/"):
+        yield _Racer(prefix, _PART.sub(r"\1", name))
+        prefix += f"{name}/"
+
+
+def _racers(plan: Plan, path: str) -> Iterator[_Racer]:
+    """Those in the races that a step may have a part in: it leads there, whether it came that far or not."""
     prefix, _, node = path.rpartition("/")
     prefix += "/" if prefix else ""
     scope = next(scope for scope in plan.scopes() if node in scope.by_id)
     behind = _reached(scope, scope.by_id[node].index, lambda one: [edge.target for edge in one.outs])
-    races = []
     for index in behind:
         join = scope.nodes[index]
         if join.role is Role.JOIN and _counts_time(join.behaviour):
             before = _reached(scope, index, lambda one: [edge.source for edge in one.ins])
-            races.append(_Race(prefix, frozenset(scope.nodes[at].id for at in before)))
-    return races
+            yield from (_Racer(prefix, scope.nodes[at].id) for at in before)
 
 
 def _counts_time(join: Merge) -> bool:

@@ -7,7 +7,8 @@ follows from, is the trace. So it needs no rows of its own and cannot disagree w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,20 +78,45 @@ def descendants(told: Trace, step: str) -> set[str]:
         raise StepNotFound(
             f"the run has {what} {step!r}", hint=f"its steps are: {', '.join(list(known)[:10])}"
         )
+    places = _Places(told.entries)
     found, waiting = {named[0]}, [named[0]]
     while waiting:
         path = waiting.pop()
         owner, index = _scope_of(path)
-        whole = not _is_inside(named[0], path)  # of a container around the step the rest is kept
-        for other, entry in known.items():
-            if other in found:
-                continue
-            later = index is not None and _later(other, owner, index)
-            follows = path in entry.predecessors or (whole and _is_inside(other, path))
-            if follows or later or other == owner:
-                found.add(other)
-                waiting.append(other)
+        new = [*places.behind[path], *([owner] if owner in known else ())]
+        if not _is_inside(named[0], path):  # of a container around the step the rest is kept
+            new += places.inside[path]
+        if index is not None:
+            new += places.take_later(owner, index)
+        fresh = set(new) - found
+        found |= fresh
+        waiting.extend(fresh)
     return found
+
+
+class _Places:
+    """Where the steps of a trace are, looked up instead of searched for: a loop may have thousands."""
+
+    def __init__(self, entries: Iterable[TraceEntry]) -> None:
+        self.behind: defaultdict[str, list[str]] = defaultdict(list)  # by the step before them
+        self.inside: defaultdict[str, list[str]] = defaultdict(list)  # by each container around them
+        self._parts: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)  # by iteration or attempt
+        for entry in entries:
+            for before in entry.predecessors:
+                self.behind[before].append(entry.path)
+            for part in _PART.finditer(entry.path):
+                container = entry.path[: part.start()]
+                self.inside[container].append(entry.path)
+                if part[1] is not None:
+                    self._parts[container].append((int(part[1]), entry.path))
+        for parts in self._parts.values():
+            parts.sort()
+
+    def take_later(self, container: str, index: int) -> Iterator[str]:
+        """What is in later iterations or attempts of it, each step only the first time."""
+        parts = self._parts[container]
+        while parts and parts[-1][0] > index:
+            yield parts.pop()[1]
 
 
 def _before(scope: ScopeRun, cause: str) -> list[str]:
@@ -103,6 +129,7 @@ def _before(scope: ScopeRun, cause: str) -> list[str]:
 
 
 _PLACE = re.compile(r"(.*?)(?:[\[#](\d+)\]?)?")
+_PART = re.compile(r"/|[\[#](\d+)?")  # where a container's path ends in that of a step inside
 
 
 def _scope_of(path: str) -> tuple[str, int | None]:
@@ -114,13 +141,6 @@ def _scope_of(path: str) -> tuple[str, int | None]:
 
 def _is_inside(path: str, container: str) -> bool:
     return path.startswith((f"{container}/", f"{container}[", f"{container}#"))
-
-
-def _later(path: str, owner: str, index: int) -> bool:
-    if not _is_inside(path, owner):
-        return False
-    number = re.match(r"[\[#](\d+)", path[len(owner) :])
-    return number is not None and int(number[1]) > index
 
 
 def trace(plan: Plan, events: Iterable[Event]) -> Trace:
