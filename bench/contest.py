@@ -27,7 +27,7 @@ RESULTS = ROOT / "bench" / "results"
 TIMEOUT_SECONDS = 300
 OURS = "stepwell"
 FLOOR = "floor"
-NOT_FIGURES = {"who", "work", "store", "mode", "settings", "load", "pace", "pace_in_turn"}
+NOT_FIGURES = {"who", "work", "store", "mode", "settings", "load", "pace", "pace_in_turn", "looks"}
 
 Line = dict[str, object]
 Key = tuple[str, str, str, str]  # work, store, mode, figure
