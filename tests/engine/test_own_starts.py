@@ -289,7 +289,9 @@ async def test_a_start_that_is_cancelled_before_it_begins_holds_up_nobody(stage:
         own_starts = engine.worker.own_starts
         caller = asyncio.ensure_future(engine.start(doubles, 1))
         before = asyncio.all_tasks()
-        while not own_starts.awaited:
+        for _ in range(100):  # turns of the loop, until the task of the start is made
+            if own_starts.awaited:
+                break
             await asyncio.sleep(0)
         for task in asyncio.all_tasks() - before:
             task.cancel()
