@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.contest import FLOOR, OURS, Key, Line, Medians, advantage, amount, figures_of, label, medians
+from bench.pace import FLOOR_THEN
 
 IN_TURN = {("W2", "direct"), ("W2", "queue"), ("W3", "one by one")}  # each waits for the one before it
+UNPACED = {"W8"}  # stores nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ BARS: tuple[Bar, ...] = (
 
 def at_that_pace(lines: Sequence[Line]) -> Medians:
     """The medians as they would be on the machine of the bars: each line by the pace around it."""
-    return medians([_scaled(line) for line in lines if "pace" in line])
+    return medians([_scaled(line) for line in lines if "pace" in line and line["work"] not in UNPACED])
 
 
 def _scaled(line: Line) -> Line:
@@ -116,6 +118,15 @@ def verdicts(found: Medians, paced: Medians | None = None) -> Iterator[str]:
     yield f"met: {sum(here)} of {len(here)}"
     if there:
         yield f"met at the pace of the machine where the bars were set: {sum(there)} of {len(there)}"
+        yield from _control(paced)
+
+
+def _control(paced: Medians) -> Iterator[str]:
+    """The floor itself at that pace must be what it was there; else the pace changed too fast to tell."""
+    for store, then in FLOOR_THEN.items():
+        floor = paced.get(("W1", store, "", "steps_per_second"), {}).get(FLOOR)
+        if floor is not None:
+            yield f"control: at that pace the floor on {store} is {floor / then:.2f} of what it was there"
 
 
 def _word(good: bool) -> str:

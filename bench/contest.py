@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bench.measure import STORES, Store
-from bench.pace import Pace, pace_of
+from bench.pace import LOOKS, Pace, pace_of
 from tools.disk import disk_folder
 from tools.postgres.cluster import Cluster
 
@@ -27,7 +27,7 @@ RESULTS = ROOT / "bench" / "results"
 TIMEOUT_SECONDS = 300
 OURS = "stepwell"
 FLOOR = "floor"
-NOT_FIGURES = {"who", "work", "store", "mode", "settings", "load", "pace", "pace_in_turn"}
+NOT_FIGURES = {"who", "work", "store", "mode", "settings", "load", "pace", "pace_in_turn", "looks"}
 
 Line = dict[str, object]
 Key = tuple[str, str, str, str]  # work, store, mode, figure
@@ -81,16 +81,18 @@ def beside_the_pace(
     paces: list[Pace] = []
 
     def look() -> None:
-        with fresh(store, cluster) as place:
-            paces.append(pace_of(store, place))
+        for _ in range(LOOKS):
+            with fresh(store, cluster) as place:
+                paces.append(pace_of(store, place))
 
     look()
     with fresh(store, cluster) as place:
         lines = measure(contestant, work, store, place, quick=quick)
     look()
-    around = Pace.mean(paces)
+    around = Pace.median(paces)
+    looks = [[round(pace.many, 3), round(pace.in_turn, 3)] for pace in paces]
     for line in lines:
-        line.update({"pace": round(around.many, 3), "pace_in_turn": round(around.in_turn, 3)})
+        line.update({"pace": around.many, "pace_in_turn": around.in_turn, "looks": looks})
     return lines
 
 

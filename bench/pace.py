@@ -25,8 +25,9 @@ from bench.measure import QUICK, Store, Task
 FLOOR_THEN: Mapping[str, float] = MappingProxyType({"sqlite": 41_700.0, "postgres": 46_800.0})
 ROWS_THEN: Mapping[str, float] = MappingProxyType({"sqlite": 7_100.0, "postgres": 4_700.0})
 
-BURST = replace(QUICK, runs=200)  # 50 at once, as in W1
-ROWS = 200
+LOOKS = 2  # on each side of a work
+BURST = replace(QUICK, runs=150)  # 50 at once, as in W1
+ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,10 @@ class Pace:
     in_turn: float  # for work that waits for the disk each time
 
     @classmethod
-    def mean(cls, paces: Sequence[Pace]) -> Pace:
+    def median(cls, paces: Sequence[Pace]) -> Pace:
         return cls(
-            many=statistics.fmean(pace.many for pace in paces),
-            in_turn=statistics.fmean(pace.in_turn for pace in paces),
+            many=statistics.median(pace.many for pace in paces),
+            in_turn=statistics.median(pace.in_turn for pace in paces),
         )
 
 

@@ -104,6 +104,7 @@ class Engine(Client):
         self._works = worker
         self._replay_always = replay_always
         self._task: asyncio.Task[None] | None = None
+        self._beginning = asyncio.Lock()
         self._deaf: Callable[[], None] = lambda: None
         self.worker: Worker | None = None
 
@@ -150,8 +151,9 @@ class Engine(Client):
 
     async def _begin_to_work(self) -> None:
         """An engine without workflows of its own works from the first run on that brings its graph along."""
-        if self._works and self.worker is None:
-            await self._start_worker()
+        async with self._beginning:  # of two first callers one begins
+            if self._works and self.worker is None:
+                await self._start_worker()
 
     async def trace(self, run: RunHandle[Any] | str) -> Trace:
         """What happened in a graph run, node by node."""
@@ -227,7 +229,7 @@ class Engine(Client):
             raise
 
     async def _start_worker(self) -> None:
-        self.worker = Worker(
+        worker = Worker(
             self.store,
             self.bulletin,
             self._clock,
@@ -237,9 +239,10 @@ class Engine(Client):
             options=self._worker_options(),
             graphs=self._graph_program,
         )
-        await self.worker.open()
+        await worker.open()
+        self.worker = worker
         # The worker's parts live in a task group of its own; this task is that group's parent.
-        self._task = asyncio.get_running_loop().create_task(self.worker.run())
+        self._task = asyncio.get_running_loop().create_task(worker.run())
         self._task.add_done_callback(self._worker_ended)
 
     def _worker_ended(self, task: asyncio.Task[None]) -> None:

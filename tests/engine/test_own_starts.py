@@ -280,3 +280,24 @@ async def test_an_unanswered_claim_may_have_filled_slots(
             gate.set()
             assert sorted([await run.result() for run in runs]) == [0, 1, 2, 3]
     assert max(most) == 2
+
+
+async def test_a_start_that_is_cancelled_before_it_begins_holds_up_nobody(stage: Stage) -> None:
+    """A program that is torn down cancels every task, also those that had no turn yet."""
+    async with caught_up(stage, doubles) as engine:
+        assert engine.worker is not None
+        own_starts = engine.worker.own_starts
+        caller = asyncio.ensure_future(engine.start(doubles, 1))
+        before = asyncio.all_tasks()
+        for _ in range(100):  # turns of the loop, until the task of the start is made
+            if own_starts.awaited:
+                break
+            await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - before:
+            task.cancel()
+
+        await asyncio.wait([caller], timeout=20)
+
+        assert caller.cancelled()
+        assert own_starts.awaited == 0
+        assert await engine.run(doubles, 2) == 4

@@ -45,6 +45,7 @@ from stepwell.errors import (
     RunEnded,
     RunNotFound,
     SignalLimit,
+    StoreError,
 )
 from stepwell.store.wakeups import Ended
 
@@ -103,7 +104,7 @@ class RunHandle(Past, Generic[R]):
     async def _reason(self, status: Status) -> str:
         """Why it was cancelled: only the log says so."""
         if status is Status.CANCELLED:
-            with suppress(RunNotFound):  # deleted since
+            with suppress(RunNotFound, StoreError):  # deleted since, or not to be had now
                 return (await self.state()).reason
         return ""
 

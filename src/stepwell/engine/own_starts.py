@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -44,7 +45,7 @@ class OwnStarts:
         self._begin = begin
         # What runs do must not depend on who started them, nor on what that one was doing.
         self._context = contextvars.copy_context()
-        self._under_way: dict[asyncio.Future[Sequence[Started]], asyncio.Task[None]] = {}
+        self._under_way: dict[asyncio.Future[Any], tuple[asyncio.Task[None], Sequence[NewRun]]] = {}
         self._answered = asyncio.Event()
         self._closed = False
         self.awaited = 0  # slots of runs that are being started
@@ -56,8 +57,9 @@ class OwnStarts:
             return await self._store.start(offered)
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Sequence[Started]] = loop.create_future()
-        work = self._start(offered, answered)
-        self._under_way[answered] = asyncio.Task(work, loop=loop, context=self._context)
+        task = asyncio.Task(self._start(offered, answered), loop=loop, context=self._context)
+        self._under_way[answered] = (task, offered)
+        task.add_done_callback(lambda _: self._left(answered))
         return await answered
 
     async def _start(self, offered: Sequence[NewRun], answered: asyncio.Future[Sequence[Started]]) -> None:
@@ -66,19 +68,20 @@ class OwnStarts:
             try:
                 started = await self._store.start(offered)
             finally:
-                self._settle(offered)
+                self._settle(answered)
             self._take(offered, started, began)
-        except asyncio.CancelledError:
-            answered.cancel()
-            raise
         except Exception as error:
             if not answered.done():
                 answered.set_exception(error)
         else:
             if not answered.done():
                 answered.set_result(started)
-        finally:
-            del self._under_way[answered]
+
+    def _left(self, answered: asyncio.Future[Sequence[Started]]) -> None:
+        """The task has ended, perhaps cancelled before it had begun."""
+        self._settle(answered)
+        if not answered.done():
+            answered.cancel()
 
     def _offer(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
         """The same runs, the first of them wanted by this worker."""
@@ -96,7 +99,11 @@ class OwnStarts:
                 offered.append(run)
         return offered
 
-    def _settle(self, offered: Sequence[NewRun]) -> None:
+    def _settle(self, answered: asyncio.Future[Sequence[Started]]) -> None:
+        """Its slots are awaited no more."""
+        if answered not in self._under_way:
+            return
+        _, offered = self._under_way.pop(answered)
         self.awaited -= sum([1 for run in offered if run.owner])
         if not self.awaited:
             self._answered.set()

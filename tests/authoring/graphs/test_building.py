@@ -42,14 +42,14 @@ def test_all_problems_are_told_at_once_each_with_its_place() -> None:
     found = {problem.code: problem for problem in problems}
     assert set(found) == {
         "INVALID_DATA",
-        "UNKNOWN_TYPE",
+        "NODE_TYPE",
         "EMPTY_CONTAINER",
         "UNKNOWN_HANDLE",
         "EDGE_UNKNOWN_NODE",
         "BAD_EXPRESSION",
     }
     assert (found["INVALID_DATA"].node, found["INVALID_DATA"].field) == ("A", "bogus")
-    assert "task" in found["UNKNOWN_TYPE"].suggestion
+    assert "task" in found["NODE_TYPE"].suggestion
     assert (found["BAD_EXPRESSION"].node, found["BAD_EXPRESSION"].field) == ("C", "branches.0.when")
     assert "else" in found["UNKNOWN_HANDLE"].suggestion
     with pytest.raises(InvalidGraph) as error:
@@ -131,7 +131,7 @@ def test_more_than_a_hundred_nodes_need_a_setting() -> None:
     body = _diamonds(30)
     del body["settings"]
 
-    assert codes(body) == ["TOO_MANY_NODES"]
+    assert codes(body) == ["GRAPH_TOO_LARGE"]
     body["settings"] = {"maxNodes": 200}
     assert codes(body) == []
 

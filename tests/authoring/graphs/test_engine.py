@@ -106,7 +106,7 @@ async def test_an_unknown_type_is_refused_with_a_suggestion(memory: Stage) -> No
     with pytest.raises(InvalidGraph) as error:
         memory.engine(body, nodes=[place_order])
 
-    assert error.value.codes == ["UNKNOWN_TYPE"]
+    assert error.value.codes == ["NODE_TYPE"]
     assert "shop:order" in error.value.problems[0].suggestion
 
 

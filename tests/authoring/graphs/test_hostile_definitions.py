@@ -96,7 +96,7 @@ def changed(body: Any, chance: random.Random) -> tuple[Any, str]:
     return body, f"{kind} {[*around, last]}"
 
 
-SHAPE = {"INVALID_GRAPH", "INVALID_NODE", "INVALID_EDGE", "INVALID_DATA", "UNKNOWN_TYPE"}
+SHAPE = {"INVALID_GRAPH", "INVALID_NODE", "NODE_ID_INVALID", "INVALID_EDGE", "INVALID_DATA", "NODE_TYPE"}
 
 
 @pytest.mark.req("G1", "G2")
@@ -180,8 +180,8 @@ def test_huge_graphs_are_refused_before_they_are_read() -> None:
     full = {"nodes": [START], "edges": [{"source": "S", "target": f"n{i}"} for i in range(100_000)]}
     begin = time.process_time()
 
-    assert [problem.code for problem in Builder(registry()).check(many)] == ["TOO_MANY_NODES"]
-    assert [problem.code for problem in Builder(registry()).check(full)] == ["TOO_MANY_EDGES"]
+    assert [problem.code for problem in Builder(registry()).check(many)] == ["GRAPH_TOO_LARGE"]
+    assert [problem.code for problem in Builder(registry()).check(full)] == ["GRAPH_TOO_LARGE"]
 
     assert time.process_time() - begin < 1
 
@@ -297,3 +297,19 @@ def test_yaml_says_what_json_can_say() -> None:
     assert read_yaml(text) == said
     assert read_yaml(write_yaml(said)) == said
     assert read_yaml(write_yaml(every_type())) == every_type()
+
+
+@pytest.mark.req("G2")
+@pytest.mark.parametrize(
+    "name",
+    ["", "x" * 10_240, "__proto__", "constructor", "..", "a/b", "a b", "a\n", "a\u202eb", "é", 7, None],
+)
+def test_a_bad_node_id_is_told_as_such_by_reader_and_schema(name: object) -> None:
+    builder = Builder(registry())
+    body = chart([START, {"id": name, "type": "end", "data": {}}], "")
+
+    found = [problem for problem in builder.check(body) if problem.code == "NODE_ID_INVALID"]
+
+    assert [problem.field for problem in found] == ["id"]
+    assert found[0].suggestion
+    assert not jsonschema_rs.validator_for(graph_schema(builder.registry)).is_valid(body)

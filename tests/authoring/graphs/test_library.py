@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, InvalidGraph, RunFailed, workflow
+from stepwell.domain.commit import WorkerInfo
 from stepwell.errors import Conflict, UnknownWorkflow
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import Stage, suspended
@@ -211,3 +212,29 @@ async def test_an_engine_without_workflows_runs_what_is_saved(stage: Stage) -> N
 
         assert await run.result(timeout=60) == {"v": 1}
         assert await (await engine.rerun_from_node(run, "Z")).result(timeout=60) == {"v": 1}
+
+
+@pytest.mark.req("G18")
+async def test_who_gives_up_the_first_start_does_not_keep_the_engine_from_working(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage.engine() as engine:
+        await engine.library.create(chart([START, a("Z", "end", output={"x": 1})], "S>Z", name="saved"))
+        await engine.library.publish("saved")
+        real, asked = engine.store.register, asyncio.Event()
+
+        async def register(worker: WorkerInfo) -> None:
+            if not asked.is_set():
+                asked.set()
+                await asyncio.Event().wait()
+            await real(worker)
+
+        monkeypatch.setattr(engine.store, "register", register)
+        first = asyncio.ensure_future(engine.library.start("saved", {}))
+        await asked.wait()
+        first.cancel()
+
+        runs = await asyncio.gather(*[engine.library.start("saved", {}) for _ in range(3)])
+
+        assert [await run.result(20) for run in runs] == [{"x": 1}] * 3
+        assert len(await engine.store.list_workers()) == 1

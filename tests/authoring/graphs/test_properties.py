@@ -34,7 +34,7 @@ def grown(seed: int, *, only_all: bool = False) -> Case | None:
     """A random case; None when it came out deeper than containers may be nested."""
     case = Grower(seed, only_all=only_all).case()
     _, problems = Builder(registry()).examine(case.graph)
-    return None if any(p.code in ("NESTING_TOO_DEEP", "TOO_MANY_NODES") for p in problems) else case
+    return None if any(p.code in ("NESTING_TOO_DEEP", "GRAPH_TOO_LARGE") for p in problems) else case
 
 
 @pytest.mark.req("G3", "G6")

@@ -6,10 +6,10 @@ wrong with the shape at once and never raises for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from stepwell.authoring.graphs.nodes.data import WHOLE, Identifier, Milliseconds, NodeData, Strict, Timeout
@@ -35,8 +35,23 @@ class Position(Canvas):
     y: float = 0
 
 
+# Every object of a browser has these: an editor that keeps nodes by id would find something there.
+_RESERVED = ("__proto__", "constructor", "prototype")
+
+
+def _free(name: str) -> str:
+    if name in _RESERVED:
+        raise ValueError(f"{name!r} cannot be a node's id")
+    return name
+
+
+NodeId = Annotated[
+    Identifier, AfterValidator(_free), Field(json_schema_extra={"not": {"enum": list(_RESERVED)}})
+]
+
+
 class NodeShape(Canvas):
-    id: Identifier
+    id: NodeId
     type: str
     position: Position = Position()
     parent_id: Identifier | None = None
@@ -184,13 +199,14 @@ def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[Grap
         shape = NodeShape.model_validate(raw)
     except ValidationError as error:
         named = str(raw.get("id", "")) if isinstance(raw, dict) else ""
-        problems.extend(shape_problems(error, "INVALID_NODE", node=named or f"nodes.{index}"))
+        for problem in shape_problems(error, "INVALID_NODE", node=named or f"nodes.{index}"):
+            problems.append(replace(problem, code="NODE_ID_INVALID") if problem.field == "id" else problem)
         return None
     found = registry.get(ALIASES.get(shape.type, shape.type))
     if found is None:
         problems.append(
             GraphProblem(
-                code="UNKNOWN_TYPE",
+                code="NODE_TYPE",
                 message=f"no type of node is called {shape.type!r}",
                 node=shape.id,
                 field="type",

@@ -28,8 +28,8 @@ def plain_problems(body: Any) -> list[GraphProblem]:
 def _too_large(body: Any) -> list[GraphProblem]:
     found = []
     for name, code, limit in (
-        ("nodes", "TOO_MANY_NODES", NODES_HARD_MAX),
-        ("edges", "TOO_MANY_EDGES", EDGES_MAX),
+        ("nodes", "GRAPH_TOO_LARGE", NODES_HARD_MAX),
+        ("edges", "GRAPH_TOO_LARGE", EDGES_MAX),
     ):
         part = body.get(name) if isinstance(body, dict) else None
         if isinstance(part, list) and len(part) > limit:

@@ -29,7 +29,7 @@ class Gathering(Generic[Q, A]):
             return []
         answered: asyncio.Future[Sequence[A]] = asyncio.get_running_loop().create_future()
         self._waiting.append((questions, answered))
-        if self._task is None:
+        if self._task is None or self._task.done():  # cancelled before it had begun
             self._task = asyncio.create_task(self._work())
         return await answered
 

@@ -52,7 +52,7 @@ class Checks:
         found, limit = len(self._definition.nodes), self._definition.settings.max_nodes
         if found > limit:
             self._add(
-                "TOO_MANY_NODES",
+                "GRAPH_TOO_LARGE",
                 f"the graph has {found} nodes; the limit is {limit}",
                 suggestion="move a part into a workflow of its own, or raise settings.maxNodes (at most 500)",
             )
@@ -61,7 +61,7 @@ class Checks:
         for node in self._definition.nodes:
             if node.id in self._nodes:
                 self._add(
-                    "DUPLICATE_NODE",
+                    "NODE_ID_DUPLICATE",
                     f"two nodes have the id {node.id!r}",
                     node=node.id,
                     field="id",
@@ -313,7 +313,7 @@ class Checks:
         for node in self._definition.nodes:
             if not node.parent and node.type.name != "start" and node.id not in targets:
                 self._add(
-                    "UNREACHABLE",
+                    "NODE_UNREACHABLE",
                     "nothing leads to this node",
                     node=node.id,
                     suggestion="connect it, or take it out",
