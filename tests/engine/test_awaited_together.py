@@ -13,7 +13,6 @@ from stepwell.errors import ChildFailed
 from stepwell.testing import VirtualEngine, crash_everywhere
 from tests.stage import DEAF, Stage, all_events, reaches, suspended, until
 
-
 CANCELLED = "0/child:waits#1 failed: the child run is cancelled [CHILD_FAILED]"
 
 
