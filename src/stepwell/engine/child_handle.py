@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from stepwell.domain.ids import RunId
@@ -11,16 +11,66 @@ from stepwell.domain.program import Startable
 from stepwell.engine.calls import Call, ResultCall
 from stepwell.engine.journal import result_path
 from stepwell.engine.turns import TurnLoop
-from stepwell.errors import AskedWrongly, StepError
+from stepwell.errors import AskedWrongly, Unwind
+
+
+class _End(asyncio.Future[Any]):
+    """A child's end. Each of those who await it waits on a future of its own: leaving takes only that.
+
+    They are woken where the end is set, in the order in which they came, and not by a callback: so one
+    that waits alone goes on exactly when the code of any other call would.
+    """
+
+    def __init__(self, turns: TurnLoop) -> None:
+        super().__init__(loop=turns)
+        self._turns = turns
+        self._awaiting: dict[asyncio.Future[None], None] = {}
+
+    @property
+    def awaited(self) -> bool:
+        return bool(self._awaiting)
+
+    @property
+    def unwound(self) -> bool:
+        """The code was told to leave, which says nothing of the child."""
+        return self.done() and isinstance(self.exception(), Unwind)
+
+    async def come(self) -> None:
+        if self.done():
+            return
+        mine = self._turns.create_future()
+        self._awaiting[mine] = None
+        try:
+            await mine
+        finally:
+            del self._awaiting[mine]
+
+    def set_result(self, result: Any) -> None:
+        super().set_result(result)
+        self._wake()
+
+    def set_exception(self, exception: type | BaseException) -> None:
+        super().set_exception(exception)
+        self.exception()  # seen, also when everybody has just left
+        self._wake()
+
+    def _wake(self) -> None:
+        for awaiting in self._awaiting:
+            if not awaiting.done():
+                awaiting.set_result(None)
 
 
 class Child:
-    """`await child` gives its result, as often as it is awaited."""
+    """`await child` gives its result, as often as it is awaited.
+
+    The child is cancelled when the last of those who await it has left, not before.
+    """
 
     def __init__(
         self,
         turns: TurnLoop,
-        answer: Callable[[Call], Awaitable[Any]],
+        ask: Callable[[Call], object],
+        withdraw: Callable[[Call], None],
         path: str,
         *,
         run_id: RunId,
@@ -28,13 +78,12 @@ class Child:
         detached: bool,
     ) -> None:
         self._turns = turns
-        self._answer = answer
+        self._ask = ask
+        self._withdraw = withdraw
         self._path = path
         self._workflow = workflow
         self._detached = detached
-        self._asked: asyncio.Future[Any] | None = None  # by one of those who await it
-        self._result: bytes | None = None
-        self._error: StepError | None = None
+        self._asked: tuple[ResultCall, _End] | None = None
         self.id = run_id
 
     def __await__(self) -> Any:
@@ -46,20 +95,26 @@ class Child:
                 "a detached child lives on its own; its result does not come here",
                 hint="start it without detached=True to await it",
             )
-        while self._result is None and self._error is None:
-            if self._asked is None:
-                await self._ask()
-            else:  # if whoever asked was cancelled, we ask again
-                await asyncio.wait([self._asked])
-        if self._error is not None:
-            raise self._error.with_traceback(None)
-        return self._workflow.decode_result(self._result or b"null")
-
-    async def _ask(self) -> None:
-        self._asked = self._turns.create_future()
+        call, end = self._question()
         try:
-            self._result = bytes(await self._answer(ResultCall(result_path(self._path), self._asked)))
-        except StepError as error:
-            self._error = error
-        finally:
-            self._asked = None
+            await end.come()
+        except asyncio.CancelledError:
+            if not end.done() and not end.awaited:
+                self._withdraw(call)
+            raise
+        error = end.exception()
+        if error is not None:
+            raise error.with_traceback(None)
+        return self._workflow.decode_result(bytes(end.result()) or b"null")
+
+    def _question(self) -> tuple[ResultCall, _End]:
+        """The one that was asked; a new one if that was given up, for its answer does not come."""
+        if self._asked is not None:
+            call, end = self._asked
+            if not (call.withdrawn or end.unwound):
+                return self._asked
+        end = _End(self._turns)
+        call = ResultCall(result_path(self._path), end)
+        self._ask(call)
+        self._asked = call, end
+        return self._asked

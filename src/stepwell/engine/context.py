@@ -209,7 +209,15 @@ class RunContext:
         new = None if started else new_child(activation, path, workflow, input, detached)
         call = ChildCall(path, self._turns.create_future(), new, detached, trigger)
         run_id = RunId(await self._answer(call))
-        return Child(self._turns, self._answer, path, run_id=run_id, workflow=workflow, detached=detached)
+        return Child(
+            self._turns,
+            activation.ask,
+            activation.withdraw,
+            path,
+            run_id=run_id,
+            workflow=workflow,
+            detached=detached,
+        )
 
     # Recorded values
 
