@@ -59,8 +59,13 @@ class SharedDatabase:
         self._runner.run(self._empty())
 
     async def _empty(self) -> None:
-        if self._connection is None or self._connection.is_closed():  # a test may have killed the server
-            self._connection = await asyncpg.connect(self.url)
+        if self._connection is not None:
+            try:
+                await empty(self._connection)
+                return
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                self._connection.terminate()  # another test has killed the server since
+        self._connection = await asyncpg.connect(self.url)
         await empty(self._connection)
 
     def close(self) -> None:
