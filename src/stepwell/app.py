@@ -205,7 +205,6 @@ class Engine(Client):
         if found is None:
             raise UnknownWorkflow(
                 f"no workflow {accepted.workflow!r} version {accepted.version!r} is known",
-                hint="start a worker that has it once; that makes it known",
             )
         return found.body
 

@@ -107,7 +107,7 @@ class Client(History):
         """
         prepared = await self._prepared(workflow, options.pop("version", ""))
         key, user = options.pop("key", ""), checked_text(options.pop("user", ""), "user")
-        run = self._new_run(prepared, input, key, self._options(options))
+        run = self._new_run(prepared, input, key, checked_options(options))
         return (await self._start_chunk([run], user, prepared[2]))[0]
 
     async def start_many(
@@ -121,7 +121,7 @@ class Client(History):
         """Accept many runs of one workflow, in few transactions; RateLimited: none of them."""
         prepared = await self._prepared(workflow, options.pop("version", ""))
         user, inputs = checked_text(options.pop("user", ""), "user"), list(inputs)
-        shared, keys = self._options(options), checked_keys(keys, inputs)
+        shared, keys = checked_options(options), checked_keys(keys, inputs)
         runs = [self._new_run(prepared, input, keys[i], shared) for i, input in enumerate(inputs)]
         handles: list[RunHandle[R]] = []
         chunk_size = len(runs) if self.start_rates else _START_CHUNK
@@ -182,14 +182,11 @@ class Client(History):
         if versions:
             return UnknownWorkflow(
                 f"no workflow {name!r} version {version!r} is known",
-                hint="start a worker that has it once; that makes it known",
                 known=", ".join(f"{name} version {known}" for known in versions),
             )
         known = sorted({d.name for d in found})
         close = difflib.get_close_matches(name, known, n=1)
-        hint = (
-            f"did you mean {close[0]!r}?" if close else "start a worker that has it once; that makes it known"
-        )
+        hint = f"did you mean {close[0]!r}?" if close else ""
         return UnknownWorkflow(f"no workflow {name!r} is known", hint=hint, known=", ".join(known) or "none")
 
     def _checked(self, definition: Definition, input: Any) -> bytes:
@@ -200,9 +197,6 @@ class Client(History):
             self._schemas[schema] = Schema(schema.decode())
         self._schemas[schema].check(msgspec.json.decode(data), workflow=definition.name)
         return data
-
-    def _options(self, options: dict[str, Any]) -> dict[str, Any]:
-        return checked_options(options)
 
     def _new_run(self, prepared: Any, input: Any, key: str, options: dict[str, Any]) -> NewRun:
         definition, run_options, _, encode = prepared

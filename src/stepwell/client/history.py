@@ -157,7 +157,6 @@ class History:
         if definition is None:
             raise UnknownWorkflow(
                 f"no workflow {old.workflow!r} version {version!r} is known",
-                hint="start a worker that has it once; that makes it known",
             )
         first = ev.read_as(ev.Accepted, old.log[0])
         accepted = old.log[0]._replace(payload=msgspec.json.encode(replace(first, version=version)))

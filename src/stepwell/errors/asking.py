@@ -58,6 +58,7 @@ class UnknownWorkflow(AskedWrongly):
     """No workflow of that name is known."""
 
     code = "UNKNOWN_WORKFLOW"
+    hint = "start a worker that has it once; that makes it known"
 
 
 class RunNotFound(AskedWrongly):

@@ -41,7 +41,7 @@ _RESERVED = ("__proto__", "constructor", "prototype")
 
 def _free(name: str) -> str:
     if name in _RESERVED:
-        raise ValueError(f"{name!r} cannot be a node's id")
+        raise ValueError(f"every object of a browser has {name!r} already: give the node another id")
     return name
 
 

@@ -27,15 +27,12 @@ def plain_problems(body: Any) -> list[GraphProblem]:
 
 def _too_large(body: Any) -> list[GraphProblem]:
     found = []
-    for name, code, limit in (
-        ("nodes", "GRAPH_TOO_LARGE", NODES_HARD_MAX),
-        ("edges", "GRAPH_TOO_LARGE", EDGES_MAX),
-    ):
+    for name, limit in (("nodes", NODES_HARD_MAX), ("edges", EDGES_MAX)):
         part = body.get(name) if isinstance(body, dict) else None
         if isinstance(part, list) and len(part) > limit:
             found.append(
                 GraphProblem(
-                    code=code,
+                    code="GRAPH_TOO_LARGE",
                     message=f"the graph has {len(part):,} {name}; no graph has more than {limit:,}",
                     field=name,
                     suggestion="move a part into a workflow of its own",
