@@ -28,6 +28,7 @@ from stepwell.engine.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.child_handle import Child
 from stepwell.engine.children import new_child
 from stepwell.engine.placed import Placed
+from stepwell.engine.replay_check import marks_all
 from stepwell.errors import Continue, InvalidDefinition
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class RunContext:
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
         self._turns = activation.turns
+        self._marks = marks_all(activation)
         self.step = StepCaller(self)
 
     @property
@@ -104,7 +106,7 @@ class RunContext:
         queue = queue or spec.queue
         if queue and spec.transactional:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
-        mark = _fingerprint(args, kwargs) if concurrent else ""
+        mark = _fingerprint(args, kwargs) if concurrent or self._marks else ""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
         call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
         if spec.compensate is not None:
