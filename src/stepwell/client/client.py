@@ -13,7 +13,6 @@ from stepwell.client.handle import RunHandle
 from stepwell.client.history import History
 from stepwell.client.rates import StartRate, checked_rates, refuse, windows_of
 from stepwell.client.start_options import checked_keys, checked_options
-from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
@@ -33,6 +32,7 @@ from stepwell.domain.rates import Full, RatedStart, Window
 from stepwell.domain.schema import Schema
 from stepwell.domain.starting import new_run_of, startable
 from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
 from stepwell.store.base import Store

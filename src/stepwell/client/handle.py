@@ -14,7 +14,6 @@ import msgspec
 from stepwell.client import decisions
 from stepwell.client.limits import full_limit
 from stepwell.client.past import Past
-from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
@@ -29,10 +28,11 @@ from stepwell.domain.events import (
     read_as,
 )
 from stepwell.domain.ids import RunId
-from stepwell.domain.problems import clean, run_error
+from stepwell.domain.problems import run_error
 from stepwell.domain.starting import needs_of_run
 from stepwell.domain.state import OpenWait
 from stepwell.domain.status import RETRYABLE, Status
+from stepwell.domain.text import checked_text, clean
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.domain.why import Reason, explain
 from stepwell.errors import (

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.duration import seconds, timeout_seconds
 from stepwell.domain.limits import Concurrency
+from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import checked_priority, whole_number
 from stepwell.errors import InvalidInput
 
