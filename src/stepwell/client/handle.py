@@ -176,7 +176,8 @@ class RunHandle(Past, Generic[R]):
     async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
         """The log from `after` on; with `follow` also what is still to come, until the run ends."""
         pause = _FOLLOW_SECONDS
-        whole_number(after, "after", 0, 2**53, "give the seq of the last event that you have")
+        hint = "give the seq of the last event that you have"
+        whole_number(after, "after", 0, 2**53, hint, wrong=InvalidInput)
         with self._client.bulletin.following(self.id) if follow else nullcontext():
             while True:
                 seen = self._watch.news

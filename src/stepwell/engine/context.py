@@ -29,7 +29,7 @@ from stepwell.engine.child_handle import Child
 from stepwell.engine.children import new_child
 from stepwell.engine.placed import Placed
 from stepwell.engine.replay_check import marks_all
-from stepwell.errors import Continue, InvalidDefinition
+from stepwell.errors import Continue, InvalidDefinition, InvalidInput
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -122,7 +122,7 @@ class RunContext:
             raise
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], *, limit: int = 50) -> list[Any]:
-        whole_number(limit, "limit of ctx.map", 1, 10**9, "give 1 or more")
+        whole_number(limit, "limit of ctx.map", 1, 10**9, "give 1 or more", wrong=InvalidInput)
         return await _Map(self, spec_of(function), list(items), limit).run()
 
     async def all(self, *awaitables: Awaitable[Any]) -> list[Any]:
