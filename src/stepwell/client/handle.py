@@ -21,10 +21,12 @@ from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
     KIND,
     Accepted,
+    Cancelled,
     Continued,
     Problem,
     Received,
     StepCompleted,
+    read,
     read_as,
 )
 from stepwell.domain.ids import RunId
@@ -102,10 +104,12 @@ class RunHandle(Past, Generic[R]):
         raise run_error(ended.status, problem, self.id, await self._reason(ended.status))
 
     async def _reason(self, status: Status) -> str:
-        """Why it was cancelled: only the log says so."""
+        """Why it was cancelled: only the last event of its log says so."""
         if status is Status.CANCELLED:
             with suppress(RunNotFound, StoreError):  # deleted since, or not to be had now
-                return (await self.state()).reason
+                rows = [row async for row in self.log()]
+                fact = read(rows[-1]).fact
+                return fact.reason if isinstance(fact, Cancelled) else ""
         return ""
 
     def __await__(self) -> Any:
