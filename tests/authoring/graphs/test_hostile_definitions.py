@@ -393,3 +393,13 @@ def test_settings_that_are_no_times_are_told_as_such() -> None:
 )
 def test_times_that_can_be_are_taken(data: dict[str, Any]) -> None:
     assert found([START, a("A", "delay", **data)], "S>A") == []
+
+
+@pytest.mark.req("G2")
+@pytest.mark.parametrize(("other", "says"), [("pay", "the id 'pay'"), ("Pay", "'Pay', but for case: 'pay'")])
+def test_two_nodes_of_one_id_are_told_also_when_only_case_differs(other: str, says: str) -> None:
+    problems = found([START, a("pay"), a(other)], f"S>pay S>{other}")
+
+    [problem] = [p for p in problems if p.code == "NODE_ID_DUPLICATE"]
+    assert (problem.node, problem.field) == (other, "id")
+    assert says in problem.message
