@@ -107,6 +107,9 @@ class SyncRunHandle(Generic[R]):
         found: list[RunEvent] = self._call(collect())
         return found
 
+    def __repr__(self) -> str:
+        return repr(self._handle)
+
 
 class SyncClient:
     """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`."""
