@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
@@ -208,11 +208,11 @@ class Engine(Client):
             )
         return found.body
 
-    async def _start_now(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+    def _start_now(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
         """Our own worker takes what it has room for: that spares asking for it."""
         if self.worker is None or self._task is None or self._task.done():
-            return await self.store.start(runs)
-        return await self.worker.own_starts.start(runs)
+            return self.store.start(runs)
+        return self.worker.own_starts.start(runs)
 
     async def open(self) -> None:
         """Open the store, make the workflows known and, unless `worker=False`, begin to work."""

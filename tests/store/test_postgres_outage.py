@@ -11,6 +11,8 @@ import pytest
 
 from stepwell.domain.commit import Delivery, Outcome
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
+from stepwell.store.postgres.address import parse
+from stepwell.store.postgres.connection import Lanes
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene
@@ -192,7 +194,7 @@ def test_only_the_caller_of_the_bad_value_hears_of_it(postgres_url: str) -> None
     asyncio.run(story())
 
 
-def test_cancelled_caller_leaves_the_statement_to_its_end(postgres_url: str) -> None:
+def test_commit_whose_caller_was_cancelled_is_written_once_by_the_next(postgres_url: str) -> None:
     async def story() -> None:
         async with scene_of(postgres_url) as scene:
             claim = await scene.begun()
@@ -206,6 +208,57 @@ def test_cancelled_caller_leaves_the_statement_to_its_end(postgres_url: str) -> 
             again = await scene.commit(scene.member(claim, scene.done("a")))
             assert again.outcome is Outcome.OK
             assert await scene.kinds(claim.run_id) == ["accepted", "claimed", "step_completed"]
+
+    asyncio.run(story())
+
+
+def test_cancelled_start_takes_nobody_along(postgres_url: str) -> None:
+    async def story() -> None:
+        async with scene_of(postgres_url) as scene:
+            first = scene.new_run()
+            alone = asyncio.create_task(scene.store.start([first]))
+            await asyncio.sleep(0)
+            others = [asyncio.create_task(scene.store.start([scene.new_run()])) for _ in range(5)]
+            await asyncio.sleep(0)
+
+            alone.cancel()
+
+            assert [[s.created for s in await other] for other in others] == [[True]] * 5
+            [again] = await scene.store.start([first])
+            assert (again.run_id, again.conflict) == (first.id, False)
+            assert await scene.kinds(first.id) == ["accepted"]
+
+    asyncio.run(story())
+
+
+def test_store_closes_after_the_start_that_is_under_way(postgres_url: str) -> None:
+    async def story() -> None:
+        async with scene_of(postgres_url) as scene:
+            run = scene.new_run()
+            starting = asyncio.create_task(scene.store.start([run]))
+            await asyncio.sleep(0)
+        assert starting.done()
+        assert [started.created for started in starting.result()] == [True]
+
+    asyncio.run(story())
+
+
+def test_who_gives_up_waiting_for_a_connection_holds_up_nobody(postgres_url: str) -> None:
+    async def story() -> None:
+        lanes = Lanes(parse(postgres_url), 1)
+        lane = await lanes.take()
+        waiting = [asyncio.create_task(lanes.take()) for _ in range(4)]
+        await asyncio.sleep(0)
+
+        waiting[0].cancel()  # before anything was given
+        lanes.give_back(lane)
+        waiting[1].cancel()  # just when it was given to this one
+        given = await asyncio.wait_for(waiting[2], 10)
+        lanes.give_back(given)
+
+        assert await asyncio.wait_for(waiting[3], 10) is lane
+        lanes.give_back(lane)
+        assert await lanes.take() is lane
 
     asyncio.run(story())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -29,7 +29,7 @@ from stepwell.domain.duration import Duration
 from stepwell.domain.ids import Ids, RunId
 from stepwell.domain.limits import Concurrency, Hold, Kind, Limit, checked_limit
 from stepwell.domain.program import RunOptions, Startable
-from stepwell.domain.rates import Full, RatedStart, Window
+from stepwell.domain.rates import Full, RatedStart
 from stepwell.domain.schema import Schema
 from stepwell.domain.starting import new_run_of, startable
 from stepwell.domain.status import Status, checked_statuses
@@ -133,26 +133,29 @@ class Client(History):
         self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]
     ) -> list[RunHandle[Any]]:
         watches = [self.bulletin.watch(run.id) for run in runs]
-        started = await self.patiently(lambda: self._start_all(runs, user))
+        started, _ = await self.insist(lambda: self._start_all(runs, user))
         if None in [answer.claim for answer in started]:
             self.bulletin.work()
         handles = [self._handle_of(run, answer, decode) for run, answer in zip(runs, started, strict=True)]
         del watches  # the handles watch now
         return handles
 
-    async def _start_all(self, runs: Sequence[NewRun], user: str) -> Sequence[Started]:
-        windows: list[Window] = []
+    def _start_all(self, runs: Sequence[NewRun], user: str) -> Coroutine[Any, Any, Sequence[Started]]:
         if self.start_rates:
             windows = windows_of(self.start_rates, self.workspace, runs[0].workflow, user)
-        if windows:
-            answer = await self.store.start_within(RatedStart(runs, windows))
-            if not isinstance(answer, Full):
-                return answer
-            refuse(answer, user)
-        return await self._start_now(runs)
+            if windows:
+                return self._start_within(RatedStart(runs, windows), user)
+        return self._start_now(runs)
 
-    async def _start_now(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        return await self.store.start(runs)
+    async def _start_within(self, asked: RatedStart, user: str) -> Sequence[Started]:
+        answer = await self.store.start_within(asked)
+        if not isinstance(answer, Full):
+            return answer
+        refuse(answer, user)
+        return await self._start_now(asked.runs)
+
+    def _start_now(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
+        return self.store.start(runs)
 
     def _handle_of(self, run: NewRun, started: Started, decode: Callable[[bytes], Any]) -> RunHandle[Any]:
         if started.conflict:

@@ -39,7 +39,7 @@ class PostgresCommits(PostgresStarts, PostgresDeliveries):
             return await self._write_commits(connection, batch)
 
         try:
-            results = await self._write("commit", lanes, work, single=not reaching)
+            results = await self._write("commit", lanes, work, single=not reaching, own_task=True)
         except Refused:
             if len(batch) == 1:
                 return [_REFUSED]
@@ -168,16 +168,29 @@ def _event_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
     )
 
 
-def _shown_rows(batch: Sequence[Commit]) -> list[list[Any]]:
-    rows: list[tuple[Any, ...]] = []
+def _shown_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
+    """What lists show of members that park or end: outputs and errors in one piece, then the rest."""
+    pieces: list[bytes] = []
+    rows: list[tuple[str, ...]] = []
+    at = 1
     for i, commit in enumerate(batch, 1):
         then = commit.then
-        if isinstance(then, Park):
-            rows.append((i, commit.run_id, then.status, then.where_at, then.started_at, None, None, False))
-        elif isinstance(then, Finish):
-            shown = (then.status, then.where_at, then.started_at, then.output, then.error)
-            rows.append((i, commit.run_id, *shown, True))
-    return columns(rows, 8)
+        if then is None:
+            continue
+        output, error = (then.output, then.error) if isinstance(then, Finish) else (None, None)
+        lengths = ["" if piece is None else str(len(piece)) for piece in (output, error)]
+        ends = "1" if isinstance(then, Finish) else "0"
+        rows.append((str(i), then.status, then.where_at, repr(then.started_at), str(at), *lengths, ends))
+        pieces += [piece for piece in (output, error) if piece is not None]
+        at += len(output or b"") + len(error or b"")
+    members, statuses, wheres, *rest = zip(*rows, strict=True) if rows else [()] * 8
+    return (
+        b"".join(pieces),
+        ",".join(members),
+        joined(statuses),
+        joined(wheres) + BETWEEN_ROWS,  # as above
+        *[",".join(column) for column in rest],
+    )
 
 
 def _consumed_rows(batch: Sequence[Commit]) -> list[list[Any]]:

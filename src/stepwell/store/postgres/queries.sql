@@ -118,11 +118,20 @@ shown AS (
         error = CASE WHEN s.ends THEN s.error ELSE r.error END,
         ended_at = CASE WHEN s.ends THEN verdicts.at[s.i] ELSE r.ended_at END
     FROM verdicts
-    CROSS JOIN unnest(
-        $20::int[], $21::text[], $22::text[], $23::text[], $24::float8[], $25::bytea[], $26::bytea[], $27::bool[]
-    ) AS s (i, run_id, status, where_at, started_at, output, error, ends)
+    CROSS JOIN LATERAL (
+        SELECT
+            u.*,
+            substring($20::bytea FROM u.first FOR u.output_length) AS output,
+            substring($20::bytea FROM u.first + coalesce(u.output_length, 0) FOR u.error_length) AS error
+        FROM unnest(
+            string_to_array($21, ',')::int[], string_to_array($22, E'\x1f'), string_to_array($23, E'\x1f'),
+            string_to_array($24, ',')::float8[], string_to_array($25, ',')::int[],
+            string_to_array($26, ',', '')::int[], string_to_array($27, ',', '')::int[],
+            string_to_array($28, ',')::bool[]
+        ) AS u (i, status, where_at, started_at, first, output_length, error_length, ends)
+    ) AS s
     WHERE verdicts.ok[s.i]
-        AND r.id = ANY (ARRAY[s.run_id])
+        AND r.id = ANY (ARRAY[verdicts.run_id[s.i]])
         AND (
             s.ends
             OR r.status <> s.status
@@ -132,14 +141,14 @@ shown AS (
 ),
 consumed AS (
     DELETE FROM stepwell.inbox AS b
-    USING verdicts, unnest($28::int[], $29::text[], $30::text[]) AS c (i, run_id, key)
+    USING verdicts, unnest($29::int[], $30::text[], $31::text[]) AS c (i, run_id, key)
     WHERE verdicts.ok[c.i]
         AND b.run_id = ANY (ARRAY[c.run_id])
         AND b.key = ANY (ARRAY[c.key])
 ),
 closed AS (
     DELETE FROM stepwell.waits AS w
-    USING verdicts, unnest($31::int[], $32::text[], $33::text[]) AS c (i, run_id, path)
+    USING verdicts, unnest($32::int[], $33::text[], $34::text[]) AS c (i, run_id, path)
     WHERE verdicts.ok[c.i]
         AND w.run_id = ANY (ARRAY[c.run_id])
         AND w.path = ANY (ARRAY[c.path])
@@ -148,7 +157,7 @@ opened AS (
     INSERT INTO stepwell.waits (run_id, path, kind, name, key, since)
     SELECT o.run_id, o.path, o.kind, o.name, o.key, o.since
     FROM verdicts
-    CROSS JOIN unnest($34::int[], $35::text[], $36::text[], $37::text[], $38::text[], $39::text[], $40::float8[])
+    CROSS JOIN unnest($35::int[], $36::text[], $37::text[], $38::text[], $39::text[], $40::text[], $41::float8[])
         AS o (i, run_id, path, kind, name, key, since)
     WHERE verdicts.ok[o.i]
     ON CONFLICT (run_id, path) DO UPDATE
@@ -299,7 +308,11 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
 s AS MATERIALIZED (
-    SELECT u.*
+    SELECT
+        u.*,
+        substring($3::bytea FROM u.accepted_at FOR u.input_at - u.accepted_at) AS accepted,
+        substring($3::bytea FROM u.input_at FOR u.tags_at - u.input_at) AS input,
+        substring($3::bytea FROM u.tags_at FOR u.ends_at - u.tags_at) AS tags
     FROM (SELECT string_to_array($2, E'\x1e') AS t) AS c
     CROSS JOIN LATERAL unnest(
         string_to_array(c.t[1], E'\x1f'), string_to_array(c.t[2], E'\x1f'), string_to_array(c.t[3], E'\x1f'),
@@ -308,13 +321,14 @@ s AS MATERIALIZED (
         string_to_array(c.t[10], E'\x1f'), string_to_array(c.t[11], E'\x1f'), string_to_array(c.t[12], E'\x1f'),
         string_to_array(c.t[13], E'\x1f'), string_to_array(c.t[14], E'\x1f'), string_to_array(c.t[15], E'\x1f'),
         string_to_array(c.t[16], E'\x1f'), string_to_array(c.t[17], E'\x1f'),
-        $3::bytea[], $4::bytea[], $5::bytea[], string_to_array($6, ',')::int[],
-        string_to_array($7, ',')::float8[], string_to_array($8, ',')::bool[]
+        string_to_array($4, ',')::int[], string_to_array($5, ',')::int[], string_to_array($6, ',')::int[],
+        string_to_array($7, ',')::int[], string_to_array($8, ',')::int[], string_to_array($9, ',')::float8[],
+        string_to_array($10, ',')::bool[]
     ) AS u (
         id, workspace, workflow, version, kind, queue, needs, key, digest, lane, hash, parent, parent_path,
-        root, trigger, owner, lease, accepted, input, tags, priority, delay, test
+        root, trigger, owner, lease, accepted_at, input_at, tags_at, ends_at, priority, delay, test
     )
-    WHERE u.accepted IS NOT NULL -- each column of text has one more, so that a lone '' is an element
+    WHERE u.ends_at IS NOT NULL -- each column of text has one more, so that a lone '' is an element
     ORDER BY workspace, key
 ),
 takers AS MATERIALIZED (

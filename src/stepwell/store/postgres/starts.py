@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import accumulate
+from typing import Any
 
 from stepwell.domain.commit import Claim, NewRun, Started
 from stepwell.domain.ids import RunId
@@ -22,8 +24,8 @@ class PostgresStarts(Session):
         super().__init__(dsn, clock=clock)
         self._starting = Gathering[NewRun, Started](self._start_many, STARTS_MAX)
 
-    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        return await self._starting.ask(runs)
+    def start(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
+        return self._starting.ask(runs)
 
     async def _start_many(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         sent_before = False
@@ -35,7 +37,7 @@ class PostgresStarts(Session):
         async def work(connection: Connection) -> dict[str, Claim | None]:
             return await self._write_starts(connection, runs)
 
-        single = len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX
+        single = len(runs) == 1 or (len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX)
         created = await self._write(
             "start", self._start_lanes, work, single=single, on_doubt=in_doubt, own_task=True
         )
@@ -65,17 +67,23 @@ class PostgresStarts(Session):
     async def _write_starts(self, connection: Connection, runs: Sequence[NewRun]) -> dict[str, Claim | None]:
         """Those that are new, by id, with what their owner has of them. Keys are sorted over all
         statements, and come once each."""
+        if len(runs) == 1:
+            return await self._write_start(connection, runs[0])
         first = {(run.workspace, run.key): run for run in reversed(runs)}
         created: dict[str, Claim | None] = {}
         for chunk in _chunks([run for _, run in sorted(first.items(), key=lambda item: item[0])]):
             if len(chunk) == 1:
-                rows = await connection.fetch(self._sql["start_run"], self._now(), *_single(chunk[0]))
-            else:
-                rows = await connection.fetch(self._sql["start_runs"], self._now(), *_arguments(chunk))
+                created |= await self._write_start(connection, chunk[0])
+                continue
+            rows = await connection.fetch(self._sql["start_runs"], self._now(), *_arguments(chunk))
             by_id = {run.id: run for run in chunk}
             for run_id, at, taken in rows:
                 created[run_id] = by_id[run_id].taken(at) if taken else None
         return created
+
+    async def _write_start(self, connection: Connection, run: NewRun) -> dict[str, Claim | None]:
+        rows = await connection.fetch(self._sql["start_run"], self._now(), *_single(run))
+        return {run_id: run.taken(at) if taken else None for run_id, at, taken in rows}
 
 
 def known_start(run: NewRun, found: tuple[str, str] | None, *, sent_before: bool) -> Started:
@@ -105,11 +113,15 @@ def _chunks(runs: list[NewRun]) -> list[list[NewRun]]:
 
 def _arguments(runs: Sequence[NewRun]) -> tuple[object, ...]:
     columns = zip(*[_texts(run) for run in runs], strict=True)
+    pieces = [piece for run in runs for piece in (run.accepted, run.input, run.tags)]
+    places = [str(place) for place in accumulate(map(len, pieces), initial=1)]
     return (
         joined([joined([*column, ""]) for column in columns], BETWEEN_COLUMNS),
-        [run.accepted for run in runs],
-        [run.input for run in runs],
-        [run.tags for run in runs],
+        b"".join(pieces),
+        ",".join(places[:-1:3]),
+        ",".join(places[1::3]),
+        ",".join(places[2::3]),
+        ",".join(places[3::3]),
         ",".join([str(run.priority) for run in runs]),
         ",".join([repr(run.delay) for run in runs]),
         ",".join(["1" if run.test else "0" for run in runs]),
