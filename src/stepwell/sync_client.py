@@ -6,11 +6,12 @@ Works anywhere, also inside a running loop (Jupyter, a web handler): calls cross
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, NoReturn, Self, TypeVar, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
 from stepwell.client.rates import StartRate
@@ -107,6 +108,9 @@ class SyncRunHandle(Generic[R]):
         found: list[RunEvent] = self._call(collect())
         return found
 
+    def __reduce__(self) -> NoReturn:
+        self._handle.__reduce__()
+
     def __repr__(self) -> str:
         return repr(self._handle)
 
@@ -120,6 +124,7 @@ class SyncClient:
         self._owned = engine is None
         self._client = engine or Client(open_store(database), SystemIds())
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0  # that opened it: a fork has the client, but not its thread
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None or self._loop.is_closed():
@@ -128,10 +133,17 @@ class SyncClient:
                 "the client is not open",
                 hint="use it inside `with SyncClient(...) as client:`, not before or behind",
             )
+        if os.getpid() != self._process:  # else it would wait for ever
+            work.close()
+            raise AskedWrongly(
+                "the client was opened before this process was forked off",
+                hint="open a SyncClient of its own in every process",
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-client", daemon=True)
         self._thread.start()
         try:
@@ -155,6 +167,8 @@ class SyncClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if os.getpid() != self._process:
+            return  # it is the other process that has something to close
         try:
             self._call(self._close())
         finally:
