@@ -277,7 +277,7 @@ class Activation:
             else:
                 self.steps.stop_all()
                 then = endings.finish(self, self._ending)
-        elif (not self.steps.executing or self.visits is not None) and parking.idle(self):
+        elif self._may_rest and parking.idle(self):
             if not (self.calls or self.commands or self.draining):
                 self._ending = endings.stuck()
                 self.settle()
@@ -288,6 +288,11 @@ class Activation:
         if then is None and not draft.needed:
             return
         self.writer.send(then)
+
+    @property
+    def _may_rest(self) -> bool:
+        """Worth a closer look: no step runs, and no transition that has not even used its ctx."""
+        return not self.steps.executing or (self.visits is not None and self.visits.in_calls)
 
     def _written(self, draft: Draft, result: Committed, then: Park | Finish | None) -> None:
         """The committer's answer. Not ok: nothing of the draft was written."""
