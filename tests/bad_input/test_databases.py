@@ -157,3 +157,28 @@ def test_a_sync_client_that_cannot_open_leaves_nothing_behind(tmp_path: Path) ->
         pass
 
     assert not [thread for thread in threading.enumerate() if thread.name == "stepwell-client"]
+
+
+@workflow
+async def answering(ctx: Context) -> int:
+    return await ctx.signal("answer", int)
+
+
+@pytest.mark.req("R4", "K1")
+async def test_nothing_is_accepted_into_a_file_that_is_no_longer_there(tmp_path: Path) -> None:
+    """SQLite writes on into a deleted file: all of it would be gone with the process."""
+    path, aside = tmp_path / "app.db", tmp_path / "aside.db"
+    async with Engine(path, workflows=[answering]) as engine:
+        run = await engine.start(answering)
+        path.rename(aside)
+
+        with pytest.raises(StoreUnusable, match="deleted, moved or replaced") as caught:
+            await engine.start(answering)
+        path.write_bytes(b"")  # not ours either
+        with pytest.raises(StoreUnusable):
+            await run.signal("answer", 41)
+
+        assert "put the same file back" in caught.value.hint
+        aside.rename(path)
+        await run.signal("answer", 42)
+        assert await run.result(timeout=40) == 42
