@@ -31,6 +31,8 @@ In = TypeVar("In")
 R = TypeVar("R")
 T = TypeVar("T")
 
+_LEAVING_SECONDS = 2.0  # for what was cancelled to clean up after itself
+
 
 class SyncRunHandle(Generic[R]):
     """One run; the verbs of RunHandle without `await`."""
@@ -139,7 +141,12 @@ class SyncClient:
                 "the client was opened before this process was forked off",
                 hint="open a SyncClient of its own in every process",
             )
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return asked.result()
+        except KeyboardInterrupt:
+            asked.cancel()  # nobody waits for it any more
+            raise
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -176,6 +183,7 @@ class SyncClient:
 
     def _stop(self) -> None:
         assert self._loop is not None
+        self._call(_let_go())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -259,6 +267,15 @@ class SyncClient:
 
     def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
         return self._call(self._client.emit(name, payload, key=key, id=id))
+
+
+async def _let_go() -> None:
+    """What Ctrl-C left behind ends before its loop does."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=_LEAVING_SECONDS)
 
 
 def _handle_of(run: SyncRunHandle[Any] | str) -> Any:

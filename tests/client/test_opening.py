@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
+import signal
+import subprocess
+import sys
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -102,6 +105,43 @@ def test_a_client_of_before_a_fork_is_refused_and_does_not_hang(tmp_path: Path) 
         assert client.run(adding, 1) == 2
     os.close(told)
     os.close(tell)
+
+
+INTERRUPTED = """
+import os, signal, threading
+from stepwell import Context, Engine, SyncClient, workflow
+
+@workflow
+async def waiting(ctx: Context) -> int:
+    return await ctx.signal("go", int)
+
+with SyncClient(engine=Engine("app.db", workflows=[waiting])) as client:
+    run = client.start(waiting)
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        run.result()
+    except KeyboardInterrupt:
+        run.signal("go", 42)  # the client is as good as before
+        print(run.result(timeout=40))
+        raise
+"""
+
+
+@pytest.mark.req("A4")
+def test_ctrl_c_leaves_the_client_usable_and_nothing_behind(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", INTERRUPTED],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+    assert done.returncode == -signal.SIGINT, done.stderr
+    assert done.stdout.strip() == "42"
+    assert "pending" not in done.stderr
+    assert "never" not in done.stderr
 
 
 @pytest.mark.req("A4", "F2")

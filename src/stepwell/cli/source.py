@@ -14,9 +14,6 @@ from typing import Any, NamedTuple
 
 from stepwell.authoring.functions.step import Step
 from stepwell.authoring.functions.workflow import Workflow
-from stepwell.authoring.graphs.builder import GraphBuilder
-from stepwell.authoring.graphs.graphs import Graphs
-from stepwell.authoring.graphs.program import GraphWorkflow
 from stepwell.authoring.machines.machine import Machine
 from stepwell.domain.program import Program
 from stepwell.errors import InvalidDefinition, StepwellError, StoreUnusable
@@ -33,16 +30,13 @@ class Found(NamedTuple):
 def collect(source: str) -> Found:
     """Everything that was decorated or built at the top level of the source; of a graph's file, the graph."""
     if source.endswith(_GRAPH_FILES):
-        return Found([Graphs([], {}).workflow(source)], [], [])
+        return Found(_graphs([source], [], []), [], [])
     module = _load(source)
     values = list({id(value): value for value in vars(module).values()}.values())
     steps = _steps([v for v in values if isinstance(v, Step)])
     nodes = [v for v in values if hasattr(v, "custom_node") or hasattr(v, "merger_name")]
-    workflows: list[Program] = [v for v in values if _is_workflow(v)]
-    builders = [v for v in values if isinstance(v, GraphBuilder)]
-    if builders:
-        graphs = Graphs(nodes, {step.spec.name: step.spec for step in steps})
-        workflows.extend(graphs.workflow(builder) for builder in builders)
+    builders = [v for v in values if not isinstance(v, type) and hasattr(v, "as_dict")]
+    workflows = [v for v in values if _is_workflow(v)] + _graphs(builders, steps, nodes)
     if not workflows and not steps and not nodes:
         raise InvalidDefinition(
             f"{source} has no workflows",
@@ -52,9 +46,20 @@ def collect(source: str) -> Found:
 
 
 def _is_workflow(value: Any) -> bool:
-    return isinstance(value, Workflow | GraphWorkflow) or (
-        isinstance(value, type) and issubclass(value, Machine) and hasattr(value, "definition")
-    )
+    if isinstance(value, type):
+        return issubclass(value, Machine) and hasattr(value, "definition")
+    return isinstance(value, Workflow) or type(value).__name__ == "GraphWorkflow"
+
+
+def _graphs(sources: list[Any], steps: list[Step[..., Any, Any]], nodes: list[Any]) -> list[Program]:
+    """Whoever has no graphs does not pay for them: to import all of it takes as long as the rest."""
+    if not sources:
+        return []
+    from stepwell.authoring.graphs.builder import GraphBuilder
+    from stepwell.authoring.graphs.graphs import Graphs
+
+    graphs = Graphs(nodes, {step.spec.name: step.spec for step in steps})
+    return [graphs.workflow(source) for source in sources if isinstance(source, str | GraphBuilder)]
 
 
 def _steps(found: list[Step[..., Any, Any]]) -> list[Step[..., Any, Any]]:
