@@ -99,7 +99,7 @@ def changed(body: Any, chance: random.Random) -> tuple[Any, str]:
 
 
 SHAPE = {"INVALID_GRAPH", "INVALID_NODE", "INVALID_EDGE", "INVALID_DATA"}
-SHAPE |= {"NODE_ID_INVALID", "NODE_TYPE", "VARIABLE_NAME"}
+SHAPE |= {"NODE_ID_INVALID", "NODE_TYPE", "VARIABLE_NAME", "RETRY_POLICY", "TIMEOUT", "DURATION"}
 
 
 def is_of_shape(problem: GraphProblem) -> bool:

@@ -91,7 +91,11 @@ class NodeData(Strict):
     """The fields that every node may have."""
 
     # What a wrong field is called where it has a name of its own; INVALID_DATA otherwise.
-    problem_codes: ClassVar[dict[str, str]] = {"outputVariable": "VARIABLE_NAME"}
+    problem_codes: ClassVar[dict[str, str]] = {
+        "outputVariable": "VARIABLE_NAME",
+        "retry": "RETRY_POLICY",
+        "timeoutMs": "TIMEOUT",
+    }
 
     title: str | None = None
     output_variable: Written | None = None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.expressions import Expression
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
+from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.failure import NodeConfigError
 from stepwell.authoring.graphs.nodes.data import WHOLE, Milliseconds, NodeData, Source, exactly_one, needed_by
 from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
@@ -19,10 +21,12 @@ from stepwell.domain.duration import seconds
 from stepwell.errors import StepwellError
 
 ANSWERS = ("approved", "denied")
+_TIMES = {"ms": "DURATION", "duration": "DURATION", "pollMs": "DURATION", "until": "TIMESTAMP"}
 
 
 class DelayData(NodeData):
     model_config = ConfigDict(json_schema_extra=exactly_one("ms", "duration", "until"))
+    problem_codes: ClassVar[dict[str, str]] = {**NodeData.problem_codes, **_TIMES}
 
     ms: Milliseconds | None = None
     duration: str | None = None  # "30s", "5m", "2h", "1d"
@@ -40,6 +44,7 @@ _NEEDS = {"time": "ms", "until": "until", "event": "event", "condition": "condit
 
 class WaitData(NodeData):
     model_config = ConfigDict(json_schema_extra=needed_by("mode", default="event", **_NEEDS))
+    problem_codes: ClassVar[dict[str, str]] = {**NodeData.problem_codes, **_TIMES}
 
     mode: Literal["time", "until", "event", "condition"] = "event"
     event: str | None = None
@@ -106,6 +111,8 @@ class Delay:
         self._duration = None if duration is None else compiler.template(duration, "duration")
         self._until = None if data.until is None else compiler.template(data.until, "until")
         compiler.uses_time = compiler.uses_time or self._until is not None
+        _check(compiler, "duration", duration, _length)
+        _check(compiler, "until", data.until, _moment)
 
     def ask(self, scope: Scope, now: Now) -> Ask:
         if self._seconds is not None:
@@ -129,9 +136,11 @@ class EventWait:
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
 
     def ask(self, scope: Scope, now: Now) -> Ask:
-        return Event(
-            _text(self._event, scope, now), _text(self._key, scope, now) if self._key else "", self._timeout
-        )
+        key = "" if self._key is None else _text(self._key, scope, now)
+        if self._key is not None and not key:
+            # Without a key it would take the events of all others.
+            raise NodeConfigError("the key of the event came out empty", hint="leave it out to take any")
+        return Event(_text(self._event, scope, now), key, self._timeout)
 
     def answered(self, answer: Any) -> Outcome:
         return Outcome(output=answer)
@@ -191,8 +200,17 @@ def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _text(template: Template, scope: Scope, now: Now) -> str:
-    value = template.render(scope, now)
-    return value if isinstance(value, str) else str(value)
+    return text(template.render(scope, now), DEFAULT_LIMITS)
+
+
+def _check(compiler: Compiler, field: str, given: str | None, read: Callable[[Any], float]) -> None:
+    """What is no template is known already."""
+    if given is None or "{{" in given:
+        return
+    try:
+        read(given)
+    except NodeConfigError as error:
+        compiler.problem(_TIMES[field], error.message, field, error.hint)
 
 
 def _length(value: Any) -> float:
