@@ -50,8 +50,8 @@ class Body:
         "_crossings",
         "_handle",
         "_left_at",
+        "_made",
         "_services",
-        "_stations",
         "_task",
         "attempt",
         "began",
@@ -69,7 +69,7 @@ class Body:
         self._task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
         self.coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
         self._handle: asyncio.TimerHandle | None = None
-        self._stations = Stations(self._services.loop, self._look_around)
+        self._made: Stations | None = None
         self._crossings: dict[asyncio.Task[Any], Reply] = {}
         self._advances = False  # is about to
         self._left_at: float | None = None  # since when the whole run only waits
@@ -108,6 +108,11 @@ class Body:
         limit = self._call.move.timeout
         if limit is not None and limit < _EXACT_BELOW:
             self._handle = self._services.loop.call_later(limit, self.look_again)
+
+    @property
+    def label(self) -> str:
+        """What messages to people call it."""
+        return f"run {self._activation.run_id}, transition {self.path}"
 
     @property
     def spec(self) -> Label:
@@ -216,6 +221,18 @@ class Body:
             self._services.loop.call_soon(self.done, None, asyncio.CancelledError())
 
     # Crossing to the workflow's loop
+
+    @property
+    def _stations(self) -> Stations:
+        """Made when they are needed: many bodies never use their ctx."""
+        if self._made is None:
+            self._made = Stations(self._services.loop, self._look_around)
+        return self._made
+
+    @property
+    def asked(self) -> bool:
+        """Has its code used ctx?"""
+        return self._made is not None
 
     def main_station(self) -> Station:
         """Of the body itself; most have no other, and many not even this one."""

@@ -74,6 +74,8 @@ def save(activation: Activation, path: str, name: str, value: Any) -> None:
 
 def visible_after(journal: Journal, visit: str, *, failed: bool) -> list[str]:
     """The ids of a machine's documents at the checkpoint that this visit leads to."""
+    if not journal.saved:
+        return journal.shelf
     found = dict(item.rsplit("@", 1) for item in journal.shelf)
     for path, saved in journal.saved.items() if not failed else ():
         if is_within(path, visit):

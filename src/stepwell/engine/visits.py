@@ -38,9 +38,11 @@ from stepwell.errors import (
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
     from stepwell.engine.bodies import Body
+    from stepwell.engine.waits import Waits
 
 _KEYS_KEPT = 10_000
-_HOPELESS = (InvalidInput, PayloadTooLarge)  # the same code would give the same value again
+# The same code would give the same value, or be as wrong, again.
+_HOPELESS = (InvalidDefinition, InvalidInput, PayloadTooLarge)
 
 
 class Visits:
@@ -139,6 +141,11 @@ class Visits:
     def body(self) -> Body | None:
         """The attempt that is under way."""
         return self._call.running if self._call is not None else None
+
+    @property
+    def in_calls(self) -> bool:
+        """The attempt that is under way has used its ctx: all of it may wait for the log."""
+        return self._call is not None and self._call.running is not None and self._call.running.asked
 
     def leave(self) -> None:
         """The run is given back: the body must not go on, whatever its code makes of an error of ctx."""
@@ -282,18 +289,22 @@ class Visits:
     def _leftovers(self) -> dict[str, Any]:
         """What must not be forgotten with the log before a checkpoint; most runs have nothing."""
         activation = self._activation
-        waits = activation.waits
-        found: dict[str, Any] = {}
-        if waits.keys:
-            # Of signals and events: a repeat must be known as one also after this checkpoint.
-            lasting = sorted(key for key in waits.keys if key.startswith(("signal/", "evt/")))
-            found["keys"] = lasting[-_KEYS_KEPT:]
-        if carried := [ev.Carried(name=m.name, payload=m.payload, key=m.key) for m in waits.unmatched()]:
-            found["carried"] = carried
-        if children := waits.children_left():
-            found["children"] = children
-            found["triggers"] = waits.callbacks()
+        found: dict[str, Any] = {} if activation.waits.untouched else _of_waits(activation.waits)
         if self._journal.accepted.timeout is not None:
             now = activation.services.clock.monotonic()
             found["active"] = self._journal.active_seconds + now - activation.began
         return found
+
+
+def _of_waits(waits: Waits) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if waits.keys:
+        # Of signals and events: a repeat must be known as one also after this checkpoint.
+        lasting = sorted(key for key in waits.keys if key.startswith(("signal/", "evt/")))
+        found["keys"] = lasting[-_KEYS_KEPT:]
+    if carried := [ev.Carried(name=m.name, payload=m.payload, key=m.key) for m in waits.unmatched()]:
+        found["carried"] = carried
+    if children := waits.children_left():
+        found["children"] = children
+        found["triggers"] = waits.callbacks()
+    return found

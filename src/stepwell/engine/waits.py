@@ -348,6 +348,11 @@ class Waits:
                 draft.rest.deliveries.append(request)
                 draft.needed = True
 
+    @property
+    def untouched(self) -> bool:
+        """No message came, and no child is out."""
+        return not (self.keys or self._signals or self._children)
+
     def unmatched(self) -> Iterator[Message]:
         """Signals in the log that no wait has taken."""
         for queue in self._signals.values():

@@ -20,7 +20,8 @@ GRAIN_SECONDS = 0.05
 
 class Hints:
     def __init__(self, database: str) -> None:
-        self._folder = Path(f"{os.path.abspath(database)}.hints")
+        self._place = f"{os.path.abspath(database)}.hints"
+        self._folder = Path(self._place)
         self._handle: int | None = None  # of the folder, where its path is too long for an address
         self._name = f"{os.getpid()}-{os.urandom(4).hex()}{ENDING}"
         self._socket: socket.socket | None = None
@@ -77,7 +78,7 @@ class Hints:
 
     def hint(self) -> None:
         try:
-            changed = os.stat(self._folder).st_mtime_ns
+            changed = os.stat(self._place).st_mtime_ns
         except OSError:
             return  # nobody ever listened
         if changed != self._seen or time.monotonic() < self._sure_at:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -51,12 +51,6 @@ class TryData(NodeData):
 
 
 class RetryNodeData(NodeData):
-    problem_codes: ClassVar[dict[str, str]] = {
-        **NodeData.problem_codes,
-        "maxAttempts": "RETRY_POLICY",
-        "delayMs": "RETRY_POLICY",
-    }
-
     max_attempts: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
     delay_ms: Milliseconds = 1000
 

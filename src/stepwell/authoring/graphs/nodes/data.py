@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 YEAR_MS = 31_536_000_000
@@ -86,16 +94,15 @@ class RetryData(Strict):
     jitter: bool = False
     non_retryable: list[str] = Field(default_factory=list)
 
+    @model_validator(mode="after")
+    def _rises(self) -> RetryData:
+        if "max_delay_ms" in self.model_fields_set and self.max_delay_ms < self.delay_ms:
+            raise ValueError("maxDelayMs is less than delayMs, the first delay")
+        return self
+
 
 class NodeData(Strict):
     """The fields that every node may have."""
-
-    # What a wrong field is called where it has a name of its own; INVALID_DATA otherwise.
-    problem_codes: ClassVar[dict[str, str]] = {
-        "outputVariable": "VARIABLE_NAME",
-        "retry": "RETRY_POLICY",
-        "timeoutMs": "TIMEOUT",
-    }
 
     title: str | None = None
     output_variable: Written | None = None

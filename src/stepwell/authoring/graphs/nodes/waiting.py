@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -14,19 +14,26 @@ from stepwell.authoring.graphs.expressions import Expression
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
 from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.failure import NodeConfigError
-from stepwell.authoring.graphs.nodes.data import WHOLE, Milliseconds, NodeData, Source, exactly_one, needed_by
+from stepwell.authoring.graphs.nodes.data import (
+    WHOLE,
+    YEAR_MS,
+    Milliseconds,
+    NodeData,
+    Source,
+    exactly_one,
+    needed_by,
+)
 from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
 from stepwell.authoring.graphs.template import Template
 from stepwell.domain.duration import seconds
 from stepwell.errors import StepwellError
 
+_YEAR_MAX = 3000
 ANSWERS = ("approved", "denied")
-_TIMES = {"ms": "DURATION", "duration": "DURATION", "pollMs": "DURATION", "until": "TIMESTAMP"}
 
 
 class DelayData(NodeData):
     model_config = ConfigDict(json_schema_extra=exactly_one("ms", "duration", "until"))
-    problem_codes: ClassVar[dict[str, str]] = {**NodeData.problem_codes, **_TIMES}
 
     ms: Milliseconds | None = None
     duration: str | None = None  # "30s", "5m", "2h", "1d"
@@ -44,7 +51,6 @@ _NEEDS = {"time": "ms", "until": "until", "event": "event", "condition": "condit
 
 class WaitData(NodeData):
     model_config = ConfigDict(json_schema_extra=needed_by("mode", default="event", **_NEEDS))
-    problem_codes: ClassVar[dict[str, str]] = {**NodeData.problem_codes, **_TIMES}
 
     mode: Literal["time", "until", "event", "condition"] = "event"
     event: str | None = None
@@ -110,9 +116,21 @@ class Delay:
         self._seconds = None if data.ms is None else data.ms / 1000
         self._duration = None if duration is None else compiler.template(duration, "duration")
         self._until = None if data.until is None else compiler.template(data.until, "until")
+        self._check(duration, data.until, compiler)
         compiler.uses_time = compiler.uses_time or self._until is not None
-        _check(compiler, "duration", duration, _length)
-        _check(compiler, "until", data.until, _moment)
+
+    @staticmethod
+    def _check(duration: str | None, until: str | None, compiler: Compiler) -> None:
+        """What no expression makes is looked at when the graph is saved."""
+        for code, field, written, read in (
+            ("DURATION", "duration", duration, _fixed_length),
+            ("TIMESTAMP", "until", until, _fixed_moment),
+        ):
+            if written is not None and "{{" not in written:
+                try:
+                    read(written)
+                except NodeConfigError as error:
+                    compiler.problem(code, error.message, field, error.hint)
 
     def ask(self, scope: Scope, now: Now) -> Ask:
         if self._seconds is not None:
@@ -203,16 +221,6 @@ def _text(template: Template, scope: Scope, now: Now) -> str:
     return text(template.render(scope, now), DEFAULT_LIMITS)
 
 
-def _check(compiler: Compiler, field: str, given: str | None, read: Callable[[Any], float]) -> None:
-    """What is no template is known already."""
-    if given is None or "{{" in given:
-        return
-    try:
-        read(given)
-    except NodeConfigError as error:
-        compiler.problem(_TIMES[field], error.message, field, error.hint)
-
-
 def _length(value: Any) -> float:
     try:
         return seconds(value, name="duration")
@@ -229,6 +237,21 @@ def _moment(value: Any) -> float:
     except ValueError:
         raise NodeConfigError(f"{value!r} is no moment", hint="give an ISO date and time") from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def _fixed_length(written: str) -> None:
+    if _length(written) * 1000 > YEAR_MS:
+        raise NodeConfigError(f"{written!r} is longer than a year", hint="give at most 365d")
+
+
+def _fixed_moment(written: str) -> None:
+    """A date that somebody wrote: it means the same everywhere, and somebody may live to see it."""
+    _moment(written)
+    when = datetime.fromisoformat(written)
+    if when.tzinfo is None:
+        raise NodeConfigError(f"{written!r} has no time zone", hint="add Z for UTC, or an offset as +02:00")
+    if when.year >= _YEAR_MAX:
+        raise NodeConfigError(f"{written!r} is too far away", hint="to wait for ever, wait for an event")
 
 
 def _wait(data: WaitData, compiler: Compiler) -> Delay | EventWait | ConditionWait:
