@@ -68,6 +68,40 @@ async def test_a_file_gives_all_its_workflows_steps_and_nodes(tmp_path: Path) ->
         assert await run.result(timeout=30) == {"said": "hello ana", "sum": 5.0}
 
 
+BESIDE = """
+from stepwell import Context, GraphBuilder, graph, workflow
+
+class Anything:  # as sqlalchemy.func
+    def __getattr__(self, name):
+        return self
+
+class OutsideOfARequest:  # as flask.request
+    def __getattr__(self, name):
+        raise RuntimeError("working outside of a request")
+
+func, request = Anything(), OutsideOfARequest()
+
+@workflow
+async def greet(ctx: Context, name: str) -> str:
+    return f"hello {name}"
+
+built = GraphBuilder("built")
+built.start() >> built.end("end")
+flow = graph(built)
+"""
+
+
+@pytest.mark.req("C1", "G20")
+def test_a_file_may_have_other_things_and_a_graph_beside_its_builder(tmp_path: Path) -> None:
+    source = tmp_path / "shop_beside_other_things.py"
+    source.write_text(BESIDE)
+
+    found = collect(str(source))
+
+    assert sorted(w.definition.name for w in found.workflows) == ["built", "greet"]
+    assert (found.steps, found.nodes) == ([], [])
+
+
 @pytest.mark.req("C1", "G20", "G21")
 def test_a_graphs_own_file_is_a_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     g = GraphBuilder("of a file")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -34,15 +35,23 @@ def collect(source: str) -> Found:
     module = _load(source)
     values = list({id(value): value for value in vars(module).values()}.values())
     steps = _steps([v for v in values if isinstance(v, Step)])
-    nodes = [v for v in values if hasattr(v, "custom_node") or hasattr(v, "merger_name")]
-    builders = [v for v in values if not isinstance(v, type) and hasattr(v, "as_dict")]
-    workflows = [v for v in values if _is_workflow(v)] + _graphs(builders, steps, nodes)
+    nodes = [v for v in values if _has(v, "custom_node") or _has(v, "merger_name")]
+    builders = [v for v in values if not isinstance(v, type) and _has(v, "as_dict")]
+    workflows = [v for v in values if _is_workflow(v)]
+    made = {w.definition.hash for w in workflows if w.definition.kind == "graph"}
+    # A builder whose graph was made a workflow of by hand is that workflow.
+    workflows += [w for w in _graphs(builders, steps, nodes) if w.definition.hash not in made]
     if not workflows and not steps and not nodes:
         raise InvalidDefinition(
             f"{source} has no workflows",
             hint="decorate a function with @workflow, or write a Machine or a GraphBuilder",
         )
     return Found(workflows, steps, nodes)
+
+
+def _has(value: Any, name: str) -> bool:
+    """Without asking the value: sqlalchemy.func has whatever it is asked for, flask.request raises."""
+    return inspect.getattr_static(value, name, None) is not None
 
 
 def _is_workflow(value: Any) -> bool:
