@@ -153,6 +153,7 @@ class Engine(Client):
         """An engine without workflows of its own works from the first run on that brings its graph along."""
         async with self._beginning:  # of two first callers one begins
             if self._works and self.worker is None:
+                self._check_open()  # else nobody would ever stop it
                 await self._start_worker()
 
     async def trace(self, run: RunHandle[Any] | str) -> Trace:
@@ -210,13 +211,14 @@ class Engine(Client):
 
     def _start_now(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
         """Our own worker takes what it has room for: that spares asking for it."""
+        self._check_open()
         if self.worker is None or self._task is None or self._task.done():
-            self._check_open()
             return self.store.start(runs)
         return self.worker.own_starts.start(runs)
 
     def _check_open(self) -> None:
-        """Where the worker has gone, nobody might ever run what is started."""
+        """Where the worker has gone, nobody might ever run what is started; one that works in another
+        thread would be torn by what is begun here."""
         if self._loop is not asyncio.get_running_loop():
             raise AskedWrongly(
                 "the engine is not open" if self._loop is None else "the engine was opened by another loop",

@@ -62,6 +62,9 @@ async def test_an_engine_without_workflows_works_each_time_it_is_open(memory: St
     g = GraphBuilder("brought")
     g.start() >> g.end("done", output={"ok": True})
     engine = memory.engine()
+    with pytest.raises(AskedWrongly, match="not open"):
+        await engine.start_graph(g)
+    assert engine.worker is None
 
     for _ in range(2):
         async with engine:
@@ -76,6 +79,17 @@ def test_an_engine_is_used_in_the_loop_that_opened_it(tmp_path: Path) -> None:
     with pytest.raises(AskedWrongly, match="another loop"):
         asyncio.run(_start(engine))
     asyncio.run(_all_over(engine))
+
+
+@pytest.mark.req("A4")
+def test_an_engine_that_works_in_another_thread_is_refused_here(tmp_path: Path) -> None:
+    """Begun here, the run would hang, and the worker with it."""
+    engine = Engine(tmp_path / "app.db", workflows=[adding])
+    with SyncClient(engine=engine) as client:
+        with pytest.raises(AskedWrongly, match="another loop"):
+            asyncio.run(_start(engine))
+
+        assert client.run(adding, 1) == 2
 
 
 async def _start(engine: Engine) -> None:
