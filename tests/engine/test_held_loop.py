@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import pytest
 
 from stepwell import Context, Machine, step, transition, workflow
 from stepwell.engine import loop_watch
-from tests.stage import PATIENCE, Stage
+from tests.stage import PATIENCE, Stage, until
 
 
 class Told(logging.Handler):
@@ -89,3 +91,20 @@ async def test_whoever_holds_the_loop_is_named(
     assert f" {line}: nothing else moves" in told.text
     assert "test_held_loop.py:" in told.text
     assert "a plain def: it runs in a thread" in told.text
+
+
+async def test_a_loop_that_waits_is_held_by_nobody() -> None:
+    """It does not beat any more while its worker comes to its end."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    TOLD.here.clear()
+    await until(lambda: loop_watch.waits(sys._current_frames()[thread.ident or 0]))
+    loop.call_soon_threadsafe(TOLD.here.wait, PATIENCE)
+    await until(lambda: not loop_watch.waits(sys._current_frames()[thread.ident or 0]))
+    TOLD.here.set()
+
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()

@@ -8,6 +8,7 @@ Code that also keeps the interpreter's lock, as a long regular expression does, 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import threading
@@ -15,6 +16,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import PurePath
 from types import FrameType, TracebackType
+from typing import Any
 
 from stepwell.engine.activation import Activation
 from stepwell.engine.bodies import Body
@@ -25,6 +27,7 @@ _log = logging.getLogger("stepwell.engine")
 _LOOK_SECONDS = 2.5
 _OURS = __file__.rpartition("engine")[0]
 _FRAMES = 8
+_RUN_ONCE: Any = vars(asyncio.BaseEventLoop)["_run_once"].__code__
 
 
 class LoopWatch:
@@ -58,8 +61,13 @@ class LoopWatch:
             # At 2, 4, 8 ...: a process that was stopped goes on with all of its threads late.
             if missed > 1 and missed & (missed - 1) == 0:
                 frame = sys._current_frames().get(self._loop_thread)
-                if frame is not None:
+                if frame is not None and not waits(frame):
                     _log.warning("%s", held_by(frame, missed * self._look_seconds))
+
+
+def waits(frame: FrameType) -> bool:
+    """The loop itself waits, so nobody holds it: whoever should beat is on its way out."""
+    return frame.f_back is not None and frame.f_back.f_code is _RUN_ONCE
 
 
 def held_by(frame: FrameType, seconds: float) -> str:
