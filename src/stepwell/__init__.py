@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
     from stepwell.settings import Settings
-    from stepwell.sync_client import SyncClient
+    from stepwell.sync_client import SyncClient, SyncRunHandle
 
 __version__ = "0.1.0"
 
@@ -62,6 +62,7 @@ _WHERE = {
     "StepwellError": "errors",
     "SyncClient": "sync_client",
     "SyncContext": "domain.program",
+    "SyncRunHandle": "sync_client",
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
     "graph": "authoring.graphs.program",
@@ -101,6 +102,7 @@ __all__ = [
     "StepwellError",
     "SyncClient",
     "SyncContext",
+    "SyncRunHandle",
     "WaitTimedOut",
     "Workflow",
     "graph",

@@ -105,6 +105,7 @@ class Engine(Client):
         self._replay_always = replay_always
         self._task: asyncio.Task[None] | None = None
         self._beginning = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None  # the one that opened it, while it is open
         self._deaf: Callable[[], None] = lambda: None
         self.worker: Worker | None = None
 
@@ -210,11 +211,33 @@ class Engine(Client):
     def _start_now(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
         """Our own worker takes what it has room for: that spares asking for it."""
         if self.worker is None or self._task is None or self._task.done():
+            self._check_open()
             return self.store.start(runs)
         return self.worker.own_starts.start(runs)
 
+    def _check_open(self) -> None:
+        """Where the worker has gone, nobody might ever run what is started."""
+        if self._loop is not asyncio.get_running_loop():
+            raise AskedWrongly(
+                "the engine is not open" if self._loop is None else "the engine was opened by another loop",
+                hint="use it inside `async with engine:`, in the event loop that opened it",
+            )
+
     async def open(self) -> None:
         """Open the store, make the workflows known and, unless `worker=False`, begin to work."""
+        if self._loop is not None and not self._loop.is_closed():
+            raise AskedWrongly(
+                "the engine is open already",
+                hint="open it once; code that is not async has its own: SyncClient(database)",
+            )
+        self._loop, self.worker, self._task = asyncio.get_running_loop(), None, None
+        try:
+            await self._open()
+        except BaseException:
+            self._loop = None
+            raise
+
+    async def _open(self) -> None:
         await self.store.open()
         try:
             await self.store.put_definitions([p.definition for p in self._programs.values()])
@@ -277,6 +300,7 @@ class Engine(Client):
                 self._task.cancel()
                 await asyncio.wait({self._task})
         finally:
+            self._loop = None
             await self.store.close()
 
     async def serve(self, begun: Callable[[], None] = lambda: None) -> None:

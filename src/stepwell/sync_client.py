@@ -6,11 +6,12 @@ Works anywhere, also inside a running loop (Jupyter, a web handler): calls cross
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, NoReturn, Self, TypeVar, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
 from stepwell.client.rates import StartRate
@@ -29,6 +30,8 @@ from stepwell.system import SystemIds
 In = TypeVar("In")
 R = TypeVar("R")
 T = TypeVar("T")
+
+_LEAVING_SECONDS = 2.0  # for what was cancelled to clean up after itself
 
 
 class SyncRunHandle(Generic[R]):
@@ -107,6 +110,12 @@ class SyncRunHandle(Generic[R]):
         found: list[RunEvent] = self._call(collect())
         return found
 
+    def __reduce__(self) -> NoReturn:
+        self._handle.__reduce__()
+
+    def __repr__(self) -> str:
+        return repr(self._handle)
+
 
 class SyncClient:
     """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`."""
@@ -117,6 +126,7 @@ class SyncClient:
         self._owned = engine is None
         self._client = engine or Client(open_store(database), SystemIds())
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0  # that opened it: a fork has the client, but not its thread
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None or self._loop.is_closed():
@@ -125,10 +135,22 @@ class SyncClient:
                 "the client is not open",
                 hint="use it inside `with SyncClient(...) as client:`, not before or behind",
             )
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        if os.getpid() != self._process:  # else it would wait for ever
+            work.close()
+            raise AskedWrongly(
+                "the client was opened before this process was forked off",
+                hint="open a SyncClient of its own in every process",
+            )
+        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return asked.result()
+        except KeyboardInterrupt:
+            asked.cancel()  # nobody waits for it any more
+            raise
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-client", daemon=True)
         self._thread.start()
         try:
@@ -152,6 +174,8 @@ class SyncClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if os.getpid() != self._process:
+            return  # it is the other process that has something to close
         try:
             self._call(self._close())
         finally:
@@ -159,6 +183,7 @@ class SyncClient:
 
     def _stop(self) -> None:
         assert self._loop is not None
+        self._call(_let_go())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -242,6 +267,15 @@ class SyncClient:
 
     def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
         return self._call(self._client.emit(name, payload, key=key, id=id))
+
+
+async def _let_go() -> None:
+    """What Ctrl-C left behind ends before its loop does."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=_LEAVING_SECONDS)
 
 
 def _handle_of(run: SyncRunHandle[Any] | str) -> Any:

@@ -8,9 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import apsw
+import asyncpg
 import pytest
 
 from stepwell import Context, Engine, SyncClient, workflow
@@ -157,3 +160,46 @@ def test_a_sync_client_that_cannot_open_leaves_nothing_behind(tmp_path: Path) ->
         pass
 
     assert not [thread for thread in threading.enumerate() if thread.name == "stepwell-client"]
+
+
+@workflow
+async def answering(ctx: Context) -> int:
+    return await ctx.signal("answer", int)
+
+
+@pytest.mark.req("R4", "K1")
+async def test_nothing_is_accepted_into_a_file_that_is_no_longer_there(tmp_path: Path) -> None:
+    """SQLite writes on into a deleted file: all of it would be gone with the process."""
+    path, aside = tmp_path / "app.db", tmp_path / "aside.db"
+    async with Engine(path, workflows=[answering]) as engine:
+        run = await engine.start(answering)
+        path.rename(aside)
+
+        with pytest.raises(StoreUnusable, match="deleted, moved or replaced") as caught:
+            await engine.start(answering)
+        path.write_bytes(b"")  # not ours either
+        with pytest.raises(StoreUnusable):
+            await run.signal("answer", 41)
+
+        assert "put the same file back" in caught.value.hint
+        aside.rename(path)
+        await run.signal("answer", 42)
+        assert await run.result(timeout=40) == 42
+
+
+@pytest.mark.req("R4")
+async def test_a_server_without_a_free_connection_says_so(postgres: Stage) -> None:
+    address = urlsplit(str(postgres.database))
+    role = f"narrow_{uuid.uuid4().hex}"
+    connection = await asyncpg.connect(str(postgres.database))
+    try:
+        await connection.execute(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 0")
+
+        error = await opening(address._replace(netloc=f"{role}@{address.netloc.rpartition('@')[2]}").geturl())
+
+        assert isinstance(error, StoreUnavailable)
+        assert "no connection left" in error.message
+        assert "max_connections" in error.hint
+    finally:
+        await connection.execute(f"DROP ROLE IF EXISTS {role}")
+        await connection.close()

@@ -42,12 +42,12 @@ def test_a_run_is_exported_and_imported(tmp_path: Path, capsys: pytest.CaptureFi
         run.signal("more", 40)
         assert run.result(15) == 42
 
-    assert main(["runs", "--database", there, "import", file]) == 2
+    assert main(["runs", "--database", there, "import", file]) == 4
     assert "RUN_EXISTS" in capsys.readouterr().err
     assert main(["runs", "--database", there, "delete", run_id]) == 0
-    assert main(["runs", "--database", here, "delete", run_id]) == 2
+    assert main(["runs", "--database", here, "delete", run_id]) == 4
     assert "NOT_REMOVABLE" in capsys.readouterr().err
-    assert main(["runs", "--database", there, "export", run_id]) == 2
+    assert main(["runs", "--database", there, "export", run_id]) == 3
     assert main(["runs", "--database", there, "import", str(tmp_path / "none.json")]) == 2
     assert "INVALID_FILE" in capsys.readouterr().err
 
@@ -77,7 +77,7 @@ def test_a_held_run_is_undone_from_outside(tmp_path: Path, capsys: pytest.Captur
         assert not mark.exists()
 
     assert main(["runs", "--database", database, "compensate", run.id]) == 0
-    assert main(["runs", "--database", database, "retry", run.id]) == 2
+    assert main(["runs", "--database", database, "retry", run.id]) == 4
     assert "NOT_RETRYABLE" in capsys.readouterr().err
     with SyncClient(engine=Engine(database, workflows=[booking])) as client:
         again = client.handle(run.id)

@@ -26,14 +26,18 @@ def test_code_in_the_docs_runs(page: Path, tmp_path: Path) -> None:
 
 
 def _run(block: str, script: Path) -> str:
-    """One after the other in one folder, as a reader would; tests in a block are called."""
-    names = re.findall(r"def (test_\w+)", block)
-    calls = "".join(f"asyncio.run({name}())\n" for name in names)
-    script.write_text(block + ("\n\nimport asyncio\n" + calls if calls else ""))
+    """One after the other in one folder, as a reader would; a block with tests is given to pytest."""
+    script.write_text(block)
+    how = ["-m", "pytest", "-q"] if "def test_" in block else []
     done = subprocess.run(
-        [sys.executable, script], cwd=script.parent, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *how, script],
+        cwd=script.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
 

@@ -8,21 +8,33 @@ import sys
 from typing import Any
 
 from stepwell import __version__
-from stepwell.errors import StepwellError
+from stepwell.errors import (
+    Conflict,
+    DocumentNotFound,
+    OutcomeUnknown,
+    RunNotFound,
+    StepNotFound,
+    StepwellError,
+    StoreUnavailable,
+)
+
+_INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`stepwell VERB ...`; 0: fine, 1: the answer is no, 2: asked wrongly."""
+    """`stepwell VERB ...`; 0: fine, 1: the answer is no, 2: asked wrongly; more in `exit_code`."""
     parser = argparse.ArgumentParser(prog="stepwell", description="Durable workflows in Python.")
     parser.add_argument("--version", action="version", version=f"stepwell {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True)
     worker = verbs.add_parser("worker", help="run the workflows of a file or module until SIGTERM")
-    worker.add_argument("source", help="flows.py or package.module")
+    worker.add_argument("source", help="flows.py, package.module or a graph's .json")
     worker.add_argument("--database", default="stepwell.db", help="a SQLite file or postgresql://...")
     worker.add_argument("--queue", action="append", default=[], help="serve this queue (repeatable)")
     check = verbs.add_parser("check", help="replay the live runs of a database on this code")
-    check.add_argument("source", help="flows.py or package.module")
-    check.add_argument("--against", required=True, metavar="DATABASE")
+    check.add_argument("source", help="flows.py, package.module or a graph's .json")
+    check.add_argument(
+        "--against", required=True, metavar="DATABASE", help="a SQLite file or postgresql://..."
+    )
     add_runs(verbs)
     asked = sys.argv[1:] if arguments is None else arguments
     if not asked:
@@ -43,7 +55,19 @@ def main(arguments: list[str] | None = None) -> int:
         return asyncio.run(check_against(given.source, given.against))
     except StepwellError as error:
         print(f"stepwell: {error}", file=sys.stderr)
-        return 2
+        return exit_code(error)
+    except KeyboardInterrupt:  # while it opens or imports; a worker that works stops in peace
+        print("stepwell: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def exit_code(error: StepwellError) -> int:
+    """What a script can tell apart without reading our words."""
+    if isinstance(error, RunNotFound | StepNotFound | DocumentNotFound):
+        return 3
+    if isinstance(error, Conflict):
+        return 4
+    return 6 if isinstance(error, StoreUnavailable | OutcomeUnknown) else 2
 
 
 def add_runs(verbs: Any) -> None:

@@ -14,7 +14,10 @@ from stepwell.system import SystemIds
 
 
 async def do(given: argparse.Namespace) -> int:
-    if given.what != "import":
+    file = b""
+    if given.what == "import":
+        file = _read(given.file)  # before a new database is made for it
+    else:
         must_exist(given.database)
     store = open_store(given.database)
     await store.open()
@@ -24,7 +27,7 @@ async def do(given: argparse.Namespace) -> int:
         if given.what == "export":
             _write(given.output, await client.export(given.run))
         elif given.what == "import":
-            run = await client.import_run(_read(given.file))
+            run = await client.import_run(file)
             print(run.id)
         elif given.what == "retry":
             await client.handle(given.run).retry()

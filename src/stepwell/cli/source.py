@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -18,28 +18,54 @@ from stepwell.authoring.machines.machine import Machine
 from stepwell.domain.program import Program
 from stepwell.errors import InvalidDefinition, StepwellError, StoreUnusable
 
+_GRAPH_FILES = (".json", ".yaml", ".yml")
+
 
 class Found(NamedTuple):
-    workflows: list[Program]  # functions and machines
+    workflows: list[Program]  # functions, machines and graphs
     steps: list[Step[..., Any, Any]]
+    nodes: list[Callable[..., Any]]  # of @node and @merger
 
 
 def collect(source: str) -> Found:
-    """Everything that was decorated at the top level of the source."""
+    """Everything that was decorated or built at the top level of the source; of a graph's file, the graph."""
+    if source.endswith(_GRAPH_FILES):
+        return Found(_graphs([source], [], []), [], [])
     module = _load(source)
     values = list({id(value): value for value in vars(module).values()}.values())
-    found = Found([v for v in values if _is_workflow(v)], [v for v in values if isinstance(v, Step)])
-    if not found.workflows and not found.steps:
+    steps = _steps([v for v in values if isinstance(v, Step)])
+    nodes = [v for v in values if hasattr(v, "custom_node") or hasattr(v, "merger_name")]
+    builders = [v for v in values if not isinstance(v, type) and hasattr(v, "as_dict")]
+    workflows = [v for v in values if _is_workflow(v)] + _graphs(builders, steps, nodes)
+    if not workflows and not steps and not nodes:
         raise InvalidDefinition(
-            f"{source} has no workflows", hint="decorate a function with @workflow, or write a Machine"
+            f"{source} has no workflows",
+            hint="decorate a function with @workflow, or write a Machine or a GraphBuilder",
         )
-    return found
+    return Found(workflows, steps, nodes)
 
 
 def _is_workflow(value: Any) -> bool:
-    return isinstance(value, Workflow) or (
-        isinstance(value, type) and issubclass(value, Machine) and hasattr(value, "definition")
-    )
+    if isinstance(value, type):
+        return issubclass(value, Machine) and hasattr(value, "definition")
+    return isinstance(value, Workflow) or type(value).__name__ == "GraphWorkflow"
+
+
+def _graphs(sources: list[Any], steps: list[Step[..., Any, Any]], nodes: list[Any]) -> list[Program]:
+    """Whoever has no graphs does not pay for them: to import all of it takes as long as the rest."""
+    if not sources:
+        return []
+    from stepwell.authoring.graphs.builder import GraphBuilder
+    from stepwell.authoring.graphs.graphs import Graphs
+
+    graphs = Graphs(nodes, {step.spec.name: step.spec for step in steps})
+    return [graphs.workflow(source) for source in sources if isinstance(source, str | GraphBuilder)]
+
+
+def _steps(found: list[Step[..., Any, Any]]) -> list[Step[..., Any, Any]]:
+    """Without what `.options()` made of a step: the caller brings its options, a worker the function."""
+    first = {(step.spec.name, step.spec.function): step for step in reversed(found)}
+    return [step for step in found if step in first.values()]
 
 
 def _load(source: str) -> ModuleType:
@@ -49,7 +75,7 @@ def _load(source: str) -> ModuleType:
             return importlib.import_module(source)
     path = Path(source)
     if not path.is_file():
-        raise InvalidDefinition(f"there is no file {source}", hint="name a module or a .py file")
+        raise InvalidDefinition(f"there is no file {source}", hint="name a module or a .py or .json file")
     sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None

@@ -20,9 +20,10 @@ def shown(database: str) -> str:
 
 async def work(source: str, database: str, queues: Sequence[str]) -> int:
     found = collect(source)
-    engine = Engine(database, workflows=found.workflows, steps=found.steps, queues=queues)
+    engine = Engine(database, workflows=found.workflows, steps=found.steps, nodes=found.nodes, queues=queues)
     known = [workflow.definition for workflow in found.workflows]
-    names = ", ".join(f"{definition.name} version {definition.version}" for definition in known)
+    steps = [f"step {step.spec.name}" for step in found.steps]
+    names = ", ".join([f"{definition.name} version {definition.version}" for definition in known] or steps)
 
     def begun() -> None:
         print(f"working on {shown(database)} for {', '.join(queues)}: {names}", file=sys.stderr)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
@@ -360,6 +360,9 @@ class RunHandle(Past, Generic[R]):
                 raise RunNotFound(f"there is no run {self.id}")
             case _:
                 pass
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a run's handle belongs to its client: pass run.id on, and there client.handle(id)")
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"

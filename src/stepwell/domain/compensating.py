@@ -28,10 +28,21 @@ def is_leaving(fact: Fact) -> bool:
 
 
 def reference(spec: StepSpec) -> str:
-    """module:name of the function."""
+    """module:name of the function; of a script, the module that it is for those who import it."""
     target = inspect.unwrap(spec.function)
     name = getattr(target, "__qualname__", type(target).__qualname__)
-    return f"{getattr(target, '__module__', '')}:{name}"
+    module = getattr(target, "__module__", "")
+    if module == "__main__":
+        module = _script(getattr(target, "__globals__", {}))
+    return f"{module}:{name}"
+
+
+def _script(names: dict[str, Any]) -> str:
+    """`python flows.py` and `stepwell worker flows.py` are one code: two names would part them."""
+    spec = names.get("__spec__")  # of `python -m`
+    if spec is not None:
+        return str(spec.name)
+    return str(names.get("__file__", "")).replace("\\", "/").rpartition("/")[2].removesuffix(".py")
 
 
 def declare(spec: StepSpec, step: StepSpec) -> StepSpec:

@@ -7,7 +7,7 @@ workflow code can do is a verb of `Context`; the engine implements it, authors o
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
@@ -126,7 +126,7 @@ class ChildHandle(Protocol[R_co]):
     @property
     def id(self) -> RunId: ...
 
-    def __await__(self) -> Any: ...
+    def __await__(self) -> Generator[Any, Any, R_co]: ...
 
     async def result(self) -> R_co: ...
 

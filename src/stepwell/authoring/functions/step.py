@@ -64,6 +64,10 @@ class Step(Generic[P, R, C]):
             changes["queue"] = checked_name(queue, "a queue") if queue else ""
         return Step(replace(self.spec, **changes))
 
+    def __reduce__(self) -> str:
+        """Pickled by its name, as the function would be: ProcessPoolExecutor().submit(charge, order)."""
+        return str(getattr(self, "__qualname__", self.spec.name))
+
     def __repr__(self) -> str:
         return f"<step {self.spec.name}>"
 

@@ -114,6 +114,10 @@ class Workflow(Generic[In, R]):
         """Outside a run a workflow is its function."""
         return self._function(*args, **kwargs)
 
+    def __reduce__(self) -> str:
+        """Pickled by its name, as the function would be."""
+        return str(getattr(self, "__qualname__", self._name))
+
     def __repr__(self) -> str:
         return f"<workflow {self._name} version {self._version}>"
 

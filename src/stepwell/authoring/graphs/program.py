@@ -85,7 +85,9 @@ def read_graph(source: Any) -> Any:
     try:
         text = path.read_text()
     except OSError as error:
-        raise InvalidDefinition(f"{path} cannot be read: {error.strerror}") from None
+        raise InvalidDefinition(
+            f"{path} cannot be read: {error.strerror}", hint="name the .json or .yaml file of a graph"
+        ) from None
     if path.suffix in (".yaml", ".yml"):
         from stepwell.authoring.graphs.yaml import read_yaml
 

@@ -236,6 +236,8 @@ class Lanes:
                     f"PostgreSQL did not answer: {in_doubt}", database=self._address.shown
                 ) from in_doubt
             if seconds is None:
+                if isinstance(trouble, StoreUnavailable):  # no connection: it says why, and what to do
+                    raise trouble
                 raise StoreUnavailable(
                     f"PostgreSQL did not take it: {trouble}", database=self._address.shown
                 ) from trouble

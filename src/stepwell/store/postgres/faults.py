@@ -71,6 +71,13 @@ def translated(error: Exception, shown: str) -> StepwellError:
         )
     if code.startswith(_UNUSABLE_CLASSES):
         return StoreUnusable(f"PostgreSQL refused: {text}", database=shown)
+    if code == "53300":
+        return StoreUnavailable(
+            f"PostgreSQL has no connection left: {text}",
+            hint="raise max_connections (an engine takes up to 12, and 4 for transactional steps), "
+            "or put PgBouncer before it (?poll_only=1); Stepwell tries again by itself",
+            database=shown,
+        )
     if fault(error) is Fault.BROKEN or code.startswith(("53", "57", "58")):
         return StoreUnavailable(f"PostgreSQL does not answer: {text}", database=shown)
     return StoreError(f"PostgreSQL: {text}", database=shown)

@@ -32,6 +32,21 @@ def protect(path: str) -> tuple[int, int]:
     return place
 
 
+def check_place(path: str, place: tuple[int, int] | None) -> None:
+    """The open file is still the one of that name: what is written to another is lost with its last user."""
+    try:
+        found = os.stat(path)
+        if (found.st_dev, found.st_ino) == place:
+            return
+    except OSError:
+        pass
+    raise StoreUnusable(
+        "the database file was deleted, moved or replaced while it was open",
+        hint="put the same file back and Stepwell goes on; else stop its processes and restore a backup",
+        path=path,
+    )
+
+
 def release(place: tuple[int, int]) -> None:
     with _lock:
         count = _guarded.get(place, 0) - 1

@@ -150,6 +150,7 @@ class SqliteStore:
     def _write(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         if self._writer is None:
             raise closed(self.path)
+        guard.check_place(self.path, self._place)  # 2 us
         return self._writer.waiting.ask(verb, load)
 
     def _read(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:

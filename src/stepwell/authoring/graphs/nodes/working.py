@@ -16,6 +16,7 @@ from stepwell.authoring.graphs.nodes.data import NodeData
 from stepwell.authoring.graphs.nodes.retrying import DEFAULT, NodeRetry, retry_of
 from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
 from stepwell.domain.codec import PAYLOAD_BYTES_MAX, PLAIN
+from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import Retry
 from stepwell.domain.steps import STEP_TIMEOUT, StepSpec, parameter_codecs
@@ -299,16 +300,17 @@ def node(
     config: type[BaseModel] | None = None,
     handles: tuple[str, ...] = ("out",),
     retry: Retry = DEFAULT,
-    timeout: float | None = STEP_TIMEOUT,
+    timeout: Duration | None = STEP_TIMEOUT,
 ) -> Callable[[Handler], Handler]:
     """Declare a type of node: `@node("shopify:create_order", config=Order)`.
 
     The handler takes (config, ctx, helpers) and returns its output, or a `NodeResult` with a handle and
     a delay. It runs at least once, up to three times unless `retry` says otherwise.
     """
+    limit = timeout_seconds(timeout)
 
     def decorate(handler: Handler) -> Handler:
-        made = CustomNode(name, handler, config=config, handles=handles, retry=retry, timeout=timeout)
+        made = CustomNode(name, handler, config=config, handles=handles, retry=retry, timeout=limit)
         handler.custom_node = made  # type: ignore[attr-defined]  # found by the registry
         return handler
 
