@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
@@ -146,9 +146,8 @@ class Engine(Client):
         """
         made = self.graphs.workflow(graph)
         await self._begin_to_work()
-        brought = {"graph": made.definition.body, "test": test}
-        keys = [options.pop("key", "")]
-        return (await self.start_many(made, [input], keys=keys, **brought, **options))[0]
+        start: Callable[..., Awaitable[RunHandle[Any]]] = self.start  # callers of that bring no graph along
+        return await start(made, input, graph=made.definition.body, test=test, **options)
 
     async def _begin_to_work(self) -> None:
         """An engine without workflows of its own works from the first run on that brings its graph along."""

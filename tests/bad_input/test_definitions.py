@@ -85,6 +85,7 @@ _WORKFLOWS: list[Callable[[], Any]] = [
     lambda: workflow(priority="high")(flow),  # type: ignore[call-overload]
     lambda: workflow(priority=10**12)(flow),
     lambda: workflow(concurrency="3")(flow),  # type: ignore[call-overload]
+    lambda: workflow(name="half \ud800")(flow),
     lambda: workflow(takes_strange).definition,
     lambda: workflow(takes_unknown).definition,
 ]
@@ -95,6 +96,7 @@ _STEPS: list[Callable[[], Any]] = [
     lambda: step(name=3)(plain),  # type: ignore[call-overload]
     lambda: step(queue=3)(plain),  # type: ignore[call-overload]
     lambda: step(queue="a/b")(plain),
+    lambda: step(name="half \udc80")(plain),
     lambda: step(transactional="yes")(plain),  # type: ignore[call-overload]
     lambda: step(transactional=True)(lambda: 1),
     lambda: step(transactional=True, isolation="process")(plain),

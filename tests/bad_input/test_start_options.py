@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stepwell import Concurrency, Context, Engine, SyncClient, step, workflow
-from stepwell.errors import AskedWrongly, NotEndedYet, RunCancelled, RunNotFound
+from stepwell.errors import AskedWrongly, InvalidInput, NotEndedYet, RunCancelled, RunNotFound
 from tests.stage import Stage
 
 
@@ -98,11 +98,25 @@ async def test_verbs_on_what_is_no_run(memory: Stage) -> None:
             lambda: engine.rerun(5),  # type: ignore[call-overload]
             lambda: engine.fork(5, at=1),  # type: ignore[call-overload]
             lambda: engine.fork(run, at=1, outputs=[1]),  # type: ignore[call-overload]
-            lambda: engine.runs(limit="many"),  # type: ignore[arg-type]
-            lambda: engine.runs(workflow=5),  # type: ignore[arg-type]
-            lambda: anext(run.events(after="x")),  # type: ignore[arg-type]
         ):
             with pytest.raises(AskedWrongly) as caught:
+                await ask()
+            assert caught.value.hint
+
+
+@pytest.mark.req("K8")
+async def test_a_wrong_argument_is_an_input_and_no_definition(memory: Stage) -> None:
+    async with memory.engine(echo) as engine:
+        run = await engine.start(echo, 1)
+        for ask in (
+            lambda: engine.runs(limit="many"),  # type: ignore[arg-type]  # that is the test, here and below
+            lambda: engine.runs(limit=-1),
+            lambda: engine.runs(workflow=5),  # type: ignore[arg-type]
+            lambda: anext(run.events(after="x")),  # type: ignore[arg-type]
+            lambda: engine.start(echo, 1, priority=1.5),  # type: ignore[call-overload]
+            lambda: engine.start(echo, 1, concurrency=Concurrency("a", 0)),
+        ):
+            with pytest.raises(InvalidInput) as caught:
                 await ask()
             assert caught.value.hint
 

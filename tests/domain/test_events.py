@@ -153,7 +153,7 @@ SMALLEST: list[Fact] = [
 def test_fact_comes_back_the_same(fact: Fact) -> None:
     event = written(fact, "a#1", 2)
 
-    found = read(LogRow(7, event.kind, event.path, event.attempt, 1.5, event.payload))
+    found = read(event.row(7, 1.5))
 
     assert _plain(found.fact) == _plain(fact)
     assert found[:4] == (7, 1.5, "a#1", 2)
@@ -222,7 +222,7 @@ def test_the_wrong_fact_is_our_mistake() -> None:
     event = written(TimerFired())
 
     with pytest.raises(AssertionError, match="timer_fired"):
-        read_as(Claimed, LogRow(1, *event[:3], 0.0, event[3]))
+        read_as(Claimed, event.row(1, 0.0))
 
 
 def test_event_knows_its_kind() -> None:

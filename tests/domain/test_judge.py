@@ -23,7 +23,7 @@ def commit(*events: NewEvent, head: int = 3, then: Park | Finish | None = None, 
 
 
 def log(*events: NewEvent) -> list[LogRow]:
-    return [LogRow(seq, *event[:3], 0.0, event[3]) for seq, event in enumerate(events, 1)]
+    return [event.row(seq, 0.0) for seq, event in enumerate(events, 1)]
 
 
 @pytest.mark.req("K3")

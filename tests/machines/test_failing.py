@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Machine, Permanent, Retry, RetryAfter, Status, step, transition, workflow
+from stepwell import (
+    Context,
+    Machine,
+    Permanent,
+    Retry,
+    RetryAfter,
+    Status,
+    SyncContext,
+    step,
+    transition,
+    workflow,
+)
 from stepwell.errors import InvalidDefinition, NotRetryable, RunFailed, StepError
 from stepwell.testing import VirtualEngine
 from tests.stage import Stage, all_events, suspended
@@ -401,6 +412,46 @@ async def test_a_state_that_cannot_be_kept_fails_the_transition_with_its_field(m
         with pytest.raises(RunFailed, match=r"bad\.deep"):
             await run.result(15)
         assert await failures(run) == [None], "the same code would give the same value again"
+
+
+class Returns(Machine[dict[str, int]]):
+    """Its input says which of its transitions returns something."""
+
+    @transition("start", "end", when=lambda state, input: input == "async", retry=Retry(3))
+    async def later(self, ctx: Context) -> Any:
+        self.state["n"] = 1
+        return {"n": 2}
+
+    @transition("start", "end", when=lambda state, input: input == "thread", retry=Retry(3))
+    def aside(self, ctx: SyncContext) -> Any:
+        return "end"
+
+    @transition("start", "end", retry=Retry(3))
+    def unawaited(self, ctx: SyncContext) -> Any:
+        return asyncio.sleep(0)
+
+
+@pytest.mark.req("M1", "M3")
+@pytest.mark.parametrize(
+    ("how", "text", "hint"),
+    [
+        ("async", r"later \(test_failing.py:\d+\) returned a value \(dict\)", "change self.state"),
+        ("thread", r"aside \(test_failing.py:\d+\) returned a value \(str\)", "change self.state"),
+        ("", r"unawaited \(test_failing.py:\d+\) returned a value \(coroutine\)", "async def"),
+    ],
+)
+async def test_a_transition_that_returns_something_is_told_so(
+    memory: Stage, how: str, text: str, hint: str
+) -> None:
+    async with memory.engine(Returns) as engine:
+        run = await engine.start(Returns, how)
+
+        with pytest.raises(RunFailed, match=text) as told:
+            await run.result(30)
+
+        assert (told.value.cause_code, hint in told.value.hint) == (InvalidDefinition.code, True)
+        assert await failures(run) == [None], "the same code would return it again"
+        assert (await run.state()).checkpoint is None, "a failing transition leaves no trace"
 
 
 @dataclass

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from stepwell import Context, Retry, RunHandle, Status, step, workflow
+from stepwell import Context, Retry, RunFailed, RunHandle, Status, Workflow, step, workflow
 from stepwell.testing import VirtualEngine, crash_everywhere
 
 
@@ -100,6 +103,48 @@ async def test_always_replay_mode_comes_to_the_same_result() -> None:
         assert await engine.outcome(run) == [100, 7, 1, 2]
         claims = [event async for event in run.events() if event.kind == "claimed"]
         assert len(claims) >= 3  # one a commit: the step, the timer with the signal, the branches
+
+
+@step
+async def put(what: str) -> str:
+    return what
+
+
+@workflow
+async def hurried(ctx: Context, what: str) -> None:
+    await ctx.step(put, SOURCES[what]())
+    await ctx.step(put, what)
+
+
+@workflow
+async def misnamed(ctx: Context, what: str) -> None:
+    await ctx.step(put, what)
+    await ctx.signal(f"for {SOURCES[what]()}", timeout="1h")
+
+
+SOURCES: dict[str, Callable[[], str]] = {
+    "time": lambda: str(time.time_ns()),
+    "datetime": lambda: datetime.now().isoformat(),
+    "random": lambda: str(random.random()),
+    "uuid4": lambda: uuid4().hex,
+}
+
+
+@pytest.mark.req("F5", "F2")
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(("careless", "says"), [(hurried, "other arguments"), (misnamed, "0/signal:for ")])
+async def test_always_replay_mode_tells_of_clocks_and_chance(
+    careless: Workflow[str, None], says: str, source: str
+) -> None:
+    async with VirtualEngine(careless, replay_always=True) as engine:
+        run = await engine.start(careless, source)
+
+        with pytest.raises(RunFailed, match=says) as told:
+            await engine.outcome(run)
+
+        assert told.value.cause_code == "CODE_CHANGED"
+        assert source in told.value.hint
+        assert "ctx.now(), ctx.random(), ctx.uuid()" in told.value.hint
 
 
 async def test_a_run_that_nothing_can_end_is_reported_with_its_reason() -> None:

@@ -13,7 +13,6 @@ from stepwell.client.handle import RunHandle
 from stepwell.client.history import History
 from stepwell.client.rates import StartRate, checked_rates, refuse, windows_of
 from stepwell.client.start_options import checked_keys, checked_options
-from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
@@ -33,8 +32,9 @@ from stepwell.domain.rates import Full, RatedStart
 from stepwell.domain.schema import Schema
 from stepwell.domain.starting import new_run_of, startable
 from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
-from stepwell.errors import KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
+from stepwell.errors import InvalidInput, KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
 
@@ -249,7 +249,7 @@ class Client(History):
         """The newest runs that fit."""
         checked_text(workflow, "workflow")
         checked_text(before, "before")
-        whole_number(limit, "limit", 0, 100_000)
+        whole_number(limit, "limit", 0, 100_000, wrong=InvalidInput)
         statuses = checked_statuses((status,) if isinstance(status, str) else status)
         wanted = RunFilter(
             workspace=self.workspace, workflow=workflow, statuses=statuses, before=before, limit=limit

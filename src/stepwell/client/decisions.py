@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from stepwell.client.text import checked_text
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
 from stepwell.domain.commit import Delivery, Message
@@ -17,6 +16,7 @@ from stepwell.domain.messages import Decision, decide_key
 from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState
 from stepwell.domain.status import RETRYABLE
+from stepwell.domain.text import checked_text
 from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, NotAssigned, RunEnded, WrongPlace
 
 if TYPE_CHECKING:

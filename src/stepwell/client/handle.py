@@ -14,7 +14,6 @@ import msgspec
 from stepwell.client import decisions
 from stepwell.client.limits import full_limit
 from stepwell.client.past import Past
-from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
@@ -22,17 +21,20 @@ from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
     KIND,
     Accepted,
+    Cancelled,
     Continued,
     Problem,
     Received,
     StepCompleted,
+    read,
     read_as,
 )
 from stepwell.domain.ids import RunId
-from stepwell.domain.problems import clean, run_error
+from stepwell.domain.problems import run_error
 from stepwell.domain.starting import needs_of_run
 from stepwell.domain.state import OpenWait
 from stepwell.domain.status import RETRYABLE, Status
+from stepwell.domain.text import checked_text, clean
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.domain.why import Reason, explain
 from stepwell.errors import (
@@ -102,10 +104,12 @@ class RunHandle(Past, Generic[R]):
         raise run_error(ended.status, problem, self.id, await self._reason(ended.status))
 
     async def _reason(self, status: Status) -> str:
-        """Why it was cancelled: only the log says so."""
+        """Why it was cancelled: only the last event of its log says so."""
         if status is Status.CANCELLED:
             with suppress(RunNotFound, StoreError):  # deleted since, or not to be had now
-                return (await self.state()).reason
+                rows = [row async for row in self.log()]
+                fact = read(rows[-1]).fact
+                return fact.reason if isinstance(fact, Cancelled) else ""
         return ""
 
     def __await__(self) -> Any:
@@ -176,7 +180,8 @@ class RunHandle(Past, Generic[R]):
     async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
         """The log from `after` on; with `follow` also what is still to come, until the run ends."""
         pause = _FOLLOW_SECONDS
-        whole_number(after, "after", 0, 2**53, "give the seq of the last event that you have")
+        hint = "give the seq of the last event that you have"
+        whole_number(after, "after", 0, 2**53, hint, wrong=InvalidInput)
         with self._client.bulletin.following(self.id) if follow else nullcontext():
             while True:
                 seen = self._watch.news

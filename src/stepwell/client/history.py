@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from stepwell.client import run_file
 from stepwell.client.handle import RunHandle
-from stepwell.client.text import checked_text
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
 from stepwell.domain.commit import Definition, Started
@@ -26,6 +25,7 @@ from stepwell.domain.copies import RunCopy
 from stepwell.domain.cuts import Edits, place_before
 from stepwell.domain.forking import Birth, forked
 from stepwell.domain.ids import Ids, RunId
+from stepwell.domain.text import checked_text
 from stepwell.errors import InvalidInput, KeyConflict, RunExists, RunNotFound, UnknownWorkflow
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from stepwell.client.handle import RunHandle
-from stepwell.client.text import checked_text
 from stepwell.domain.commit import Definition
 from stepwell.domain.ids import DRAFT
 from stepwell.domain.program import Startable
+from stepwell.domain.text import checked_text
 from stepwell.errors import Conflict, UnknownWorkflow
 
 if TYPE_CHECKING:

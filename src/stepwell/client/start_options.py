@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.client.text import checked_text
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.duration import seconds, timeout_seconds
 from stepwell.domain.limits import Concurrency
+from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import checked_priority, whole_number
 from stepwell.errors import InvalidInput
 
@@ -29,7 +29,7 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
     options["delay"] = seconds(options.get("delay", 0), name="delay")
     options["timeout"] = timeout_seconds(options.get("timeout"))
     if options.get("priority") is not None:
-        checked_priority(options["priority"])
+        checked_priority(options["priority"], InvalidInput)
     if options.get("queue"):
         checked_text(options["queue"], "queue")
     if options.get("tags") is not None:
@@ -53,7 +53,7 @@ def _check_concurrency(given: object) -> None:
     checked_text(given.key, "key of concurrency")
     if not given.key:
         raise InvalidInput("concurrency has no key", hint=hint)
-    whole_number(given.most, "most of concurrency", 1, 10**9)
+    whole_number(given.most, "most of concurrency", 1, 10**9, wrong=InvalidInput)
 
 
 def checked_keys(keys: Sequence[str] | None, inputs: Sequence[Any]) -> Sequence[str]:

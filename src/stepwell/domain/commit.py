@@ -22,13 +22,17 @@ DEFAULT_WORKSPACE = "default"
 ENDING_PRIORITY = 1_000_000  # a run that must clean up goes before everything else
 
 
-class NewEvent(NamedTuple):
+class NewEvent(msgspec.Struct, frozen=True, gc=False):
     """A fact on its way into the log; its seq follows from its place in the commit."""
 
     kind: str
     path: str
     attempt: int
     payload: bytes
+
+    def row(self, seq: int, at: float) -> LogRow:
+        """As the log has it."""
+        return LogRow(seq, self.kind, self.path, self.attempt, at, self.payload)
 
 
 class LogRow(NamedTuple):
@@ -208,7 +212,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # the database cannot hold this value; nothing was written
 
 
-class Committed(NamedTuple):
+class Committed(msgspec.Struct, frozen=True, gc=False):
     """How a commit went: `wakes` counts the run's deliveries so far, `at` is the events' time."""
 
     outcome: Outcome

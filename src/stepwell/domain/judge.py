@@ -38,7 +38,7 @@ def recognised(commit: Commit, log: Sequence[LogRow]) -> bool:
     rows = {row.seq: row for row in log}
     for seq, event in enumerate(commit.events, commit.head + 1):
         row = rows.get(seq)
-        if row is None or (row.kind, row.path, row.attempt, row.payload) != tuple(event):
+        if row is None or row != event.row(seq, row.at):
             return False
     last = commit.head + len(commit.events)
     claims = [row for row in log if row.kind == KIND[Claimed] and row.seq <= last]

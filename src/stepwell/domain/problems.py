@@ -7,6 +7,7 @@ import traceback
 
 from stepwell.domain.events import Problem
 from stepwell.domain.retry import RemoteError, is_permanent
+from stepwell.domain.text import clean
 from stepwell.errors import (
     ChildFailed,
     RunCancelled,
@@ -20,7 +21,6 @@ from stepwell.errors import (
 )
 
 _OURS = __file__.rpartition("domain")[0]  # the engine's own frames say nothing to its users
-_TEXT_MAX = 4000
 _CAUSES_MAX = 20
 _LINES = re.compile(r'File "([^"]+\.py)", line (\d+), in (\S+)')
 _CODE_MAX = 200  # a code is a word; authors choose those of their nodes
@@ -60,12 +60,6 @@ def _path_of(error: BaseException) -> str:
             return ""
         error = cause
     return ""
-
-
-def clean(text: str) -> str:
-    """Text that any database keeps: no NUL, no half characters, not endless."""
-    text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + " ..."
 
 
 def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError:

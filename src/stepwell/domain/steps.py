@@ -13,6 +13,7 @@ import msgspec
 
 from stepwell.domain.codec import PLAIN, Codec, codec_for
 from stepwell.domain.retry import ONCE, Retry
+from stepwell.domain.text import is_whole
 from stepwell.errors import InvalidDefinition, NotSerialisable
 
 Isolation = Literal["none", "process"]
@@ -92,7 +93,7 @@ def checked_name(name: str, what: str = "a name") -> str:
     """Names go into paths and keys, so a few characters are taken."""
     if not isinstance(name, str):
         raise InvalidDefinition(f"{name!r} cannot be {what}", hint=f"give text: {str(name)!r}")
-    if not name or len(name) > 200 or any(c in "/#~\x00" or ord(c) < 32 for c in name):
+    if not name or len(name) > 200 or any(c in "/#~" or ord(c) < 32 for c in name) or not is_whole(name):
         raise InvalidDefinition(
             f"{name!r} cannot be {what}", hint="use 1 to 200 printable characters without '/', '#' and '~'"
         )

@@ -30,6 +30,7 @@ from stepwell.engine.inbox_reader import InboxReader
 from stepwell.engine.journal import Answer, Journal, is_answer, read_journal, result_path
 from stepwell.engine.log_writer import LogWriter, opening
 from stepwell.engine.releasing import release
+from stepwell.engine.replay_check import not_asked_again
 from stepwell.engine.services import Services
 from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.sync_body import SyncBody
@@ -191,6 +192,9 @@ class Activation:
     def _go_live(self) -> None:
         """The replay is over: now the messages that came with the claim."""
         self.live = True
+        if self.services.replay_always and (differs := not_asked_again(self)) is not None:
+            self._ending = endings.failed(differs)
+            return
         self.waits.start_again()
         if self.rows:
             # Waits and remote steps must be open for their answers; but nothing begins or times out
@@ -277,7 +281,12 @@ class Activation:
             else:
                 self.steps.stop_all()
                 then = endings.finish(self, self._ending)
-        elif self._may_rest and parking.idle(self):
+        elif (
+            # What can be told at a glance: most often something is under way, or about to begin.
+            (not self.steps.executing or (self.visits is not None and self.visits.in_calls))
+            and (not self.commands or self.draining or self.visits is not None)
+            and parking.idle(self)
+        ):
             if not (self.calls or self.commands or self.draining):
                 self._ending = endings.stuck()
                 self.settle()
@@ -288,11 +297,6 @@ class Activation:
         if then is None and not draft.needed:
             return
         self.writer.send(then)
-
-    @property
-    def _may_rest(self) -> bool:
-        """Worth a closer look: no step runs, and no transition that has not even used its ctx."""
-        return not self.steps.executing or (self.visits is not None and self.visits.in_calls)
 
     def _written(self, draft: Draft, result: Committed, then: Park | Finish | None) -> None:
         """The committer's answer. Not ok: nothing of the draft was written."""

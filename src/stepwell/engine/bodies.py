@@ -110,6 +110,11 @@ class Body:
             self._handle = self._services.loop.call_later(limit, self.look_again)
 
     @property
+    def label(self) -> str:
+        """What messages to people call it."""
+        return f"run {self._activation.run_id}, transition {self.path}"
+
+    @property
     def spec(self) -> Label:
         return Label(self._call.move.name)
 

@@ -33,15 +33,21 @@ class Waiting:
     def __init__(self, lanes: int) -> None:
         self._lanes = lanes
         self._wake = asyncio.Event()
+        self._asleep = False  # some lane may wait for the event
         self.members: deque[tuple[Commit, Written]] = deque()
         self.in_flight: list[int] = []  # sizes
 
     def put(self, commit: Commit, written: Written) -> None:
         self.members.append((commit, written))
-        self._wake.set()
+        if self._asleep:
+            self._stir()
 
     def landed(self, size: int) -> None:
         self.in_flight.remove(size)
+        self._stir()
+
+    def _stir(self) -> None:
+        self._asleep = False
         self._wake.set()
 
     async def take(self) -> list[tuple[Commit, Written]]:
@@ -49,6 +55,7 @@ class Waiting:
         while True:
             while not self._worth_sending():
                 self._wake.clear()
+                self._asleep = True
                 await self._wake.wait()
             # One pass of the loop, so that all who are ready in it share the batch.
             await asyncio.sleep(0)
@@ -70,7 +77,7 @@ class Waiting:
             batch.append(self.members.popleft())
         self.in_flight.append(len(batch))
         if self.members:
-            self._wake.set()
+            self._stir()
         return batch
 
 

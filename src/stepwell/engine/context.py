@@ -28,7 +28,8 @@ from stepwell.engine.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.child_handle import Child
 from stepwell.engine.children import new_child
 from stepwell.engine.placed import Placed
-from stepwell.errors import Continue, InvalidDefinition
+from stepwell.engine.replay_check import marks_all
+from stepwell.errors import Continue, InvalidDefinition, InvalidInput
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -56,6 +57,7 @@ class RunContext:
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
         self._turns = activation.turns
+        self._marks = marks_all(activation)
         self.step = StepCaller(self)
 
     @property
@@ -104,7 +106,7 @@ class RunContext:
         queue = queue or spec.queue
         if queue and spec.transactional:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
-        mark = _fingerprint(args, kwargs) if concurrent else ""
+        mark = _fingerprint(args, kwargs) if concurrent or self._marks else ""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
         call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
         if spec.compensate is not None:
@@ -120,7 +122,7 @@ class RunContext:
             raise
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], *, limit: int = 50) -> list[Any]:
-        whole_number(limit, "limit of ctx.map", 1, 10**9, "give 1 or more")
+        whole_number(limit, "limit of ctx.map", 1, 10**9, "give 1 or more", wrong=InvalidInput)
         return await _Map(self, spec_of(function), list(items), limit).run()
 
     async def all(self, *awaitables: Awaitable[Any]) -> list[Any]:

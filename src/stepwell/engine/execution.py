@@ -85,6 +85,11 @@ class Execution:
         return self._context
 
     @property
+    def label(self) -> str:
+        """What messages to people call it."""
+        return f"run {self._run_id}, step {self._path}"
+
+    @property
     def saved(self) -> Sequence[DocumentSaved]:
         """The documents that the step kept; they count when it has completed."""
         return self._context.saved if self._context is not None else ()

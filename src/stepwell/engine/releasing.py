@@ -13,6 +13,7 @@ from stepwell.engine.documents import show
 from stepwell.engine.ending import code_changed
 from stepwell.engine.journal import Answer, Journal
 from stepwell.errors import CodeChanged, RunCancelling, WaitTimedOut
+from stepwell.errors.conflicts import DIFFERS
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -108,5 +109,6 @@ def _same_arguments(call: Call, digest: str) -> None:
     if isinstance(call, StepCall) and digest and call.digest and digest != call.digest:
         raise CodeChanged(
             f"{call.path} was recorded with other arguments than the code gives now",
-            hint="create concurrent branches in the same order, or guard the change with ctx.patched",
+            hint="create concurrent branches in the same order, or guard the change with ctx.patched; "
+            f"{DIFFERS}",
         )

@@ -141,12 +141,12 @@ def _begin(job: Job, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
 class _Rest:
     """Awaiting it runs the rest of the step, every slice of it in the step's own context variables."""
 
-    __slots__ = ("_awaited", "_coroutine", "_job", "_slice_of")
+    __slots__ = ("_awaited", "_coroutine", "_slice_of", "job")
 
     def __init__(
         self, job: Job, coroutine: Coroutine[Any, Any, Any], slice_of: Callable[..., Any], awaited: Any
     ) -> None:
-        self._job = job
+        self.job = job
         self._coroutine = coroutine
         self._slice_of = slice_of
         self._awaited = awaited
@@ -167,11 +167,11 @@ class _Rest:
                 else:
                     awaited = slice_of(coroutine.send, value)
         except StopIteration as ended:
-            self._job.done(ended.value, None)
+            self.job.done(ended.value, None)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a GeneratorExit of the step's own, too
             if gone:  # passed on, it would look like a failure of ours, and the runner would live on
                 _log.warning("a step that was left behind failed while it unwound", exc_info=error)
             else:
-                self._job.done(None, as_failure(error))
+                self.job.done(None, as_failure(error))

@@ -207,7 +207,7 @@ class _Pass:
                 return
             then = None  # first what it says; then it asks again to park, with nothing left to say
         for event in commit.events:
-            run.log.append(LogRow(len(run.log) + 1, *event[:3], self._clock.time(), event.payload))
+            run.log.append(event.row(len(run.log) + 1, self._clock.time()))
         taken = set(commit.consumed)
         run.inbox = [row for row in run.inbox if row.key not in taken]
         for new in commit.starts:

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, NoReturn, TypeVarTuple, Unpack
 
+import msgspec
+
 from stepwell.engine.calls import Call
 from stepwell.errors import NotDurable, Unwind
 
@@ -72,19 +74,19 @@ def enter_scope(scope: Scope) -> Iterator[None]:
         _scope.reset(token)
 
 
-class _Ready(asyncio.Handle):
-    """A callback that is due; without what a handle keeps for debugging, for there are two a step."""
+class _Ready(msgspec.Struct, eq=False):
+    """A callback that is due: what of asyncio.Handle makes sense here, for there are two a step."""
 
-    __slots__ = ()
-
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
-        self._callback = callback
-        self._args = args
-        self._context = context
-        self._cancelled = False
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    context: Context
+    is_cancelled: bool = False
 
     def cancel(self) -> None:
-        self._cancelled = True
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
 
 
 class TurnLoop(asyncio.AbstractEventLoop):
@@ -109,10 +111,10 @@ class TurnLoop(asyncio.AbstractEventLoop):
                 if not ready:
                     break
                 handle = ready.popleft()
-                if handle._cancelled:
+                if handle.is_cancelled:
                     continue
                 try:
-                    handle._context.run(handle._callback, *handle._args)
+                    handle.context.run(handle.callback, *handle.args)
                 except SystemExit:
                     pass  # a task's own, which has kept it: what it awaits, or the run, fails with it
                 except Exception as error:
@@ -174,9 +176,9 @@ class TurnLoop(asyncio.AbstractEventLoop):
     def create_main(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return self.create_task(coro, scope=self.root)
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]  # what it returns can be cancelled
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> _Ready:
         handle = _Ready(callback, args, context or copy_context())
         self.ready.append(handle)
         return handle

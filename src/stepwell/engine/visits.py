@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from stepwell.engine.waits import Waits
 
 _KEYS_KEPT = 10_000
-_HOPELESS = (InvalidInput, PayloadTooLarge)  # the same code would give the same value again
+# The same code would give the same value, or be as wrong, again.
+_HOPELESS = (InvalidDefinition, InvalidInput, PayloadTooLarge)
 
 
 class Visits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from stepwell.domain import events as ev
@@ -16,6 +17,7 @@ from stepwell.engine.activation import Activation
 from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
 from stepwell.engine.lease_keeper import LeaseKeeper
+from stepwell.engine.loop_watch import LoopWatch
 from stepwell.engine.own_starts import OwnStarts
 from stepwell.engine.remote import RemoteStep, deliver, not_begun
 from stepwell.engine.retention import Retention
@@ -27,7 +29,7 @@ from stepwell.engine.sweeper import Sweeper
 from stepwell.errors import StoreError, Suspended
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
-from stepwell.system import Clock
+from stepwell.system import Clock, SystemClock
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -102,6 +104,7 @@ class Worker:
         self._services: Services | None = None
         self._idle = asyncio.Event()
         self._look_soon = False
+        self._watch = LoopWatch()
         self._stand_ins: Mapping[str, StepSpec] = {}
         self._fanning_out: set[RunId] = set()
         self._strays = Strays(
@@ -181,7 +184,10 @@ class Worker:
         """Work until cancelled, once it is open; `stop` first for a graceful end."""
         stop_listening = self.bulletin.on_work(self._work_hinted)
         try:
-            async with asyncio.TaskGroup() as group:
+            async with AsyncExitStack() as parts:
+                if isinstance(self._clock, SystemClock):  # simulated workers die without a word
+                    parts.enter_context(self._watch)
+                group = await parts.enter_async_context(asyncio.TaskGroup())
                 group.create_task(self._committer.run())
                 group.create_task(self._keeper.run())
                 group.create_task(self._sweeper.run())
@@ -322,6 +328,7 @@ class Worker:
         """Announce steps that take long; when others hinted, look for messages to our runs."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
+            self._watch.beat()
             if self._look_soon:
                 self._look_soon = False
                 self._keeper.nudge()

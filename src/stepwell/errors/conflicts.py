@@ -75,11 +75,19 @@ class SignalLimit(Conflict):
     code = "SIGNAL_LIMIT"
 
 
+DIFFERS = (
+    "if it did not change, it depends on a clock, on chance or on the order of a set: instead of time, "
+    "datetime.now, random or uuid4 use ctx.now(), ctx.random(), ctx.uuid(), or a step"
+)
+
+
 class CodeChanged(Conflict):
     """The workflow's code no longer asks for what the log has recorded."""
 
     code = "CODE_CHANGED"
-    hint = 'keep the old version importable, or guard the change: if ctx.patched("my-change"): ...'
+    hint = (
+        f'keep the old version importable, or guard the change: if ctx.patched("my-change"): ...; {DIFFERS}'
+    )
 
 
 class RateLimited(StepwellError):

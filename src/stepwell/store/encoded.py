@@ -126,7 +126,7 @@ class EncodedStore:
         )
 
     def _event(self, event: NewEvent) -> NewEvent:
-        return event if event.kind in _PLAIN else event._replace(payload=self._encode(event.payload))
+        return event if event.kind in _PLAIN else replace(event, payload=self._encode(event.payload))
 
     def _maybe(self, data: bytes | None) -> bytes | None:
         return None if data is None else self._encode(data)

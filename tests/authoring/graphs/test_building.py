@@ -174,5 +174,5 @@ def test_yaml_is_only_data() -> None:
 def test_a_timeout_of_zero_is_an_error_that_says_so() -> None:
     problems = Builder(registry()).check(chart([START, a("A", timeoutMs=0), a("Z", "end")], "S>A A>Z"))
 
-    assert [problem.code for problem in problems] == ["INVALID_DATA"]
+    assert [problem.code for problem in problems] == ["TIMEOUT"]
     assert "0 is no timeout" in problems[0].message

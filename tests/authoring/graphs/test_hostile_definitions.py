@@ -97,6 +97,7 @@ def changed(body: Any, chance: random.Random) -> tuple[Any, str]:
 
 
 SHAPE = {"INVALID_GRAPH", "INVALID_NODE", "NODE_ID_INVALID", "INVALID_EDGE", "INVALID_DATA", "NODE_TYPE"}
+SHAPE |= {"RETRY_POLICY", "DURATION", "TIMESTAMP", "TIMEOUT"}
 
 
 @pytest.mark.req("G1", "G2")
@@ -345,3 +346,60 @@ def test_a_bad_node_id_is_told_as_such_by_reader_and_schema(name: object) -> Non
     assert [problem.field for problem in found] == ["id"]
     assert found[0].suggestion
     assert not jsonschema_rs.validator_for(graph_schema(builder.registry)).is_valid(body)
+
+
+OFF: list[tuple[str, str, dict[str, Any]]] = [
+    *(("RETRY_POLICY", "task", {"retry": {"maxAttempts": n}}) for n in (-1, 0, 10**9, "3", None, 1.5)),
+    ("RETRY_POLICY", "task", {"retry": {"backoff": "NaN"}}),
+    ("RETRY_POLICY", "task", {"retry": {"delayMs": -1}}),
+    ("RETRY_POLICY", "task", {"retry": {"delayMs": 2000, "maxDelayMs": 1000}}),
+    ("RETRY_POLICY", "task", {"retry": 3}),
+    ("RETRY_POLICY", "retry", {"maxAttempts": 0}),
+    *(("DURATION", "delay", {"ms": n}) for n in (-1, 10**15, "soon", "1")),
+    *(("DURATION", "delay", {"duration": text}) for text in ("soon", "P1Y", "-1s", "", "366d", 5)),
+    ("DURATION", "wait", {"mode": "time", "ms": -1}),
+    ("TIMESTAMP", "delay", {"until": "2027-02-29T00:00:00Z"}),
+    ("TIMESTAMP", "delay", {"until": "2027-02-28T00:00:00"}),
+    ("TIMESTAMP", "wait", {"mode": "until", "until": "9999-12-31T23:59:59Z"}),
+    ("TIMESTAMP", "wait", {"mode": "until", "until": 5}),
+    *(("TIMEOUT", "task", {"timeoutMs": n}) for n in (0, -1, "1s", 10**15)),
+]
+
+
+@pytest.mark.req("G2", "X9")
+@pytest.mark.parametrize(("code", "kind", "data"), OFF, ids=str)
+def test_times_and_retries_that_cannot_be_are_told_as_such(
+    code: str, kind: str, data: dict[str, Any]
+) -> None:
+    [problem] = found([START, a("A", kind, **data), a("B", parent="A")][: 3 if kind == "retry" else 2], "S>A")
+
+    assert (problem.code, problem.node) == (code, "A")
+    assert problem.field.partition(".")[0] in data
+    assert problem.suggestion
+
+
+@pytest.mark.req("G2")
+def test_settings_that_are_no_times_are_told_as_such() -> None:
+    problems = found([START, a("Z", "end")], "S>Z", maxExecutionMs=0, suspendTtlMs=-1)
+
+    assert {problem.code for problem in problems} == {"TIMEOUT", "DURATION"}
+
+
+@pytest.mark.req("N10")
+@pytest.mark.parametrize(
+    "data",
+    [{"until": "2001-01-01T00:00:00+02:00"}, {"until": "{{ctx.input}}"}, {"duration": "365d"}],
+    ids=str,
+)
+def test_times_that_can_be_are_taken(data: dict[str, Any]) -> None:
+    assert found([START, a("A", "delay", **data)], "S>A") == []
+
+
+@pytest.mark.req("G2")
+@pytest.mark.parametrize(("other", "says"), [("pay", "the id 'pay'"), ("Pay", "'Pay', but for case: 'pay'")])
+def test_two_nodes_of_one_id_are_told_also_when_only_case_differs(other: str, says: str) -> None:
+    problems = found([START, a("pay"), a(other)], f"S>pay S>{other}")
+
+    [problem] = [p for p in problems if p.code == "NODE_ID_DUPLICATE"]
+    assert (problem.node, problem.field) == (other, "id")
+    assert says in problem.message

@@ -13,6 +13,7 @@ import pytest
 
 from stepwell import Engine, NodeError, Retry, RunFailed, node
 from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.cutting import edited
 from stepwell.authoring.graphs.program import GraphWorkflow
 from stepwell.client import RunHandle
 from stepwell.domain import events as ev
@@ -212,3 +213,25 @@ async def test_a_rerun_from_a_node_takes_work_in_proportion_to_the_run(memory: S
             return calls_of(lambda: engine.graphs.done_again(graph, log, "L[0]/A"))
 
         assert await work(240) < 4.5 * await work(60)
+
+
+@pytest.mark.req("K26", "P3")
+async def test_edits_of_many_outputs_take_work_in_proportion_to_the_run(memory: Stage) -> None:
+    nodes = [a("L", "loop", items="ctx.input"), a("W", "wait", "L", event="go"), a("A", "tell", "L")]
+    body = chart([START, *nodes, a("Z", "end")], "S>L W>A L>Z")
+    async with memory.engine(body, nodes=[Tells().node()]) as engine:
+
+        async def work(count: int) -> int:
+            run = await engine.start("chart", list(range(count)))
+            for number in range(count):
+                await run.event("go", number)
+            await run.result(timeout=60)
+            log, graph = [ev.read(row) async for row in run.log()], msgspec.json.encode(body)
+            outputs = {f"L[{number}]/A": "edited" for number in reversed(range(count))}
+            told = engine.graphs.trace(log, graph)
+            assert len(told.delivered) == count
+            return calls_of(lambda: engine.graphs.trace(log, graph)) + calls_of(
+                lambda: edited(told, log, engine.graphs.registry, outputs)
+            )
+
+        assert await work(160) < 4.5 * await work(40)

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stepwell.authoring.graphs.build.plan import NodePlan, Plan, ScopePlan
+from stepwell.authoring.graphs.descent import Descent
 from stepwell.authoring.graphs.nodes.merging import Merge
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.nodes.working import RESULTS, NodeResult
 from stepwell.authoring.graphs.state import StepStatus
-from stepwell.authoring.graphs.trace import Trace, TraceEntry, descendants, trace
+from stepwell.authoring.graphs.trace import Trace, TraceEntry, trace
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.copies import RunCopy
@@ -35,8 +36,10 @@ _NOTHING: Mapping[str, int] = {}
 
 def done_again(plan: Plan, told: Trace, log: Sequence[Event], node: str) -> Edits:
     """A node is done again, and all that follows from it; and whom it raced with and came before."""
-    again = descendants(told, node)
-    dropped = _of_nodes(log, again, _around(log, [_entry(told, node).path]))
+    descent = Descent(told)
+    entry = descent.entry(node)
+    again = descent.of(entry)
+    dropped = _of_nodes(log, again, _around(log, [entry.path]))
     return Edits(dropped=dropped | _behind(plan, told, log, again, dropped), delivered=told.delivered)
 
 
@@ -109,11 +112,13 @@ def edited(told: Trace, log: Sequence[Event], registry: NodeRegistry, outputs: M
 
     A node is named by its id or path; its output may be a `NodeResult` with another handle.
     """
+    descent = Descent(told)
     changed: dict[str, bytes] = {}
     again: set[str] = set()
-    for name, value in outputs.items():
-        entry = _entry(told, name.removeprefix(_ROOT))
-        again |= descendants(told, entry.path) - {entry.path}
+    entries = [(descent.entry(name.removeprefix(_ROOT)), value) for name, value in outputs.items()]
+    for entry, value in sorted(entries, key=lambda one: one[0].order):
+        if entry.path not in again:  # else all that depends on it is known already
+            again |= descent.of(entry)
         changed[entry.path] = _written(told, log, entry, registry, value)
     dropped = _of_nodes(log, again - changed.keys(), _around(log, changed))
     found = {_ROOT + path: data for path, data in changed.items()}
@@ -166,9 +171,12 @@ def _of_nodes(
 
 def _around(log: Sequence[Event], paths: Iterable[str]) -> dict[str, int]:
     """The containers around these steps, each with the first event of what is other than it was in it."""
+    begun: dict[str, int] = {}
+    for event in log:
+        begun.setdefault(_owner(event.path), event.seq)
     found: dict[str, int] = {}
     for path in paths:
-        first = next((event.seq for event in log if _owner(event.path) == path), 0)
+        first = begun.get(path, 0)
         scope = path.rpartition("/")[0]
         while scope:
             part = _PART.fullmatch(scope)
@@ -183,16 +191,6 @@ _PART = re.compile(r"(.*)[\[#](\d+)\]?")  # lines[3], again#2
 
 def _owner(path: str) -> str:
     return path.removeprefix(_ROOT).partition("@")[0]
-
-
-def _entry(told: Trace, name: str) -> TraceEntry:
-    known = told.by_path()
-    if name not in known:
-        named = [path for path, entry in known.items() if entry.node == name]
-        if len(named) == 1:
-            return known[named[0]]
-        descendants(told, name)  # raises: none or several
-    return known[name]
 
 
 def _written(

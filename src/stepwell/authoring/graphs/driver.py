@@ -21,8 +21,8 @@ from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
 from stepwell.authoring.graphs.state import Ask, Failure, Note, NoteKind, Purpose
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
-from stepwell.domain.problems import clean
 from stepwell.domain.program import PlacedContext, Startable
+from stepwell.domain.text import clean
 from stepwell.errors import AskedWrongly, RunCancelling, StepError, StepwellError, WaitTimedOut
 
 EVENT_SIGNAL = "event:"  # events sent to one run come as signals of this name

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.domain.text import is_whole
 
 NODES_HARD_MAX = 500
 EDGES_MAX = 2_000
@@ -72,10 +73,10 @@ def _strange(value: Any, depth: int) -> tuple[str, str] | None:
     if depth > DEPTH_MAX:
         return f"nested more than {DEPTH_MAX} deep", "make it flatter"
     if kind is dict:
-        if not all(type(key) is str and _readable(key) for key in value):
+        if not all(type(key) is str and is_whole(key) for key in value):
             return "keys must be text", "put the keys in quotes"
     elif kind is str:
-        if not _readable(value):
+        if not is_whole(value):
             return "the text has half of a character (a lone surrogate)", "write it as UTF-8"
     elif kind is int:
         if not -_INTEGER_MAX <= value < _INTEGER_MAX:
@@ -86,11 +87,3 @@ def _strange(value: Any, depth: int) -> tuple[str, str] | None:
     elif value is not None and kind not in (bool, list):
         return f"{kind.__name__} is no JSON", "use text, numbers, true, false, null, lists and objects"
     return None
-
-
-def _readable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -25,6 +25,20 @@ _ADVICE = {
     "string_too_short": "give a text that is not empty",
 }
 
+# Values of these fields have codes of their own, wherever they are.
+_CODES = {
+    "timeoutMs": "TIMEOUT",
+    "maxExecutionMs": "TIMEOUT",
+    "suspendTtlMs": "DURATION",
+    "ms": "DURATION",
+    "duration": "DURATION",
+    "pollMs": "DURATION",
+    "until": "TIMESTAMP",
+    "retry": "RETRY_POLICY",
+    "maxAttempts": "RETRY_POLICY",
+    "delayMs": "RETRY_POLICY",
+}
+
 
 def fields_of(model: type[BaseModel]) -> list[str]:
     """The names of its fields in JSON."""
@@ -36,7 +50,7 @@ def shape_problems(
 ) -> list[GraphProblem]:
     return [
         GraphProblem(
-            code=code,
+            code=_code(detail) or code,
             message=_message(detail),
             node=node,
             edge=edge,
@@ -45,6 +59,12 @@ def shape_problems(
         )
         for detail in error.errors()
     ]
+
+
+def _code(detail: Mapping[str, Any]) -> str:
+    if detail["type"] == "extra_forbidden":
+        return ""  # nobody asked for the field
+    return next((_CODES[part] for part in detail["loc"] if part in _CODES), "")
 
 
 def _message(detail: Mapping[str, Any]) -> str:

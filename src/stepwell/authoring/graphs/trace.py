@@ -6,9 +6,7 @@ follows from, is the trace. So it needs no rows of its own and cannot disagree w
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +21,6 @@ from stepwell.domain.codec import PLAIN
 from stepwell.domain.cuts import Delivered, is_answer
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
-from stepwell.errors import StepNotFound
 
 _LOOKED_UP = "@find"  # behind the path of a node that calls a workflow
 
@@ -65,60 +62,6 @@ class Trace:
         return {entry.path: entry for entry in self.entries}
 
 
-def descendants(told: Trace, step: str) -> set[str]:
-    """The step and all that depends on it: what followed, the containers around it and behind it.
-
-    Later iterations and attempts count too: a sequential loop begins them because of the ones before,
-    a parallel one because a place became free. StepNotFound when there is no such step.
-    """
-    known = told.by_path()
-    named = [path for path, entry in known.items() if step in (path, entry.node)]
-    if len(named) != 1:
-        what = "no step" if not named else f"{len(named)} steps"
-        raise StepNotFound(
-            f"the run has {what} {step!r}", hint=f"its steps are: {', '.join(list(known)[:10])}"
-        )
-    places = _Places(told.entries)
-    found, waiting = {named[0]}, [named[0]]
-    while waiting:
-        path = waiting.pop()
-        owner, index = _scope_of(path)
-        new = [*places.behind[path], *([owner] if owner in known else ())]
-        if not _is_inside(named[0], path):  # of a container around the step the rest is kept
-            new += places.inside[path]
-        if index is not None:
-            new += places.take_later(owner, index)
-        fresh = set(new) - found
-        found |= fresh
-        waiting.extend(fresh)
-    return found
-
-
-class _Places:
-    """Where the steps of a trace are, looked up instead of searched for: a loop may have thousands."""
-
-    def __init__(self, entries: Iterable[TraceEntry]) -> None:
-        self.behind: defaultdict[str, list[str]] = defaultdict(list)  # by the step before them
-        self.inside: defaultdict[str, list[str]] = defaultdict(list)  # by each container around them
-        self._parts: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)  # by iteration or attempt
-        for entry in entries:
-            for before in entry.predecessors:
-                self.behind[before].append(entry.path)
-            for part in _PART.finditer(entry.path):
-                container = entry.path[: part.start()]
-                self.inside[container].append(entry.path)
-                if part[1] is not None:
-                    self._parts[container].append((int(part[1]), entry.path))
-        for parts in self._parts.values():
-            parts.sort()
-
-    def take_later(self, container: str, index: int) -> Iterator[str]:
-        """What is in later iterations or attempts of it, each step only the first time."""
-        parts = self._parts[container]
-        while parts and parts[-1][0] > index:
-            yield parts.pop()[1]
-
-
 def _before(scope: ScopeRun, cause: str) -> list[str]:
     """The finally of a try follows its whole body, and what cancelled the try."""
     owner = scope.owner.node if scope.owner is not None else None
@@ -126,21 +69,6 @@ def _before(scope: ScopeRun, cause: str) -> list[str]:
         return []
     found = [scope.prefix + node.id for node in owner.body.nodes]
     return [*found, cause] if cause and scope.owner.status is StepStatus.CANCELLED else found
-
-
-_PLACE = re.compile(r"(.*?)(?:[\[#](\d+)\]?)?")
-_PART = re.compile(r"/|[\[#](\d+)?")  # where a container's path ends in that of a step inside
-
-
-def _scope_of(path: str) -> tuple[str, int | None]:
-    """`lines[3]/pay` is in the container `lines`, in its iteration 3; `again#2/x` in attempt 2 of `again`."""
-    found = _PLACE.fullmatch(path.rpartition("/")[0])
-    assert found is not None
-    return found[1], None if found[2] is None else int(found[2])
-
-
-def _is_inside(path: str, container: str) -> bool:
-    return path.startswith((f"{container}/", f"{container}[", f"{container}#"))
 
 
 def trace(plan: Plan, events: Iterable[Event]) -> Trace:
@@ -169,7 +97,7 @@ class _Reader:
         self._messages: dict[str, Any] = {}
         self.delivered: list[Delivered] = []
         self.unasked: set[str] = set()
-        self._posted: list[tuple[str, Any]] = []  # key of the message, what was in it
+        self._posted: dict[int, tuple[str, Any]] = {}  # by identity: key of the message, what was in it
         self._seq, self._cause = 0, ""
         self._now = 0.0
         self._worker = ""
@@ -315,7 +243,7 @@ class _Reader:
             case ev.WaitEnded(outcome="answered"):
                 told = PLAIN.decode(self._messages[fact.received])
                 if ask.purpose is Purpose.MAILBOX:
-                    self._posted.append((fact.received, told))
+                    self._posted[id(told)] = (fact.received, told)
                 self._frontier.answer(ask, told)
             case ev.WaitEnded(outcome="timed_out"):
                 self._frontier.fail(ask, Failure(WAIT_TIMEOUT, "not answered in time", node, place))
@@ -368,7 +296,7 @@ class _Reader:
             if step.loop is not None:
                 self.progress[step.path] = (step.loop.done, step.loop.count)
             if step.event is not None:
-                key = next(key for key, event in self._posted if event is step.event)
+                key, _ = self._posted[id(step.event)]
                 self.delivered.append(Delivered(self._seq, self._prefix + step.path, key, step.output))
 
     def _entry(self, step: Step) -> TraceEntry:

@@ -34,9 +34,9 @@ class Problems:
         self.found: list[str] = []
 
     def add(self, method: Callable[..., Any] | None, text: str) -> None:
-        where = _where(method) if method is not None else _where_class(self.machine)
+        place = where(method) if method is not None else _where_class(self.machine)
         name = getattr(method, "__name__", self.machine.__name__)
-        self.found.append(f"{where} {name}: {text}")
+        self.found.append(f"{place} {name}: {text}")
 
     def raise_if_any(self) -> None:
         if self.found:
@@ -48,7 +48,8 @@ class Problems:
             )
 
 
-def _where(method: Callable[..., Any]) -> str:
+def where(method: Callable[..., Any]) -> str:
+    """The file and line of a method."""
     code = getattr(inspect.unwrap(method), "__code__", None)
     return f"{PurePath(code.co_filename).name}:{code.co_firstlineno}" if code is not None else "?"
 

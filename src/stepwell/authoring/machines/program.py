@@ -6,12 +6,14 @@ knows of the past is the checkpoint alone.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
+from stepwell.authoring.machines.checks import where
 from stepwell.authoring.machines.exits import START, Exit
-from stepwell.errors import NoWayOut
+from stepwell.errors import InvalidDefinition, NoWayOut
 
 if TYPE_CHECKING:
     from stepwell.authoring.machines.machine import Plan
@@ -87,10 +89,27 @@ class Attempt:
 
     async def run(self, ctx: Any) -> bytes:
         machine, arguments = self._prepared(ctx)
-        await self._exit.function(machine, *arguments)
-        return self._plan.state.encode(machine.state)
+        return self._after(machine, await self._exit.function(machine, *arguments))
 
     def run_in_thread(self, ctx: Any) -> bytes:
         machine, arguments = self._prepared(ctx)
-        self._exit.function(machine, *arguments)
+        return self._after(machine, self._exit.function(machine, *arguments))
+
+    def _after(self, machine: Any, returned: object) -> bytes:
+        if returned is not None:
+            raise _returned(self._exit, returned)
         return self._plan.state.encode(machine.state)
+
+
+def _returned(exit: Exit, value: object) -> InvalidDefinition:
+    """Whoever returns something thinks that it goes somewhere."""
+    if isinstance(value, Coroutine):
+        value.close()  # that it was never awaited is what is told here
+        hint = "it was not awaited: declare the transition with async def, and await in it"
+    else:
+        hint = "change self.state instead, or leave the value out; then retry the run: its steps are kept"
+    return InvalidDefinition(
+        f"transition {exit.name} ({where(exit.function)}) returned a value "
+        f"({type(value).__name__}), which goes nowhere",
+        hint=hint,
+    )

@@ -138,8 +138,7 @@ class Tables:
         for event in events:
             ticket.head += 1
             ticket.at = at
-            row = LogRow(ticket.head, event.kind, event.path, event.attempt, at, event.payload)
-            self._runs[ticket.run_id].log.append(row)
+            self._runs[ticket.run_id].log.append(event.row(ticket.head, at))
         return at
 
     def _deliver(self, message: Message) -> Delivery:

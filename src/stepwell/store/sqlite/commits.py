@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Outcome, Park
 from stepwell.domain.judge import due_after, judge, recognised
@@ -14,7 +16,7 @@ from stepwell.store.sqlite.starts import start
 from stepwell.store.sqlite.trouble import BAD_VALUE
 
 
-class Fence(NamedTuple):
+class Fence(msgspec.Struct, frozen=True, gc=False):
     """The columns of a ticket that decide, and those that a commit changes."""
 
     run_id: str
@@ -90,7 +92,7 @@ def write(session: Session, members: Sequence[Commit]) -> list[Committed]:
     if woken:  # a run may write to itself
         for place, member in enumerate(members):
             if member.run_id in woken and answers[place].outcome is Outcome.OK:
-                answers[place] = answers[place]._replace(wakes=answers[place].wakes + woken[member.run_id])
+                answers[place] = replace(answers[place], wakes=answers[place].wakes + woken[member.run_id])
     return answers
 
 

@@ -118,10 +118,10 @@ def transact(session: Session, asked: tuple[Callable[[Any], Any], Turn]) -> Comm
     fence = session.row("fences", as_list([commit.run_id]))
     if fence is None:
         raise Undone(not_written(session, commit, Outcome.LOST, 0))
-    _, lease, head, wakes, *_ = Fence(*fence)
-    outcome = judge(commit, lease=lease, head=head, wakes=wakes)
+    ticket = Fence(*fence)
+    outcome = judge(commit, lease=ticket.lease, head=ticket.head, wakes=ticket.wakes)
     if outcome is not Outcome.OK:  # also when it was written before: then so were the body's writes
-        raise Undone(not_written(session, commit, outcome, wakes))
+        raise Undone(not_written(session, commit, outcome, ticket.wakes))
     [committed] = write(session, [commit])
     return committed
 

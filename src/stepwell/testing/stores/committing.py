@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from stepwell.domain.commit import Commit, Committed, LogRow, NewTicket, NewWait, Outcome
+from stepwell.domain.commit import Commit, Committed, NewTicket, NewWait, Outcome
 from stepwell.domain.events import KIND, Continued, written
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.testing.stores.scene import NEEDS, Scene, checked
@@ -36,8 +36,8 @@ class CommitRules:
         ticket = await scene.ticket(claim.run_id)
         assert committed == Committed(Outcome.OK, 0, now)
         assert rows[1:] == [
-            LogRow(2, *events[0][:3], now, events[0][3]),
-            LogRow(3, *events[1][:3], now, events[1][3]),
+            events[0].row(2, now),
+            events[1].row(3, now),
         ]
         assert (ticket.head, ticket.lease, ticket.owner) == (3, claim.lease, "w1")
 

@@ -58,11 +58,15 @@ class Checks:
             )
 
     def _ids(self) -> None:
+        """People read `Pay` and `pay` as one name, and some file systems do."""
+        known: dict[str, str] = {}
         for node in self._definition.nodes:
-            if node.id in self._nodes:
+            first = known.setdefault(node.id.lower(), node.id)
+            if node.id in self._nodes or first != node.id:
+                only = "" if first == node.id else f", but for case: {first!r}"
                 self._add(
                     "NODE_ID_DUPLICATE",
-                    f"two nodes have the id {node.id!r}",
+                    f"two nodes have the id {node.id!r}{only}",
                     node=node.id,
                     field="id",
                     suggestion="give one of them another id",

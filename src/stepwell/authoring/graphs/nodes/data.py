@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
 YEAR_MS = 31_536_000_000
@@ -70,6 +70,12 @@ class RetryData(Strict):
     max_delay_ms: Milliseconds = 30_000
     jitter: bool = False
     non_retryable: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _rises(self) -> RetryData:
+        if "max_delay_ms" in self.model_fields_set and self.max_delay_ms < self.delay_ms:
+            raise ValueError("maxDelayMs is less than delayMs, the first delay")
+        return self
 
 
 class NodeData(Strict):

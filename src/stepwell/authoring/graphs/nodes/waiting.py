@@ -12,12 +12,21 @@ from pydantic import ConfigDict, Field, model_validator
 from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.expressions import Expression
 from stepwell.authoring.graphs.failure import NodeConfigError
-from stepwell.authoring.graphs.nodes.data import WHOLE, Milliseconds, NodeData, Source, exactly_one, needed_by
+from stepwell.authoring.graphs.nodes.data import (
+    WHOLE,
+    YEAR_MS,
+    Milliseconds,
+    NodeData,
+    Source,
+    exactly_one,
+    needed_by,
+)
 from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
 from stepwell.authoring.graphs.template import Template
 from stepwell.domain.duration import seconds
 from stepwell.errors import StepwellError
 
+_YEAR_MAX = 3000
 ANSWERS = ("approved", "denied")
 
 
@@ -105,7 +114,21 @@ class Delay:
         self._seconds = None if data.ms is None else data.ms / 1000
         self._duration = None if duration is None else compiler.template(duration, "duration")
         self._until = None if data.until is None else compiler.template(data.until, "until")
+        self._check(duration, data.until, compiler)
         compiler.uses_time = compiler.uses_time or self._until is not None
+
+    @staticmethod
+    def _check(duration: str | None, until: str | None, compiler: Compiler) -> None:
+        """What no expression makes is looked at when the graph is saved."""
+        for code, field, text, read in (
+            ("DURATION", "duration", duration, _fixed_length),
+            ("TIMESTAMP", "until", until, _fixed_moment),
+        ):
+            if text is not None and "{{" not in text:
+                try:
+                    read(text)
+                except NodeConfigError as error:
+                    compiler.problem(code, error.message, field, error.hint)
 
     def ask(self, scope: Scope, now: Now) -> Ask:
         if self._seconds is not None:
@@ -211,6 +234,21 @@ def _moment(value: Any) -> float:
     except ValueError:
         raise NodeConfigError(f"{value!r} is no moment", hint="give an ISO date and time") from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def _fixed_length(text: str) -> None:
+    if _length(text) * 1000 > YEAR_MS:
+        raise NodeConfigError(f"{text!r} is longer than a year", hint="give at most 365d")
+
+
+def _fixed_moment(text: str) -> None:
+    """A date that somebody wrote: it means the same everywhere, and somebody may live to see it."""
+    _moment(text)
+    when = datetime.fromisoformat(text)
+    if when.tzinfo is None:
+        raise NodeConfigError(f"{text!r} has no time zone", hint="add Z for UTC, or an offset as +02:00")
+    if when.year >= _YEAR_MAX:
+        raise NodeConfigError(f"{text!r} is too far away", hint="to wait for ever, wait for an event")
 
 
 def _wait(data: WaitData, compiler: Compiler) -> Delay | EventWait | ConditionWait:

@@ -1,0 +1,91 @@
+"""Code that holds the worker's loop is told of in the log of the process: which run, and where."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Machine, step, transition, workflow
+from stepwell.engine import loop_watch
+from tests.stage import PATIENCE, Stage
+
+
+class Told(logging.Handler):
+    """The first warning, for code that goes on when it is there."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.text = ""
+        self.here = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage().partition("\n")[0]
+        if line.startswith("run ") and "held the worker's loop" in line and "test_held_loop.py:" in line:
+            self.text = record.getMessage()
+            self.here.set()
+
+    def spin(self) -> None:
+        until = time.monotonic() + PATIENCE
+        while not self.here.is_set() and time.monotonic() < until:
+            pass
+
+
+TOLD = Told()
+
+
+@workflow(name="spinning", version="3")
+async def spinning(ctx: Context, _: None) -> None:
+    TOLD.spin()
+
+
+@step
+async def stare() -> None:
+    TOLD.here.wait(PATIENCE)
+
+
+@workflow
+async def staring(ctx: Context, _: None) -> None:
+    await ctx.step(stare)
+
+
+class Turning(Machine[dict[str, int]]):
+    @transition("start", "end")
+    async def turn(self, ctx: Context) -> None:
+        await ctx.sleep(0)
+        TOLD.spin()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+    monkeypatch.setattr(loop_watch, "_LOOK_SECONDS", 0.3)
+    TOLD.__init__()  # type: ignore[misc]  # as new, for functions that know it by its name
+    logger = logging.getLogger("stepwell.engine")
+    logger.addHandler(TOLD)
+    yield TOLD
+    logger.removeHandler(TOLD)
+
+
+@pytest.mark.parametrize(
+    ("program", "whose", "line"),
+    [
+        (spinning, " (spinning version 3)", "in spin"),
+        (staring, ", step 0/stare#1", "in stare"),
+        (Turning, ", transition 0/turn@1", "in spin"),
+    ],
+)
+async def test_whoever_holds_the_loop_is_named(
+    memory: Stage, told: Told, program: Any, whose: str, line: str
+) -> None:
+    async with memory.engine(program) as engine:
+        run = await engine.start(program, None)
+        await run.result(PATIENCE)
+
+    assert told.text.startswith(f"run {run.id}{whose} has held")
+    assert f" {line}: nothing else moves" in told.text
+    assert "test_held_loop.py:" in told.text
+    assert "a plain def: it runs in a thread" in told.text
