@@ -82,7 +82,9 @@ def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError
 
 def in_words(problem: Problem) -> str:
     """Errors of the author's own code mean little without their type."""
-    return f"{problem.type}: {problem.message}" if problem.code == "ERROR" else problem.message
+    if problem.code == "ERROR" and problem.type:
+        return f"{problem.type}: {problem.message}"
+    return problem.message
 
 
 def run_error(status: str, problem: Problem | None, run_id: str, reason: str = "") -> RunError:

@@ -1,4 +1,4 @@
-"""Random graphs, valid by construction: nested blocks of sequences, branches, races, loops and tries."""
+"""Random graphs, valid by construction: blocks of sequences, branches, races, waits and containers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ class Grower:
         self._random = random.Random(seed)
         self._only_all = only_all
         self._count = 0
+        self._times = self._random.sample(range(1, 500), 400)  # no two waits of the same length
         self.nodes: list[dict[str, Any]] = []
         self.edges: list[dict[str, Any]] = []
         self.script: dict[str, list[dict[str, Any]]] = {}
@@ -20,7 +21,7 @@ class Grower:
     def case(self) -> Case:
         start = self._node("start", "")
         last = self._block(start, "", 0)
-        end = self._node("end", "", output={})
+        end = self._node("end", "", output={"seen": "{{ctx}}"})
         self._edge(last, end)
         graph = {"name": "random", "nodes": self.nodes, "edges": self.edges, "settings": {"maxNodes": 500}}
         return Case.read({"id": "random", "graph": graph, "script": self.script, "input": {"flag": True}})
@@ -47,7 +48,8 @@ class Grower:
         if source is not None:
             self.edges.append({"source": source, "sourceHandle": handle, "target": target})
 
-    def _task(self, parent: str) -> str:
+    def _task(self, parent: str, *, handled: bool = False) -> str:
+        """Some fail; with only `all` joins no failure may cancel anything, so those that are handled."""
         shared = self._random.random() < 0.3
         data: dict[str, Any] = {"outputVariable": "shared" if shared else f"v{self._count}"}
         if self._random.random() < 0.2:
@@ -56,9 +58,10 @@ class Grower:
         # No two end in the same instant: whose turn it is then is nobody's promise.
         line: dict[str, Any] = {
             "dur": self._random.randrange(30) + self._count / 997,
-            "out": self._random.randrange(3),
+            # What many write, and who has seen what of it: all that is told at the end.
+            "out": self._count if shared else "=default(ctx?.shared, 0)",
         }
-        if self._random.random() < 0.1:
+        if self._random.random() < (0.3 if handled else 0.0 if self._only_all else 0.1):
             line = {"dur": line["dur"], "fail": f"E{self._random.randrange(3)}"}
         self.script[id] = [line]
         return id
@@ -71,7 +74,7 @@ class Grower:
         return last
 
     def _part(self, before: str | None, parent: str, depth: int) -> str:
-        kinds = ["task", "task", "fork", "choice", "handled"]
+        kinds = ["task", "wait", "fork", "choice", "handled"]
         if depth < 3:
             kinds += ["loop", "try", "retry"]
         kind = self._random.choice(kinds) if depth < 4 else "task"
@@ -84,26 +87,49 @@ class Grower:
         return id
 
     def _handled_part(self, before: str | None, parent: str, depth: int) -> str:
-        id, handler, after = self._task(parent), self._task(parent), self._task(parent)
+        id = self._task(parent, handled=True)
         self._edge(before, id)
-        self._edge(id, after)
-        self._edge(id, handler, "error")
-        self._edge(handler, after)
-        return after
+        return self._or_else(id, parent, "out", "error")
 
     def _fork_part(self, before: str | None, parent: str, depth: int) -> str:
         fork = self._node("fork", parent)
         self._edge(before, fork)
         ends = [self._block(fork, parent, depth + 1) for _ in range(self._random.randrange(2, 4))]
-        join = self._node("merge", parent, **self._join(len(ends)))
+        data = self._join(len(ends))
+        join = self._node("merge", parent, **data)
         for end in ends:
             self._edge(end, join)
-        return join
+        late = "timeoutMs" in data and data["mode"] != "timeout" and self._random.random() < 0.5
+        return self._or_else(join, parent, "out", "timeout") if late else join
+
+    def _wait_part(self, before: str | None, parent: str, depth: int) -> str:
+        """A delay, or a question or event that nobody answers."""
+        kind, long = self._random.choice(["delay", "wait_event", "approval"]), self._times.pop()
+        if kind == "delay":
+            wait = self._node("delay", parent, ms=long)
+            self._edge(before, wait)
+            return wait
+        named = {"event": "e"} if kind == "wait_event" else {}
+        wait = self._node(kind, parent, timeoutMs=long, **named)
+        self._edge(before, wait)
+        good = "out" if kind == "wait_event" else "approved"
+        handled = self._only_all or self._random.random() < 0.7
+        return self._or_else(wait, parent, good, "timeout" if handled else "error")
+
+    def _or_else(self, node: str, parent: str, good: str, bad: str) -> str:
+        """What follows it, straight or over a handler."""
+        handler, after = self._task(parent), self._task(parent)
+        self._edge(node, after, good)
+        self._edge(node, handler, bad)
+        self._edge(handler, after)
+        return after
 
     def _join(self, inputs: int) -> dict[str, Any]:
-        data: dict[str, Any] = {"mode": "all"}
+        data: dict[str, Any] = {"mode": "all", "outputVariable": f"v{self._count}"}
         if not self._only_all:
             data["mode"] = self._random.choice(["all", "any", "count", "timeout"])
+            if data["mode"] == "all":
+                data["requireAll"] = self._random.random() < 0.1
             data["onLate"] = self._random.choice(["cancel", "ignore"])
             if data["mode"] == "timeout" or self._random.random() < 0.2:
                 data["timeoutMs"] = self._random.randrange(1, 60)
@@ -147,11 +173,7 @@ class Grower:
 
     def _try_part(self, before: str | None, parent: str, depth: int) -> str:
         box = self._container(before, parent, depth, "try", {})
-        after, handler = self._task(parent), self._task(parent)
-        self._edge(box, after)
-        self._edge(box, handler, "catch")
-        self._edge(handler, after)
-        return after
+        return self._or_else(box, parent, "out", "catch")
 
     def _retry_part(self, before: str | None, parent: str, depth: int) -> str:
         return self._container(before, parent, depth, "retry", {"maxAttempts": 2, "delayMs": 5})

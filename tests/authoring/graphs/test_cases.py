@@ -70,23 +70,59 @@ def test_the_command_prints_a_line_for_each_case(tmp_path: Path) -> None:
     assert lines[2] == {"id": "V01", "invalid": ["CYCLE"]}
 
 
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    told = [sys.executable, "-m", "stepwell.testing.graphs", *arguments]
+    return subprocess.run(told, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.req("G3")
 def test_the_command_tells_what_it_cannot_run_and_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "odd.json"
+    path, empty = tmp_path / "odd.json", tmp_path / "empty.json"
     good = next(case for case in CASES if case.id == "A01")
     odd: list[Any] = [5, {"id": "no graph"}, {"id": "a/b #~", "graph": good.graph, "script": good.script}]
+    odd += [{"id": "slow", "graph": good.graph, "script": {"A": [{"dur": "5"}]}}]
     path.write_text(json.dumps(odd))
+    empty.write_text("[]")
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "stepwell.testing.graphs", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    done, none, nothing = (
+        command(str(path), "--store", "memory"),
+        command(str(tmp_path / "none")),
+        command(str(empty)),
+    )
 
-    done, none = run(str(path), "--store", "memory"), run(str(tmp_path / "none"))
-
-    broken, invalid, fine = (json.loads(line) for line in done.stdout.splitlines())
+    broken, invalid, fine, slow = (json.loads(line) for line in done.stdout.splitlines())
     assert done.returncode == 1
     assert "a case is an object" in broken["broken"]
     assert invalid == {"id": "no graph", "invalid": ["START_COUNT"]}
     assert (fine["id"], fine["output"]) == ("a/b #~", {"a": 1, "b": 2})
+    assert "script.A: dur is '5'" in slow["broken"]
+    assert "case 1: cannot be run" in done.stderr
     assert none.returncode == 2
     assert "cannot be read" in none.stderr
+    assert nothing.returncode == 2
+    assert "no list of cases" in nothing.stderr
+
+
+@pytest.mark.req("G3")
+def test_the_command_tells_what_is_not_as_expected(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.json"
+    good = next(case for case in CASES if case.id == "A01")
+    expect = {"status": "failed", "steps": {"A": "skipped", "B": "completed"}, "output": {"a": True, "b": 2}}
+    shared = {"graph": good.graph, "script": good.script}
+    refused = {"graph": {"nodes": []}, "expect": {"status": "completed"}}
+    path.write_text(
+        json.dumps([{"id": "W", "expect": expect, **shared}, {"id": "R", **refused}, {"id": "N", **shared}])
+    )
+
+    done = command(str(path))
+
+    assert done.returncode == 1
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["W", "R", "N"]
+    assert done.stderr.splitlines() == [
+        "W: status is 'completed', not 'failed'",
+        "W: steps.A is 'completed', not 'skipped'",
+        "W: output is {'a': 1, 'b': 2}, not {'a': True, 'b': 2}",
+        "R: the graph was refused: START_COUNT",
+        "R: status is None, not 'completed'",
+        "2 of 3 cases did not come out as expected",
+    ]

@@ -74,26 +74,19 @@ def test_a_crash_at_any_fact_decides_the_same(first: int) -> None:
 
 
 @pytest.mark.req("G6", "G7")
-@pytest.mark.parametrize("first", range(0, 1500, CHUNK))
+@pytest.mark.parametrize("first", range(0, 600, CHUNK))
 def test_graphs_with_only_all_joins_do_not_depend_on_timing(first: int) -> None:
     for seed in range(first, first + CHUNK):
         grower = Grower(seed, only_all=True)
         case = grower.case()
-        if grown(seed, only_all=True) is None or _fails(case):
-            continue
         plan = plan_of(case)
         seen: list[tuple[dict[str, str], Any]] = []
-        for timing in range(3):
+        for timing in range(2):
             run = lived(plan, grower.timed_anew(case, timing))
             assert run.frontier.end is not None
             seen.append((run.steps, run.frontier.end.output))
 
-        assert seen[0] == seen[1] == seen[2], f"seed {seed}"
-
-
-def _fails(case: Case) -> bool:
-    """An unhandled failure cancels what has not ended by then, which is a matter of timing by rule."""
-    return any("fail" in line for lines in case.script.values() for line in lines)
+        assert seen[0] == seen[1], f"seed {seed}"
 
 
 @pytest.mark.slow

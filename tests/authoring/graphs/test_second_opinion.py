@@ -7,8 +7,13 @@ import re
 
 import pytest
 
+from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.state import NoteKind
 from stepwell.testing.graphs.cases import Case
 from stepwell.testing.graphs.runner import run_case
+from stepwell.testing.graphs.simulated import Simulated
+from stepwell.testing.graphs.task import registry
+from tests.authoring.graphs.data_opinion import DataOpinion, Tangle
 from tests.authoring.graphs.second_opinion import Opinion
 from tests.authoring.graphs.wild_graphs import Wild
 
@@ -33,3 +38,29 @@ def test_both_say_the_same_of_wild_graphs(first: int) -> None:
 def _told(steps: dict[str, str]) -> list[tuple[str, str]]:
     """Iterations side by side take the same time: which of them ends first is nobody's promise."""
     return sorted((_INDEX.sub("[]", path), status) for path, status in steps.items())
+
+
+@pytest.mark.req("G5", "G7", "G13")
+def test_both_say_the_same_of_what_nodes_see() -> None:
+    """Branches that overlap, variables that many write."""
+    compared = 0
+    for seed in range(400):
+        tangle = Tangle(seed)
+        other = DataOpinion(tangle)
+        if other.is_open:
+            continue
+        case = tangle.case()
+        plan, problems = Builder(registry()).examine(case.graph)
+        assert plan is not None, problems
+        run = Simulated(plan, case)
+        end = run.run().end
+
+        told = json.dumps({"seed": seed, "graph": case.graph, "script": case.script})
+        assert end is not None, told
+        assert end.failure is None, told
+        assert end.output == other.output, told
+        assert run.steps == other.steps, told
+        conflicts = [note for note in run.notes if note.kind is NoteKind.MERGE_CONFLICT]
+        assert bool(conflicts) == bool(other.conflicts), told
+        compared += 1
+    assert compared > 300

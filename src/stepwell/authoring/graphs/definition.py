@@ -172,9 +172,14 @@ def read(body: Any, registry: NodeRegistry) -> tuple[Definition | None, list[Gra
         elif isinstance(raw, dict):
             definition.unread[str(raw.get("id", ""))] = str(raw.get("parentId") or "")
     kinds = {node.id: node.type.name for node in definition.nodes}
+    unread = tuple(definition.unread)
     branches = {node.id: node.type.handles(node.data) for node in definition.nodes}
     for i, raw in enumerate(shape.edges):
-        edge = _read_edge(raw, i, problems, kinds, branches)
+        wrong: list[GraphProblem] = []
+        edge = _read_edge(raw, i, wrong, kinds, branches)
+        # An id that no node may have is told once, at its node.
+        ends = ("source", "target")
+        problems += [p for p in wrong if p.field not in ends or raw.get(p.field) not in unread]
         if edge is not None:
             definition.edges.append(edge)
         else:
@@ -217,7 +222,9 @@ def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[Grap
     try:
         data = found.data.model_validate(shape.data)
     except ValidationError as error:
-        problems.extend(shape_problems(error, "INVALID_DATA", node=shape.id, known=fields_of(found.data)))
+        for problem in shape_problems(error, "INVALID_DATA", node=shape.id, known=fields_of(found.data)):
+            code = found.data.problem_codes.get(problem.field.split(".")[0], problem.code)
+            problems.append(replace(problem, code=code))
         return None
     return Node(shape.id, found, data, shape.parent_id or "", (shape.position.x, shape.position.y))
 

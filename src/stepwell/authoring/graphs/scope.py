@@ -20,9 +20,9 @@ _OURS = frozenset({"error"})
 class Context:
     __slots__ = ("marks", "values")
 
-    def __init__(self, values: dict[str, Any], marks: dict[str, int]) -> None:
+    def __init__(self, values: dict[str, Any], marks: dict[str, object]) -> None:
         self.values = values
-        self.marks = marks  # the number of the write that a variable comes from
+        self.marks = marks  # the write that a variable comes from: a step's number, or a merge of its own
 
     def written(
         self, mark: int, variable: str | None, output: Any, more: Mapping[str, Any] | None
@@ -71,12 +71,17 @@ def merge_all(base: Context, arrivals: Sequence[Arrival]) -> Merged:
     conflicts: list[str] = []
     for arrival in sorted(arrivals, key=lambda arrival: arrival.order):
         for name, value in delta(base, arrival.context).items():
-            if name not in seen or name in _OURS or marks[name] == arrival.context.marks[name]:
-                values[name] = value
+            mark = arrival.context.marks[name]
+            if name not in seen or name in _OURS or marks[name] == mark:
                 seen.add(name)
-            else:
-                values[name] = _together(values[name], value, name, conflicts)
-            marks[name] = arrival.context.marks[name]
+                values[name], marks[name] = value, mark
+                continue
+            both = _together(values[name], value, name, conflicts)
+            if equal(both, value):
+                marks[name] = mark
+            elif not equal(both, values[name]):
+                marks[name] = object()  # nobody wrote this: behind it, either part alone is something else
+            values[name] = both
     return Merged(Context(values, marks), conflicts)
 
 

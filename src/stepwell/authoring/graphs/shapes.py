@@ -81,5 +81,7 @@ def _suggestion(detail: Mapping[str, Any], known: list[str]) -> str:
     if kind == "literal_error":
         return did_you_mean(str(detail["input"]), _QUOTED.findall(str(context.get("expected", ""))))
     if kind == "string_pattern_mismatch":
+        if ":" not in str(context.get("pattern", "")):
+            return "begin with a letter or _; then letters, digits and _, at most 64"
         return "begin with a letter, a digit or _; then letters, digits, _ - . : and no blanks"
     return _ADVICE.get(kind, "") or "give a value that fits"

@@ -1,17 +1,19 @@
 """`python -m stepwell.testing.graphs CASES.json [--store URL]`: one JSON line for each case.
 
-A case that cannot be run has `broken` in its line, and the exit code is 1; a file without cases is 2. What
-a case expects is not looked at: that is for whoever reads the lines.
+The lines go to standard output. What differs from a case's `expect` is told on standard error, and then
+the exit code is 1, as it is when a case cannot be run (`broken` in its line); a file without cases is 2.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from typing import Any
 
 from stepwell.errors import InvalidInput
-from stepwell.testing.graphs.cases import Case, case_bodies
+from stepwell.testing.graphs.cases import Case, case_bodies, verdict
 from stepwell.testing.graphs.runner import run_case
 
 
@@ -25,17 +27,36 @@ def main(arguments: list[str] | None = None) -> int:
         bodies = case_bodies(given.cases)
     except InvalidInput as error:
         parser.error(str(error))
-    broken = 0
-    for body in bodies:
-        try:
-            line = run_case(Case.read(body), given.store)
-        except Exception as error:  # the other cases are run all the same
-            broken += 1
-            named = body.get("id", "") if isinstance(body, dict) else ""
-            line = {"id": str(named), "broken": f"{type(error).__name__}: {error}"}
+    wrong = 0
+    for place, body in enumerate(bodies, 1):
+        line, faults = _played(body, given.store)
         print(json.dumps(line), flush=True)
-    return 1 if broken else 0
+        for fault in faults:
+            print(f"{line['id'] or f'case {place}'}: {fault}", file=sys.stderr)
+        wrong += bool(faults)
+    if wrong:
+        print(f"{wrong} of {len(bodies)} cases did not come out as expected", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _played(body: Any, store: str) -> tuple[dict[str, Any], list[str]]:
+    """The line of a case, and what is wrong with it."""
+    try:
+        case = Case.read(body)
+        line = run_case(case, store)
+        return line, verdict(case, line)
+    except Exception as error:  # the other cases are run all the same
+        named = str(body.get("id", "")) if isinstance(body, dict) else ""
+        cause: BaseException = error
+        while isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        broken = f"{type(cause).__name__}: {cause}"
+        return {"id": named, "broken": broken}, [f"cannot be run: {broken.splitlines()[0]}"]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # whoever read the lines has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stepwell.authoring.graphs.equality import equal
 from stepwell.authoring.graphs.expressions import compile_expression
 from stepwell.errors import InvalidInput
 
@@ -39,18 +40,49 @@ class Case:
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Case:
+        """A case as it is written; other fields than those named here are for people, and left alone."""
         if not isinstance(body, Mapping):
-            raise InvalidInput("a case is an object with `id` and `graph`")
+            raise InvalidInput("a case is an object with `id` and `graph`", hint="put it in braces")
+        script = _shaped(body, "script", Mapping, "an object")
+        for node, lines in script.items():
+            if not isinstance(lines, list) or not all(isinstance(line, Mapping) for line in lines):
+                hint = 'write [{"dur": 5, "out": 1}]'
+                raise InvalidInput(f"script.{node} is no list of objects", hint=hint)
+            for line in lines:
+                _number(line.get("dur", 0), f"script.{node}: dur")
+        events = _shaped(body, "events", list, "a list")
+        for event in events:
+            if not isinstance(event, Mapping):
+                hint = 'write {"t": 5, "event": "paid"}'
+                raise InvalidInput("events has something that is no object", hint=hint)
+            _number(event.get("t", 0), "events: t")
+            if "approve" in event and "response" not in event:
+                raise InvalidInput("an approval needs a response", hint='write "response": "approved"')
         return cls(
             id=str(body.get("id", "")),
             graph=body.get("graph") or {},
-            script=body.get("script") or {},
-            events=sorted(body.get("events") or [], key=lambda event: event.get("t", 0)),
+            script=script,
+            events=sorted(events, key=lambda event: event.get("t", 0)),
             input=body.get("input", {}),
-            expect=body.get("expect") or {},
+            expect=_shaped(body, "expect", Mapping, "an object"),
             title=str(body.get("title", "")),
-            graphs=body.get("graphs") or {},
+            graphs=_shaped(body, "graphs", Mapping, "an object"),
         )
+
+
+def _shaped(body: Mapping[str, Any], name: str, shape: type, told: str) -> Any:
+    found = body.get(name)
+    if found is None:
+        return shape() if shape is list else {}
+    if not isinstance(found, shape):
+        raise InvalidInput(f"{name} is not {told}", hint=f"give {told}, or leave it out")
+    return found
+
+
+def _number(found: Any, name: str) -> None:
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        hint = "give milliseconds, without quotes"
+        raise InvalidInput(f"{name} is {found!r}, not a number", hint=hint)
 
 
 def read_cases(path: str | Path) -> list[Case]:
@@ -66,7 +98,7 @@ def case_bodies(path: str | Path) -> list[Any]:
     except ValueError as error:
         raise InvalidInput(f"{path} is no JSON: {error}") from None
     found = body.get("cases") if isinstance(body, dict) else body
-    if not isinstance(found, list):
+    if not isinstance(found, list) or not found:
         raise InvalidInput(f"{path} has no list of cases", hint='write {"cases": [...]}, or the list alone')
     return found
 
@@ -117,18 +149,25 @@ def _indexed(node: str, path: str) -> str:
 def verdict(case: Case, found: Mapping[str, Any]) -> list[str]:
     """What differs from what the case expects; nothing: it passes."""
     wrong = []
+    if "invalid" in found and case.expect and "invalid" not in case.expect:
+        wrong.append(f"the graph was refused: {', '.join(found['invalid'])}")
     for name, wanted in case.expect.items():
         got = found.get(name)
-        if name in ("steps", "starts") and isinstance(got, dict):
+        if name in ("steps", "starts") and isinstance(got, dict) and isinstance(wanted, dict):
             wrong += [
                 f"{name}.{k} is {got.get(k)!r}, not {v!r}" for k, v in wanted.items() if got.get(k) != v
             ]
-        elif name == "log" and isinstance(got, list):
-            wrong += [f"log lacks {kind}" for kind in wanted if kind not in got]
+        elif name == "log" and isinstance(got, list) and isinstance(wanted, list):
+            lacks = Counter(map(str, wanted)) - Counter(got)
+            wrong += [f"log lacks {kind}; it has {got!r}" for kind in lacks.elements()]
         elif name == "history" and isinstance(got, list):
             told = [[t, status] for status, t in got]
-            if told != [list(part) for part in wanted]:
+            if not equal(told, wanted) and not equal(got, wanted):
                 wrong.append(f"history is {told!r}, not {wanted!r}")
-        elif got != wanted:
-            wrong.append(f"{name} is {got!r}, not {wanted!r}")
+        elif name == "invalid" and isinstance(got, list) and isinstance(wanted, list):
+            if set(got) != set(map(str, wanted)):
+                wrong.append(f"invalid is {got!r}, not {wanted!r}")
+        elif not equal(got, wanted):
+            why = f" ({found['error']})" if name == "status" and found.get("error") else ""
+            wrong.append(f"{name} is {got!r}{why}, not {wanted!r}")
     return wrong

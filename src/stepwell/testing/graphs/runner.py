@@ -120,7 +120,7 @@ class _Play:
             try:
                 run: RunHandle[Any] = await engine.start(self._programs[0], self._case.input)
             except AskedWrongly as error:
-                return {"id": self._case.id, "status": "refused", "error": error.code}
+                return self._refused(error.code)
             begin = self._loop.time()
             async with asyncio.TaskGroup() as group:
                 ended = group.create_task(_ended(run))
@@ -130,6 +130,12 @@ class _Play:
                 ended.cancel()
                 still.cancel()
             return await self._tell(run)
+
+    def _refused(self, code: str) -> dict[str, Any]:
+        """Nothing was started, so nothing happened; the line has all its fields."""
+        happened: dict[str, Any] = {"steps": {}, "starts": {}, "log": [], "history": []}
+        head = {"id": self._case.id, "status": "refused", "error": code, "output": None, "t": 0}
+        return {**head, **happened}
 
     async def _stand_still(self, store: Any, run: RunHandle[Any]) -> None:
         """Until nothing can move the run any more, nor whom it called: it is told as it is then."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import selectors
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 BEGIN = 1_800_000_000.0
@@ -81,17 +81,21 @@ class Patient:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        if not inspect.iscoroutinefunction(found):
+        if not callable(found):
             return found
 
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            self._bench.calls += 1
-            try:
-                return await found(*args, **kwargs)
-            finally:
-                self._bench.calls -= 1
+        def call(*args: Any, **kwargs: Any) -> Any:
+            answer = found(*args, **kwargs)
+            return self._held(answer) if inspect.isawaitable(answer) else answer
 
         return call
+
+    async def _held(self, answer: Awaitable[Any]) -> Any:
+        self._bench.calls += 1
+        try:
+            return await answer
+        finally:
+            self._bench.calls -= 1
 
 
 def run_virtually(main: Callable[[VirtualLoop], Any]) -> Any:

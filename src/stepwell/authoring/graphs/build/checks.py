@@ -6,6 +6,7 @@ from collections import Counter
 
 from stepwell.authoring.graphs.build.structure import ending_of, topological
 from stepwell.authoring.graphs.definition import Definition, Edge, Node
+from stepwell.authoring.graphs.nodes.control import ConditionData, SwitchData
 from stepwell.authoring.graphs.nodes.merging import MergeData
 from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
@@ -26,6 +27,7 @@ class Checks:
         self._ids()
         self._parents()
         self._starts()
+        self._handles()
         edges = [edge for edge in self._definition.edges if self._edge_fits(edge)]
         self._endings(edges)
         self._duplicates(edges)
@@ -272,6 +274,29 @@ class Checks:
                     edge=id,
                     suggestion="give each an id of its own",
                 )
+
+    def _handles(self) -> None:
+        """Edges leave by the ids of branches and cases, so each must be one handle and no other."""
+        for node in self._definition.nodes:
+            data, taken = node.data, {"error"}
+            if isinstance(data, ConditionData):
+                taken.add("else")
+                listed = [(f"branches.{i}.id", branch.id) for i, branch in enumerate(data.branches)]
+            elif isinstance(data, SwitchData):
+                taken.add("default")
+                listed = [(f"cases.{i}.id", case.id) for i, case in enumerate(data.cases)]
+            else:
+                continue
+            for field, handle in listed:
+                if handle in taken:
+                    self._add(
+                        "DUPLICATE_HANDLE",
+                        f"the {node.type.name} has the handle {handle!r} already",
+                        node=node.id,
+                        field=field,
+                        suggestion="give it another id, and lead its edges from there",
+                    )
+                taken.add(handle)
 
     def _joins(self) -> None:
         if self._definition.edges_unread:

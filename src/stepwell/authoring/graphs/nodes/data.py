@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 YEAR_MS = 31_536_000_000
@@ -18,6 +26,21 @@ def _whole(value: Any) -> Any:
 WHOLE = BeforeValidator(_whole)  # the last annotation: limits in front of it stay in the schema
 Milliseconds = Annotated[int, Field(ge=0, le=YEAR_MS), WHOLE]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+_RESERVED = ("ctx", "secrets")
+
+
+def _free(name: str) -> str:
+    if name in _RESERVED or name.startswith("__"):
+        raise ValueError(f"{name} is reserved: give another name")
+    return name
+
+
+# `__` is how names begin that expressions refuse.
+Written = Annotated[
+    Variable,
+    AfterValidator(_free),
+    Field(json_schema_extra={"not": {"pattern": f"^(__.*|{'|'.join(_RESERVED)})$"}}),
+]
 # What is too long is a bad expression, so the compiler says so; the schema tells it to editors.
 Source = Annotated[str, StringConstraints(min_length=1), Field(json_schema_extra={"maxLength": 4096})]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")]
@@ -81,8 +104,11 @@ class RetryData(Strict):
 class NodeData(Strict):
     """The fields that every node may have."""
 
+    # What a wrong field is called where it has a name of its own; INVALID_DATA otherwise.
+    problem_codes: ClassVar[dict[str, str]] = {"outputVariable": "VARIABLE_NAME"}
+
     title: str | None = None
-    output_variable: Variable | None = None
+    output_variable: Written | None = None
     retry: RetryData | None = None
     timeout_ms: Timeout | None = None
     disabled: bool = False
