@@ -11,7 +11,7 @@ from stepwell import Context, step, workflow
 
 HOLD = "BENCH_HOLD"  # set: the last step of `long_recovery` never ends, and its worker can be killed in it
 
-finished: list[float] = []  # when each step of `long_run` ended; in the process that ran it
+finished: list[float] = []  # when each step of `long_run` and `short_run` ended; in the process that ran it
 
 
 @step
@@ -56,12 +56,50 @@ async def nap(ctx: Context, due: float) -> float:
     return time.time() - due
 
 
+class Gate:
+    """Where a run waits until it may go on; both sides are in one process."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+
+    async def wait(self) -> None:
+        self.opened.clear()
+        self.reached.set()
+        await self.opened.wait()
+
+    def let_through(self) -> None:
+        self.reached.clear()
+        self.opened.set()
+
+
+gates: dict[str, Gate] = {}  # by run
+
+
+@step
+async def pause(run: str) -> None:
+    await gates[run].wait()
+
+
 @workflow
-async def long_run(ctx: Context, count: int) -> dict[str, int]:
+async def short_run(ctx: Context, count: int) -> dict[str, int]:
     for number in range(count):
         await ctx.step(work, number)
         finished.append(time.perf_counter())
     return {"n": count}
+
+
+@workflow
+async def long_run(ctx: Context, plan: dict[str, int]) -> dict[str, int]:
+    """Without a pause, then some rounds of steps, each as soon as its gate is opened."""
+    for number in range(plan["before"]):
+        await ctx.step(work, number)
+    for _ in range(plan["rounds"]):
+        await ctx.step(pause, ctx.key)
+        for number in range(plan["window"]):
+            await ctx.step(work, number)
+            finished.append(time.perf_counter())
+    await ctx.step(pause, ctx.key)
+    return {"n": plan["before"] + plan["rounds"] * plan["window"]}
 
 
 @step
@@ -85,6 +123,7 @@ FLOWS = (
     child,
     children_at_once,
     nap,
+    short_run,
     long_run,
     long_recovery,
 )
