@@ -222,9 +222,7 @@ def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[Grap
     try:
         data = found.data.model_validate(shape.data)
     except ValidationError as error:
-        for problem in shape_problems(error, "INVALID_DATA", node=shape.id, known=fields_of(found.data)):
-            code = found.data.problem_codes.get(problem.field.split(".")[0], problem.code)
-            problems.append(replace(problem, code=code))
+        problems.extend(shape_problems(error, "INVALID_DATA", node=shape.id, known=fields_of(found.data)))
         return None
     return Node(shape.id, found, data, shape.parent_id or "", (shape.position.x, shape.position.y))
 

@@ -37,6 +37,8 @@ _CODES = {
     "retry": "RETRY_POLICY",
     "maxAttempts": "RETRY_POLICY",
     "delayMs": "RETRY_POLICY",
+    "count": "JOIN_COUNT_RANGE",
+    "outputVariable": "VARIABLE_NAME",
 }
 
 

@@ -10,6 +10,8 @@ import msgspec
 from stepwell.app import Engine
 from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
+from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.program import GraphWorkflow
 from stepwell.authoring.graphs.trace import trace
 from stepwell.client import RunHandle
@@ -82,6 +84,11 @@ def _marked(graph: Any, case: Case, mark: str) -> Any:
         for node in graph["nodes"]
     ]
     return {**graph, "nodes": nodes}
+
+
+def _word(value: Any) -> str:
+    """0 is a key as any other; what is no text is the text that a template makes of it."""
+    return text(value, DEFAULT_LIMITS)
 
 
 async def _ended(run: RunHandle[Any]) -> None:
@@ -161,8 +168,8 @@ class _Play:
                     sent = await run.event(
                         event["event"],
                         event.get("payload", event.get("data")),
-                        key=str(event.get("key") or ""),
-                        id=str(event.get("id") or ""),
+                        key=_word(event.get("key")),
+                        id=_word(event.get("id")),
                     )
                     if not sent:
                         self._log.append("DUPLICATE_EVENT")

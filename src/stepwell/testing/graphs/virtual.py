@@ -81,7 +81,7 @@ class Patient:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        if not callable(found):
+        if not inspect.isroutine(found):
             return found
 
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -103,9 +103,6 @@ class RetryData(Strict):
 
 class NodeData(Strict):
     """The fields that every node may have."""
-
-    # What a wrong field is called where it has a name of its own; INVALID_DATA otherwise.
-    problem_codes: ClassVar[dict[str, str]] = {"outputVariable": "VARIABLE_NAME"}
 
     title: str | None = None
     output_variable: Written | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
@@ -19,8 +19,6 @@ ErrorStrategy = Literal["fail-fast", "collect-all", "best-effort"]
 
 class MergeData(NodeData):
     model_config = ConfigDict(json_schema_extra=needed_by("mode", count="count", timeout="timeoutMs"))
-
-    problem_codes: ClassVar[dict[str, str]] = {**NodeData.problem_codes, "count": "JOIN_COUNT_RANGE"}
 
     mode: Mode = "all"
     count: Annotated[int, Field(ge=1), WHOLE] | None = None

@@ -11,6 +11,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.expressions import Expression
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
+from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.failure import NodeConfigError
 from stepwell.authoring.graphs.nodes.data import (
     WHOLE,
@@ -120,13 +122,13 @@ class Delay:
     @staticmethod
     def _check(duration: str | None, until: str | None, compiler: Compiler) -> None:
         """What no expression makes is looked at when the graph is saved."""
-        for code, field, text, read in (
+        for code, field, written, read in (
             ("DURATION", "duration", duration, _fixed_length),
             ("TIMESTAMP", "until", until, _fixed_moment),
         ):
-            if text is not None and "{{" not in text:
+            if written is not None and "{{" not in written:
                 try:
-                    read(text)
+                    read(written)
                 except NodeConfigError as error:
                     compiler.problem(code, error.message, field, error.hint)
 
@@ -152,9 +154,11 @@ class EventWait:
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
 
     def ask(self, scope: Scope, now: Now) -> Ask:
-        return Event(
-            _text(self._event, scope, now), _text(self._key, scope, now) if self._key else "", self._timeout
-        )
+        key = "" if self._key is None else _text(self._key, scope, now)
+        if self._key is not None and not key:
+            # Without a key it would take the events of all others.
+            raise NodeConfigError("the key of the event came out empty", hint="leave it out to take any")
+        return Event(_text(self._event, scope, now), key, self._timeout)
 
     def answered(self, answer: Any) -> Outcome:
         return Outcome(output=answer)
@@ -214,8 +218,7 @@ def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _text(template: Template, scope: Scope, now: Now) -> str:
-    value = template.render(scope, now)
-    return value if isinstance(value, str) else str(value)
+    return text(template.render(scope, now), DEFAULT_LIMITS)
 
 
 def _length(value: Any) -> float:
@@ -236,19 +239,19 @@ def _moment(value: Any) -> float:
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
-def _fixed_length(text: str) -> None:
-    if _length(text) * 1000 > YEAR_MS:
-        raise NodeConfigError(f"{text!r} is longer than a year", hint="give at most 365d")
+def _fixed_length(written: str) -> None:
+    if _length(written) * 1000 > YEAR_MS:
+        raise NodeConfigError(f"{written!r} is longer than a year", hint="give at most 365d")
 
 
-def _fixed_moment(text: str) -> None:
+def _fixed_moment(written: str) -> None:
     """A date that somebody wrote: it means the same everywhere, and somebody may live to see it."""
-    _moment(text)
-    when = datetime.fromisoformat(text)
+    _moment(written)
+    when = datetime.fromisoformat(written)
     if when.tzinfo is None:
-        raise NodeConfigError(f"{text!r} has no time zone", hint="add Z for UTC, or an offset as +02:00")
+        raise NodeConfigError(f"{written!r} has no time zone", hint="add Z for UTC, or an offset as +02:00")
     if when.year >= _YEAR_MAX:
-        raise NodeConfigError(f"{text!r} is too far away", hint="to wait for ever, wait for an event")
+        raise NodeConfigError(f"{written!r} is too far away", hint="to wait for ever, wait for an event")
 
 
 def _wait(data: WaitData, compiler: Compiler) -> Delay | EventWait | ConditionWait:
