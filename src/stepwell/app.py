@@ -209,9 +209,14 @@ class Engine(Client):
             )
         return found.body
 
+    def _start_chunk(
+        self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]
+    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
+        self._check_open()  # before the first try only: what is sent again may have been written
+        return super()._start_chunk(runs, user, decode)
+
     def _start_now(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
         """Our own worker takes what it has room for: that spares asking for it."""
-        self._check_open()
         if self.worker is None or self._task is None or self._task.done():
             return self.store.start(runs)
         return self.worker.own_starts.start(runs)
