@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeAlias, Type
 
 from stepwell.client import Client, RunHandle
 from stepwell.client.library import GraphLibrary
+from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate
 from stepwell.domain import events as ev
 from stepwell.domain.commit import NewRun, Started
@@ -209,6 +210,12 @@ class Engine(Client):
             )
         return found.body
 
+    def _start_chunk(
+        self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]
+    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
+        self._check_open()  # before the first try only: what is sent again may have been written
+        return super()._start_chunk(runs, user, decode)
+
     def _start_now(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
         """Our own worker takes what it has room for: that spares asking for it."""
         self._check_open()
@@ -220,6 +227,7 @@ class Engine(Client):
         """Where the worker has gone, nobody might ever run what is started; one that works in another
         thread would be torn by what is begun here."""
         if self._loop is not asyncio.get_running_loop():
+            check_outside()
             raise AskedWrongly(
                 "the engine is not open" if self._loop is None else "the engine was opened by another loop",
                 hint="use it inside `async with engine:`, in the event loop that opened it",

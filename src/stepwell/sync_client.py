@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
+from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate
 from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
@@ -23,7 +24,7 @@ from stepwell.domain.program import Startable
 from stepwell.domain.state import Checkpoint, OpenWait, RunState
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason
-from stepwell.errors import AskedWrongly
+from stepwell.errors import AskedWrongly, NotDurable
 from stepwell.store.open import open_store
 from stepwell.system import SystemIds
 
@@ -141,6 +142,11 @@ class SyncClient:
                 "the client was opened before this process was forked off",
                 hint="open a SyncClient of its own in every process",
             )
+        try:
+            check_outside()  # it would hold the worker's loop, for ever if it waits for a run
+        except NotDurable:
+            work.close()
+            raise
         asked = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return asked.result()

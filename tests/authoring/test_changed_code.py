@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, RunFailed, workflow
 from stepwell.domain.program import Program
-from tests.stage import Stage, log, suspended
+from tests.stage import Stage, all_events, log, suspended
 
 
 async def charge(n: int) -> int:
@@ -66,6 +66,37 @@ async def test_changed_code_is_told_and_the_old_code_can_go_on(
         await again.retry()
 
         assert await again.result(15) == [1, "on", 2]  # what came meanwhile is not lost
+
+
+@workflow(name="asks")
+async def asks(ctx: Context) -> list[Any]:
+    return [await ctx.step(charge, 1), await ctx.approval(bool, title="pay?")]
+
+
+@workflow(name="asks")
+async def asks_otherwise(ctx: Context) -> list[Any]:
+    return [await ctx.step(ship, 1), await ctx.approval(bool, title="pay?")]
+
+
+@pytest.mark.req("F8", "K11")
+async def test_a_decision_that_changed_code_could_not_take_counts_after_a_retry(
+    stage: Stage,
+) -> None:
+    async with stage.engine(asks) as engine:
+        run = await engine.start(asks)
+        await suspended(run)
+    async with stage.engine(asks_otherwise) as engine:
+        again = engine.handle(run.id)
+        await again.decide(True, by="ana")
+        with pytest.raises(RunFailed, match="charge"):
+            await again.result(15)
+        assert (await again.state()).unconsumed == []
+    async with stage.engine(asks) as engine:
+        again = engine.handle(run.id)
+        await again.retry()
+
+        assert await again.result(15) == [1, True]
+        assert [e.data["by"] for e in await all_events(again) if e.kind == "received"] == ["ana"]
 
 
 @pytest.mark.req("F8")

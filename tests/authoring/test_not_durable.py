@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, RunFailed, workflow
+from stepwell import Context, Engine, RunFailed, SyncClient, workflow
+from stepwell.domain.codec import codec_for
+from stepwell.errors import InvalidInput
 from tests.stage import Stage
 
 
@@ -92,3 +94,67 @@ async def test_sleep_zero_is_a_turn_and_is_allowed(rehearsal: Stage) -> None:
 
     async with rehearsal.engine(polite) as engine:
         assert await (await engine.start(polite)).result() == 1
+
+
+held: list[Engine] = []
+
+
+@workflow
+async def asking_an_engine(ctx: Context, verb: str) -> None:
+    engine = held[0]
+    if verb == "sync":
+        with SyncClient(engine=Engine(":memory:")) as client:
+            client.runs()
+    elif verb == "runs":
+        await engine.runs()
+    else:
+        await engine.start(asking_an_engine, "not at all")
+
+
+@pytest.mark.req("F2", "K1")
+async def test_a_client_in_workflow_code_is_refused_and_harms_nobody(stage: Stage) -> None:
+    """Its answer would have been given to a loop that takes none; SQLite's writer died of that."""
+
+    async def other(ctx: Context) -> int:
+        return await ctx.step(int, "42")
+
+    wholesome = workflow(other)
+    async with stage.engine(asking_an_engine, wholesome) as engine:
+        held[:] = [engine]
+        for verb in ("start", "runs", "sync"):
+            run = await engine.start(asking_an_engine, verb)
+            with pytest.raises(RunFailed, match="used an engine or client") as caught:
+                await run.result(timeout=40)
+            assert "ctx.start" in caught.value.hint
+
+        assert await (await engine.start(wholesome)).result(timeout=40) == 42
+        assert len(await engine.runs(workflow="asking_an_engine")) == 3
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.req("K4", "F2")
+async def test_an_error_that_cannot_be_told_ends_the_run_all_the_same(rehearsal: Stage) -> None:
+    async def fail() -> None:
+        raise Speechless
+
+    async def failing(ctx: Context, in_step: bool) -> None:
+        if in_step:
+            await ctx.step(fail)
+        await fail()
+
+    flow = workflow(failing)
+    async with rehearsal.engine(flow) as engine:
+        for in_step in (True, False):
+            with pytest.raises(RunFailed, match="its text cannot be told"):
+                await (await engine.start(flow, in_step)).result(timeout=40)
+
+
+@pytest.mark.req("F9")
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_json_lacks_is_named(value: float) -> None:
+    with pytest.raises(InvalidInput, match="no NaN and no infinity"):
+        codec_for(float).encode(value)

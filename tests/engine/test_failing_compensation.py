@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 
 import pytest
@@ -17,10 +18,11 @@ from stepwell import (
 from stepwell.domain.program import Program
 from stepwell.errors import (
     InvalidDefinition,
+    NotRetryable,
     RunCancelled,
 )
 from tests.engine.shop import ORDER, Order, Shop
-from tests.stage import Stage, all_events, suspended
+from tests.stage import SHORT_LEASE, Stage, all_events, crash, suspended, until
 
 
 @step
@@ -153,3 +155,48 @@ async def test_a_function_that_the_code_lost_is_told(stage: Stage) -> None:
         await run.cancel()
         with pytest.raises(RunCancelled, match="not undone"):
             await run.result(15)
+
+
+@pytest.mark.req("K11", "K27", "K33")
+async def test_undoing_that_lost_its_workers_goes_on_when_it_is_retried(memory: Stage) -> None:
+    begun: list[str] = []
+    undone: list[str] = []
+    deadly = True
+
+    @step
+    async def undo(result: str) -> None:
+        begun.append(result)
+        if result == "first" and deadly:
+            await asyncio.Event().wait()
+        undone.append(result)
+
+    @step(compensate=undo)
+    async def do(name: str) -> str:
+        return name
+
+    @workflow
+    async def failing(ctx: Context) -> None:
+        await ctx.step(do, "first")
+        await ctx.step(do, "second")
+        raise ValueError("no")
+
+    async with memory.client() as client:
+        run = await client.start(failing)
+        for death in (1, 2, 3):
+            dying = memory.engine(failing, settings=SHORT_LEASE)
+            await dying.open()
+            await until(lambda: begun.count("first") == death)  # noqa: B023  # awaited at once
+            await crash(dying, found_dead=False)
+        async with memory.engine(failing) as engine:
+            handle = engine.handle(run.id, failing)
+            with pytest.raises(RunFailed, match="workers died"):
+                await handle.result()
+            deadly = False
+
+            await handle.retry()
+
+            with pytest.raises(RunFailed, match="no"):
+                await handle.result()
+            assert undone == ["second", "first"]
+            with pytest.raises(NotRetryable, match="has undone what it did"):
+                await handle.retry()

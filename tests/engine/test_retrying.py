@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Permanent, Retry, RetryAfter, RunFailed, StepContext, step, workflow
+from stepwell.domain.commit import RetryOutcome
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
-from stepwell.errors import NotRetryable, StepError
-from tests.stage import Stage, all_events, crash, kinds, log, ticket, until
+from stepwell.errors import NotRetryable, OutcomeUnknown, StepError
+from tests.stage import Stage, all_events, crash, kinds, log, reaches, ticket, until
 
 
 class Flaky:
@@ -337,3 +338,31 @@ async def test_retried_run_survives_a_crash(stage: Stage) -> None:
     gate.set()
     async with stage.engine(work) as engine:
         assert await engine.handle(run.id).result(15) == "ok"
+
+
+@pytest.mark.req("K11")
+async def test_a_retry_whose_answer_is_lost_sends_the_run_on_once_although_it_fails_again(
+    memory: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flaky = Flaky(10)
+    program = calling(flaky, Retry(1))
+    async with memory.engine(program) as engine:
+        run = await engine.start("calls")
+        with pytest.raises(RunFailed):
+            await run.result(15)
+        real = engine.store.retry
+
+        async def retry(*args: Any, **options: Any) -> RetryOutcome:
+            await real(*args, **options)
+            engine.bulletin.work()
+            await until(lambda: len(flaky.times) >= 2)
+            await reaches(run, Status.FAILED)
+            raise OutcomeUnknown("the answer was lost")
+
+        monkeypatch.setattr(engine.store, "retry", retry)
+        await run.retry()
+
+        with pytest.raises(RunFailed):
+            await run.result(15)
+        assert [kind for kind in await kinds(run) if kind == "retried"] == ["retried"]
+        assert len(flaky.times) == 2

@@ -11,6 +11,7 @@ import msgspec
 
 from stepwell.client.handle import RunHandle
 from stepwell.client.history import History
+from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate, checked_rates, refuse, windows_of
 from stepwell.client.start_options import checked_keys, checked_options
 from stepwell.domain.codec import PLAIN, limited
@@ -58,13 +59,18 @@ class Client(History):
         workspace: str = DEFAULT_WORKSPACE,
         payload_bytes_max: int = 2 * 1024 * 1024,
     ) -> None:
-        self.store = store
+        self._store = store
         self.bulletin = bulletin or Bulletin()
         self.workspace = workspace
         self.payload_bytes_max = payload_bytes_max
         self._ids = ids
         self._schemas: dict[bytes, Schema] = {}
         self.start_rates: tuple[StartRate, ...] = ()
+
+    @property
+    def store(self) -> Store:
+        check_outside()
+        return self._store
 
     # Starting
 

@@ -323,10 +323,18 @@ class RunHandle(Past, Generic[R]):
         async for row in self.log():
             needs = needs_of_run(read_as(Accepted, row))
             break
-        store = self._client.store
-        outcome, repeated = await self._client.insist(lambda: store.retry(self.id, needs=needs, undo=undo))
+        failed_at, asked = (await self.info()).ended_at, False
+
+        async def send() -> RetryOutcome:
+            nonlocal asked
+            if asked and (await self.info()).ended_at != failed_at:
+                return RetryOutcome.RETRIED  # by a call of ours, and it may have failed again since
+            asked = True
+            return await self._client.store.retry(self.id, needs=needs, undo=undo)
+
+        outcome, repeated = await self._client.insist(send)
         if repeated and outcome is RetryOutcome.NOT_FAILED:
-            outcome = RetryOutcome.RETRIED  # by a call of ours
+            outcome = RetryOutcome.RETRIED  # by a call of ours that arrived late
         if outcome is RetryOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is RetryOutcome.RETRIED:

@@ -41,11 +41,14 @@ UNCHANGED: Any = object()
 class History:
     """Part of the client."""
 
-    store: Store
     bulletin: Bulletin
     workspace: str
     payload_bytes_max: int
     _ids: Ids
+
+    @property
+    def store(self) -> Store:
+        raise NotImplementedError
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
         raise NotImplementedError

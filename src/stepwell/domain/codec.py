@@ -260,7 +260,8 @@ def _no_type(annotation: Any) -> InvalidDefinition:
 def _misfit(error: Exception, annotation: Any) -> InvalidInput:
     found = re.search(r"at `\$?\.?(.*?)`$", str(error))
     field = found.group(1) if found and found.group(1) else "(the value itself)"
-    return InvalidInput(str(error), field=field, expected=_name(annotation))
+    note = "; JSON has no NaN and no infinity" if "`float`, got `null`" in str(error) else ""
+    return InvalidInput(f"{error}{note}", field=field, expected=_name(annotation))
 
 
 def _refusal(value: object, reason: str) -> NotSerialisable:

@@ -286,7 +286,7 @@ class CancelOutcome(StrEnum):
 class RetryOutcome(StrEnum):
     RETRIED = "retried"
     NOT_FAILED = "not_failed"  # nor timed out
-    COMPENSATED = "compensated"  # what it did was undone, or is about to be
+    COMPENSATED = "compensated"  # what it did was undone
     UNKNOWN = "unknown"
 
 

@@ -30,7 +30,7 @@ def problem_of(error: BaseException, path: str = "") -> Problem:
     """The error in words: what, where, and what to do next."""
     path = _path_of(error) or path
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OURS)]
-    message = error.message if isinstance(error, StepwellError) else str(error)
+    message = error.message if isinstance(error, StepwellError) else _text(error)
     code, hint = "ERROR", ""
     if isinstance(error, StepwellError | RemoteError):
         code, hint = error.code or code, error.hint
@@ -46,6 +46,14 @@ def problem_of(error: BaseException, path: str = "") -> Problem:
         traceback=clean("".join(traceback.format_list(frames[-8:])) + inner),
         permanent=is_permanent(error),
     )
+
+
+def _text(error: BaseException) -> str:
+    """An author's class may fail at that too; then its run would never end."""
+    try:
+        return str(error)
+    except Exception as failed:
+        return f"(its text cannot be told: {type(failed).__name__})"
 
 
 def _path_of(error: BaseException) -> str:
@@ -74,7 +82,9 @@ def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError
 
 def in_words(problem: Problem) -> str:
     """Errors of the author's own code mean little without their type."""
-    return f"{problem.type}: {problem.message}" if problem.code == "ERROR" else problem.message
+    if problem.code == "ERROR" and problem.type:
+        return f"{problem.type}: {problem.message}"
+    return problem.message
 
 
 def run_error(status: str, problem: Problem | None, run_id: str, reason: str = "") -> RunError:

@@ -223,7 +223,7 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             journal.started_at = journal.started_at or event.at
         case ev.Failed() | ev.TimedOut() as failed:
             journal.failed = failed
-        case ev.Retried(undo=True):
+        case ev.Retried(undo=True) if journal.compensation is None:
             _undoing(journal)
         case ev.Retried():
             _retried(journal, event.seq)
@@ -316,7 +316,8 @@ def _retried(journal: Journal, seq: int) -> None:
     for child, started in list(journal.children.items()):
         if not started.detached:
             del journal.children[child]
-            journal.lost[child] = None
+            if journal.compensation is None:  # else the code is over, and the undoing goes on
+                journal.lost[child] = None
 
 
 def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> None:

@@ -20,6 +20,8 @@ from stepwell.system import Clock
 
 _log = logging.getLogger("stepwell.engine")
 
+_TELL_SECONDS = 10.0  # how often the same outage is told
+
 
 class LeaseKeeper:
     def __init__(
@@ -41,6 +43,7 @@ class LeaseKeeper:
         self._owned = owned
         self._reaped = reaped
         self._valid_until = 0.0
+        self._tell_at = 0.0  # by our clock; before that we have told of the trouble
         self._nudged = asyncio.Event()
         self.stopped = False
 
@@ -74,10 +77,13 @@ class LeaseKeeper:
         try:
             owned = await self._store.heartbeat(self._info.id)
         except StoreError as error:
-            _log.warning("heartbeat not answered: %s", error.message)
+            if sent >= self._tell_at:  # of an outage of hours, two lines a second would say no more
+                _log.warning("heartbeat not answered: %s", error.message)
+                self._tell_at = sent + _TELL_SECONDS
             await asyncio.sleep(min(0.5, self._heartbeat_seconds / 4))
             self._nudged.set()  # the lease goes on running out: ask again now, not a period later
             return
+        self._tell_at = 0.0
         if self.stopped:
             return
         if owned is None:

@@ -90,6 +90,8 @@ class _Ready(msgspec.Struct, eq=False):
 
 
 class TurnLoop(asyncio.AbstractEventLoop):
+    repeats = True  # what clients look for: client/outside.py
+
     def __init__(self, root: Scope) -> None:
         self.ready: deque[_Ready] = deque()
         self.root = root

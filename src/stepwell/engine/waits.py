@@ -14,7 +14,7 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.commit import InboxRow, NewWait, PublishedEvent
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import Decision, Ending, cancel_request, event_key
+from stepwell.domain.messages import Decision, Ending, cancel_request, decide_key, event_key
 from stepwell.engine.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
 from stepwell.engine.journal import Message, called_back
 from stepwell.errors import StepwellError, StoreError
@@ -78,7 +78,7 @@ class Waits:
             call.since = opened.fact.since
             if opened.fact.timeout is not None:
                 activation.timers.dues[call.path] = opened.at + opened.fact.timeout
-        if self._answer_from_queue(call):
+        if self._answer_from_queue(call) or self._answer_from_log(call):
             return
         if opened is None:
             self._register(call)
@@ -253,6 +253,17 @@ class Waits:
                     return True
         return False
 
+    def _answer_from_log(self, call: WaitCall) -> bool:
+        """A decision that came when the run failed: it answers its question when that is asked again."""
+        message = self._activation.journal.messages.pop(decide_key(call.path), None)
+        if message is None:
+            return False
+        if self._fits(call, message):
+            self._answer(call, message)
+            return True
+        self.keys.pop(message.key, None)  # a fitting decision may follow
+        return False
+
     def _answer(self, call: WaitCall, message: Message) -> None:
         self._activation.journal.taken[message.key] = message
         self._end(call, ev.WaitEnded(outcome="answered", received=message.key))
@@ -308,17 +319,23 @@ class Waits:
     def keep(self, rows: Iterable[InboxRow]) -> deque[InboxRow]:
         """The run fails, and may be sent on later: what it has not looked at yet goes into the log as it is.
 
-        What is left are answers to questions, which are asked again then.
+        What is left is asked for again then.
         """
         left: deque[InboxRow] = deque()
         for row in rows:
-            if row.kind not in ("signal", "child"):
+            decides = row.kind == "decide" and row.name in self._activation.journal.waits
+            if row.kind not in ("signal", "child") and not decides:
                 left.append(row)
                 continue
             self._activation.writer.draft.rest.consumed.append(row.key)
             if row.kind == "child":
                 self._take_child(row)
-            elif row.key not in self.keys:
+            elif row.key in self.keys:
+                pass
+            elif decides:
+                decision = msgspec.json.decode(row.payload, type=Decision)
+                self._received(row, decision.answer, choice=decision.choice, by=decision.by)
+            else:
                 message = self._received(row, Raw(row.payload))
                 self._signals.setdefault(message.name, deque()).append(message)
         return left

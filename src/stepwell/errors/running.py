@@ -133,5 +133,7 @@ class RetryAfter(Exception):
     """Raise this in a step to be tried again after `seconds`, whatever the backoff says."""
 
     def __init__(self, seconds: float, message: str = "") -> None:
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise TypeError(f"RetryAfter takes seconds, not {seconds!r}: RetryAfter(30)")
         super().__init__(message or f"try again in {seconds:g} s")
         self.seconds = seconds

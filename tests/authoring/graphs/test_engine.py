@@ -419,3 +419,19 @@ async def test_a_retry_container_does_not_repeat_what_trying_again_cannot_help(m
 
         assert tries == ["R#1/A"]
         assert [str(e.status) for e in (await engine.trace(run)).entries if e.node == "A"] == ["failed"]
+
+
+@node("t:broken", retry=Retry(1))
+async def broken(config: Any, ctx: Any, helpers: Any) -> None:
+    raise KeyError("price")
+
+
+@pytest.mark.req("G12", "G20")
+async def test_the_error_of_a_handler_is_told_with_its_class(rehearsal: Stage) -> None:
+    g = GraphBuilder("breaking")
+    g.start() >> g.node("t:broken", "look") >> g.end("done")
+    async with rehearsal.engine(g, nodes=[broken]) as engine:
+        run = await engine.start("breaking", {})
+
+        with pytest.raises(RunFailed, match="failed: look: KeyError: 'price'"):
+            await run.result(timeout=40)

@@ -207,7 +207,8 @@ class Driver:
         attempt = self._ctx.attempt(call) if call is not None else 1
         message = error.cause_message or error.message
         config = error.permanent and ask.purpose is Purpose.WORK
-        return Failure(code, message, node, ask.path, attempt, hint=error.hint, config=config)
+        kind = error.error_type if code == "ERROR" else ""
+        return Failure(code, message, node, ask.path, attempt, hint=error.hint, config=config, kind=kind)
 
     # Telling
 
@@ -250,9 +251,10 @@ def problem_of_failure(failure: Failure) -> ev.Problem:
 
 def error_of(failure: Failure, path: str) -> NodeError:
     """What the run fails with; its path is where a retry goes on."""
+    told = [failure.node, failure.kind, failure.message]
     error = NodeError(
         failure.code,
-        f"{failure.node}: {failure.message}",
+        ": ".join(word for word in told if word),
         hint=failure.hint,
         config=failure.config,
         path=path,

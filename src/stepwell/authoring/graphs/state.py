@@ -33,6 +33,7 @@ class Failure(NamedTuple):
     hint: str = ""
     config: bool = False
     branches: tuple[Failure, ...] = ()
+    kind: str = ""  # the class of an error of the author's own code: its text means little without it
 
     def as_context(self) -> dict[str, Any]:
         """ctx.error"""

@@ -20,7 +20,7 @@ from stepwell.domain.commit import (
     RetryOutcome,
     Started,
 )
-from stepwell.domain.events import BASES, KIND, Cancelled, CompensationStarted, Retried, written
+from stepwell.domain.events import BASES, KIND, Cancelled, CompensationCompleted, Retried, written
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.judge import due_after, judge, recognised
 from stepwell.domain.messages import Ending, cancel_request, child_ended
@@ -152,7 +152,7 @@ class MemoryRuns(Tables):
             return RetryOutcome.UNKNOWN
         if run.row.status not in RETRYABLE:
             return RetryOutcome.NOT_FAILED
-        if any(row.kind == KIND[CompensationStarted] for row in run.log):
+        if any(row.kind == KIND[CompensationCompleted] for row in run.log):
             return RetryOutcome.COMPENSATED
         now = self._clock()
         row = run.row

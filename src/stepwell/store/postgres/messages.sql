@@ -338,7 +338,7 @@ WHERE id = $1
 FOR NO KEY UPDATE;
 
 -- name: is_compensated
-SELECT EXISTS (SELECT FROM stepwell.events WHERE run_id = $1 AND kind = 'compensation_started');
+SELECT EXISTS (SELECT FROM stepwell.events WHERE run_id = $1 AND kind = 'compensation_completed');
 
 -- name: retry_run
 -- The run's row is locked by an earlier statement, so nobody else retries it.

@@ -100,7 +100,7 @@ def answer(operations: Iterable[Operation]) -> None:
     for loop, done in by_loop.items():
         try:
             loop.call_soon_threadsafe(_resolve, done)
-        except RuntimeError:  # that loop is closed: nobody waits any more
+        except Exception:  # that loop is closed, or takes no calls: nobody waits, and the others must not
             pass
 
 

@@ -199,7 +199,7 @@ SELECT
         FROM events
         WHERE run_id = ?1 AND kind IN ('continued', 'transition_completed')
     ) AS base,
-    EXISTS (SELECT 1 FROM events WHERE run_id = ?1 AND kind = 'compensation_started') AS compensated
+    EXISTS (SELECT 1 FROM events WHERE run_id = ?1 AND kind = 'compensation_completed') AS compensated
 FROM runs
 WHERE id = ?1;
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from stepwell.app import Engine
-from stepwell.errors import StoreError
+from stepwell.errors import AskedWrongly, StoreError
 from stepwell.testing.simulation.contests import CONTESTS
 from stepwell.testing.simulation.faulty import FaultyStore, Network
 from stepwell.testing.simulation.loop import Process, SimLoop
@@ -81,14 +81,17 @@ class Fleet:
         if not up:
             return None
         seat = up[sum(key.encode()) % len(up)]
-        assert seat.engine is not None
-        return self._loop.spawn(seat.process, self._started(seat.engine, workflow, input, key))
+        return self._loop.spawn(seat.process, self._started(seat, workflow, input, key))
 
-    async def _started(self, engine: Engine, workflow: Any, input: Any, key: str) -> None:
+    async def _started(self, seat: Seat, workflow: Any, input: Any, key: str) -> None:
+        assert seat.engine is not None
         try:
-            await engine.start(workflow, input, key=key)
+            await seat.engine.start(workflow, input, key=key)
         except StoreError:
             pass  # whoever asked for it asks the store with the same key
+        except AskedWrongly:
+            if not seat.stopping:  # else its engine is closed already
+                raise
 
     def crash(self, seat: Seat) -> None:
         if not seat.process.dead:

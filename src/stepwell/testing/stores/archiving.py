@@ -11,7 +11,13 @@ from msgspec.structs import replace
 
 from stepwell.domain.commit import NewTicket, NewWait, RetryOutcome, RunFilter
 from stepwell.domain.copies import Removal
-from stepwell.domain.events import CompensationStarted, Continued, StepScheduled, written
+from stepwell.domain.events import (
+    CompensationCompleted,
+    CompensationStarted,
+    Continued,
+    StepScheduled,
+    written,
+)
 from stepwell.domain.ids import RunId
 from stepwell.domain.limits import Lane
 from stepwell.domain.status import Status
@@ -145,14 +151,27 @@ class CopyRules:
     @checked
     async def test_a_run_that_was_compensated_is_not_retried(self, scene: Scene) -> None:
         claim = await scene.begun()
-        undone = written(CompensationStarted(status="failed", steps=["a"]))
-        await scene.ok(scene.member(claim, undone, then=scene.finish(claim, Status.FAILED)))
+        undone = [
+            written(CompensationStarted(status="failed", steps=["a"])),
+            written(CompensationCompleted()),
+        ]
+        await scene.ok(scene.member(claim, *undone, then=scene.finish(claim, Status.FAILED)))
         before = await scene.everything()
 
         outcome = await scene.store.retry(claim.run_id)
 
         assert outcome is RetryOutcome.COMPENSATED
         assert await scene.everything() == before
+
+    @pytest.mark.req("K11", "K27")
+    @checked
+    async def test_a_run_that_ended_while_it_was_compensated_is_sent_on(self, scene: Scene) -> None:
+        claim = await scene.begun()
+        undoing = written(CompensationStarted(status="failed", steps=["a"]))
+        await scene.ok(scene.member(claim, undoing, then=scene.finish(claim, Status.FAILED)))
+
+        assert await scene.store.retry(claim.run_id) is RetryOutcome.RETRIED
+        assert (await scene.run(claim.run_id)).status == "running"
 
 
 class RemoveRules:
