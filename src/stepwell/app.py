@@ -218,7 +218,6 @@ class Engine(Client):
 
     def _start_now(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
         """Our own worker takes what it has room for: that spares asking for it."""
-        self._check_open()
         if self.worker is None or self._task is None or self._task.done():
             return self.store.start(runs)
         return self.worker.own_starts.start(runs)
