@@ -147,6 +147,12 @@ class SyncClient:
         except NotDurable:
             work.close()
             raise
+        if threading.current_thread() is self._thread:  # which is to do the work, and would wait for itself
+            work.close()
+            raise AskedWrongly(
+                "the client was used in its own loop, as an async step of its engine does",
+                hint="make the step a plain def: it runs in a thread; or await the engine itself",
+            )
         asked = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return asked.result()

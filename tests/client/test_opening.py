@@ -16,7 +16,7 @@ import pytest
 
 from stepwell import Context, Engine, GraphBuilder, SyncClient, step, workflow
 from stepwell.errors import AskedWrongly
-from tests.stage import Stage
+from tests.stage import PATIENCE, Stage
 
 
 @step
@@ -119,6 +119,27 @@ def test_a_client_of_before_a_fork_is_refused_and_does_not_hang(tmp_path: Path) 
         assert client.run(adding, 1) == 2
     os.close(told)
     os.close(tell)
+
+
+@pytest.mark.req("A4")
+def test_a_client_used_in_its_own_loop_is_refused_and_does_not_hang(tmp_path: Path) -> None:
+    clients: list[SyncClient] = []
+
+    @step
+    async def ask() -> str:
+        try:
+            return str(clients[0].run(adding, 1))
+        except AskedWrongly as error:
+            return error.message
+
+    @workflow
+    async def asking(ctx: Context) -> str:
+        return await ctx.step(ask)
+
+    with SyncClient(engine=Engine(tmp_path / "app.db", workflows=[adding, asking])) as client:
+        clients.append(client)
+
+        assert "in its own loop" in client.start(asking).result(timeout=PATIENCE)
 
 
 INTERRUPTED = """
