@@ -240,6 +240,7 @@ class Engine(Client):
                 hint="open it once; code that is not async has its own: SyncClient(database)",
             )
         self._loop, self.worker, self._task = asyncio.get_running_loop(), None, None
+        self.bulletin.mended()
         try:
             await self._open()
         except BaseException:

@@ -121,3 +121,18 @@ async def test_close_of_a_broken_engine_says_so(memory: Stage, fault: asyncio.Ev
 
     with pytest.raises(WorkerBroken):
         await engine.close()
+
+
+@pytest.mark.req("K4")
+async def test_an_engine_that_is_opened_again_works_again(memory: Stage, fault: asyncio.Event) -> None:
+    engine = memory.engine(waits)
+    await engine.open()
+    await break_down(engine, fault)
+    with pytest.raises(WorkerBroken):
+        await engine.close()
+
+    async with engine:
+        run = await engine.start(waits)
+        await suspended(run)
+        await run.signal("go", "on")
+        assert await run.result(5) == "on"

@@ -125,6 +125,10 @@ class Bulletin:
         for watch in list(self._watches.values()):
             watch.stir()
 
+    def mended(self) -> None:
+        """Another worker is there."""
+        self._broken = None
+
     def check(self) -> None:
         """WorkerBroken when nobody in this process drives runs any more."""
         if self._broken is not None:
