@@ -58,12 +58,8 @@ def _check_concurrency(given: object) -> None:
 
 def checked_inputs(inputs: object) -> list[Any]:
     """One for each run."""
-    if isinstance(inputs, str | bytes | dict) or not isinstance(inputs, Iterable):
-        raise InvalidInput(
-            f"inputs is {type(inputs).__name__}",
-            hint="give a list with one input for each run",
-            field="inputs",
-        )
+    if not isinstance(inputs, Iterable):
+        raise InvalidInput(f"inputs is {inputs!r}", hint="give a list with one input for each run")
     return list(inputs)
 
 
