@@ -135,6 +135,8 @@ async def test_what_is_no_workflow_cannot_be_started(memory: Stage) -> None:
 @pytest.mark.req("K21")
 async def test_each_input_has_its_key_or_none_has(memory: Stage) -> None:
     async with memory.engine(echo) as engine:
+        with pytest.raises(InvalidInput, match="inputs is 7"):
+            await engine.start_many(echo, 7)  # type: ignore[arg-type]  # meant
         with pytest.raises(AskedWrongly, match="2 inputs"):
             await engine.start_many(echo, [1, 2], keys=["a"])
 

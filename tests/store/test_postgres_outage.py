@@ -243,6 +243,23 @@ def test_store_closes_after_the_start_that_is_under_way(postgres_url: str) -> No
     asyncio.run(story())
 
 
+def test_a_closed_store_connects_no_more_until_it_is_opened(postgres_url: str) -> None:
+    async def story() -> None:
+        store = PostgresStore(postgres_url)
+        await store.open()
+        assert await store.read_definition("default", "none", "") is None
+        await store.close()
+
+        with pytest.raises(StoreUnavailable, match="the store is closed"):
+            await store.read_definition("default", "none", "")
+
+        await store.open()
+        assert await store.read_definition("default", "none", "") is None
+        await store.close()
+
+    asyncio.run(story())
+
+
 def test_who_gives_up_waiting_for_a_connection_holds_up_nobody(postgres_url: str) -> None:
     async def story() -> None:
         lanes = Lanes(parse(postgres_url), 1)

@@ -13,7 +13,7 @@ from stepwell.client.handle import RunHandle
 from stepwell.client.history import History
 from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate, checked_rates, refuse, windows_of
-from stepwell.client.start_options import checked_keys, checked_options
+from stepwell.client.start_options import checked_inputs, checked_keys, checked_options
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
@@ -126,7 +126,7 @@ class Client(History):
     ) -> list[RunHandle[R]]:
         """Accept many runs of one workflow, in few transactions; RateLimited: none of them."""
         prepared = await self._prepared(workflow, options.pop("version", ""))
-        user, inputs = checked_text(options.pop("user", ""), "user"), list(inputs)
+        user, inputs = checked_text(options.pop("user", ""), "user"), checked_inputs(inputs)
         shared, keys = checked_options(options), checked_keys(keys, inputs)
         runs = [self._new_run(prepared, input, keys[i], shared) for i, input in enumerate(inputs)]
         handles: list[RunHandle[R]] = []

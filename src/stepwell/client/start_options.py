@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stepwell.domain.codec import PLAIN, limited
@@ -54,6 +54,13 @@ def _check_concurrency(given: object) -> None:
     if not given.key:
         raise InvalidInput("concurrency has no key", hint=hint)
     whole_number(given.most, "most of concurrency", 1, 10**9, wrong=InvalidInput)
+
+
+def checked_inputs(inputs: object) -> list[Any]:
+    """One for each run."""
+    if not isinstance(inputs, Iterable):
+        raise InvalidInput(f"inputs is {inputs!r}", hint="give a list with one input for each run")
+    return list(inputs)
 
 
 def checked_keys(keys: Sequence[str] | None, inputs: Sequence[Any]) -> Sequence[str]:

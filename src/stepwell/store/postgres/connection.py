@@ -82,6 +82,11 @@ async def connect(address: Address, settings: dict[str, str]) -> Connection:
         raise translated(error, address.shown) from error
 
 
+def closed(address: Address) -> StoreUnavailable:
+    hint = "open it first, and use it before close()"
+    return StoreUnavailable("the store is closed", hint=hint, database=address.shown)
+
+
 def pauses() -> Iterator[float]:
     pause = FIRST_PAUSE
     for _ in range(TRIES - 1):
@@ -92,17 +97,20 @@ def pauses() -> Iterator[float]:
 class Lane:
     """One connection, made when it is first needed."""
 
-    __slots__ = ("_address", "_connection", "_planned_at", "_settings", "_uses")
+    __slots__ = ("_address", "_connection", "_planned_at", "_settings", "_uses", "closed")
 
     def __init__(self, address: Address, settings: dict[str, str]) -> None:
         self._address = address
         self._settings = settings
         self._connection: Connection = None
+        self.closed = False
         self._planned_at = 0.0
         self._uses = 0
 
     async def connection(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
+            if self.closed:
+                raise closed(self._address)
             self._connection = await connect(self._address, self._settings)
             self._planned_at = asyncio.get_running_loop().time()
             self._uses = 0
@@ -150,7 +158,8 @@ class Lanes:
     def __init__(self, address: Address, count: int, settings: dict[str, str] = LANE_SETTINGS) -> None:
         self._address = address
         self._count = count
-        self._idle = [Lane(address, settings) for _ in range(count)]
+        self._lanes = [Lane(address, settings) for _ in range(count)]
+        self._idle = list(self._lanes)
         self._queue: deque[asyncio.Future[Lane]] = deque()  # of those who wait for one
         self._under_way: set[asyncio.Task[Any]] = set()
 
@@ -196,6 +205,8 @@ class Lanes:
     async def _run(self, work: Work[T], again: bool, on_doubt: Callable[[], None] | None) -> T:
         lane = self._idle.pop() if self._idle else await self.take()
         try:
+            if lane.closed:
+                raise closed(self._address)
             return await self._tried(lane, work, again, on_doubt)
         except asyncio.CancelledError:
             lane.drop()  # the loop is being closed: what was sent is unknown
@@ -263,6 +274,8 @@ class Lanes:
             raise
 
     def give_back(self, lane: Lane) -> None:
+        if lane.closed:
+            lane.drop()
         while self._queue:
             next_one = self._queue.popleft()
             if not next_one.done():
@@ -273,5 +286,12 @@ class Lanes:
     async def close(self) -> None:
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=ANSWER_SECONDS)
+        for lane in self._lanes:
+            lane.closed = True  # who still has it, or comes for it, connects no more
         for lane in self._idle:
             await lane.close()
+
+    def open(self) -> None:
+        """Again, after it was closed."""
+        for lane in self._lanes:
+            lane.closed = False

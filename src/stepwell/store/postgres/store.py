@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from stepwell.store.postgres.archive import PostgresArchive
 from stepwell.store.postgres.claims import PostgresClaims
-from stepwell.store.postgres.connection import ANSWER_SECONDS
+from stepwell.store.postgres.connection import ANSWER_SECONDS, Lanes
 from stepwell.store.postgres.endings import PostgresEndings
 from stepwell.store.postgres.fleet import PostgresFleet
 from stepwell.store.postgres.listener import Listener
@@ -40,6 +40,8 @@ class PostgresStore(
         self._listener = Listener(self._address)
 
     async def open(self) -> None:
+        for lanes in self._every_lane:
+            lanes.open()
         await self._side_lanes.run_once(lambda connection: prepare(connection, self._address))
         self._listener.open()
 
@@ -51,8 +53,12 @@ class PostgresStore(
         await self._listener.close()
         if self._finishing:
             await asyncio.wait(self._finishing, timeout=ANSWER_SECONDS)
-        for lanes in (*self._all_lanes, self._rated_lanes, self._user_lanes):
+        for lanes in self._every_lane:
             await lanes.close()
+
+    @property
+    def _every_lane(self) -> tuple[Lanes, ...]:
+        return (*self._all_lanes, self._rated_lanes, self._user_lanes)
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         return self._listener.listen(callback)

@@ -15,6 +15,7 @@ import apsw
 
 from stepwell import failpoints
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
+from stepwell.store.sqlite.guard import Place, check_place
 from stepwell.store.sqlite.intent import LOOK_SECONDS, Intent
 from stepwell.store.sqlite.operation import Operation, Undone, Waiting, answer
 from stepwell.store.sqlite.session import Session
@@ -26,9 +27,12 @@ TRUNCATE_PAGES = 16384  # 64 MiB: a reader was in the way for long; wait for it 
 
 
 class Writer:
-    def __init__(self, connection: apsw.Connection, path: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, connection: apsw.Connection, path: str, place: Place, clock: Callable[[], float]
+    ) -> None:
         self._session = Session(connection)
         self._path = path
+        self._place = place
         self._clock = clock
         self._intent = Intent(path)
         self._wal_pages = 0
@@ -60,6 +64,7 @@ class Writer:
     def _perform(self, batch: Sequence[Operation]) -> None:
         """Leaves an answer or an error in each operation."""
         try:
+            check_place(self._path, self._place)  # 2 us
             batch = self._not_light(batch)
             if batch:
                 self._transaction(batch)

@@ -14,12 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 from stepwell.errors import StoreUnusable
 
-_guarded: dict[tuple[int, int], int] = {}  # device and inode → how often it is open
+Place = tuple[int, int]  # device and inode
+_guarded: dict[Place, int] = {}  # how often it is open
 _lock = threading.Lock()
 _installed = False
 
 
-def protect(path: str) -> tuple[int, int]:
+def protect(path: str) -> Place:
     """From now on; the hook is installed with the first file (it cannot be removed again)."""
     global _installed  # noqa: PLW0603 - there is one list of audit hooks in a process, too
     found = os.stat(path)
@@ -32,7 +33,7 @@ def protect(path: str) -> tuple[int, int]:
     return place
 
 
-def check_place(path: str, place: tuple[int, int] | None) -> None:
+def check_place(path: str, place: Place) -> None:
     """The open file is still the one of that name: what is written to another is lost with its last user."""
     try:
         found = os.stat(path)
@@ -47,7 +48,7 @@ def check_place(path: str, place: tuple[int, int] | None) -> None:
     )
 
 
-def release(place: tuple[int, int]) -> None:
+def release(place: Place) -> None:
     with _lock:
         count = _guarded.get(place, 0) - 1
         if count > 0:

@@ -110,7 +110,7 @@ class SqliteStore:
         self._hints = Hints(self.path)
         self._writer: Writer | None = None
         self._reader: Reader | None = None
-        self._place: tuple[int, int] | None = None
+        self._place: guard.Place | None = None
         self._register = each("register", self._fleet.register)
         self._heartbeat = each("heartbeat", self._fleet.heartbeat, light=self._fleet.heartbeat)
         self._deregister = each("deregister", self._fleet.deregister)
@@ -129,7 +129,7 @@ class SqliteStore:
             writing.close(True)
             raise
         self._place = guard.protect(self.path)
-        self._writer = Writer(writing, self.path, self._clock)
+        self._writer = Writer(writing, self.path, self._place, self._clock)
         self._reader = Reader(reading_only, self.path)
 
     async def close(self) -> None:
@@ -150,7 +150,6 @@ class SqliteStore:
     def _write(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         if self._writer is None:
             raise closed(self.path)
-        guard.check_place(self.path, self._place)  # 2 us
         return self._writer.waiting.ask(verb, load)
 
     def _read(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
