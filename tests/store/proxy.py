@@ -19,6 +19,9 @@ class Proxy:
         self._links: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._marker = b""
+        self._last = b""
+        self._goes = asyncio.Event()
+        self._goes.set()
         self.lost = 0
         self.refusing = False
 
@@ -49,6 +52,17 @@ class Proxy:
         """Cut the connection instead of passing on the first answer that holds these bytes."""
         self._marker = marker
 
+    def hang_after(self, marker: bytes) -> None:
+        """Pass the first answer on that holds these bytes, and then nothing more."""
+        self._last = marker
+
+    def go_on(self) -> None:
+        self._goes.set()
+
+    @property
+    def hangs(self) -> bool:
+        return not self._goes.is_set()
+
     def cut(self) -> None:
         """Every connection breaks now."""
         for writer in list(self._writers):
@@ -76,7 +90,11 @@ class Proxy:
                     self._marker = b""
                     self.lost += 1
                     break
+                await self._goes.wait()
                 writer.write(data)
+                if answers and self._last and self._last in data:
+                    self._last = b""
+                    self._goes.clear()
                 await writer.drain()
         except OSError:
             pass

@@ -9,13 +9,15 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from stepwell.domain.commit import Delivery, Outcome
+from stepwell.domain.commit import Delivery, Message, Outcome
+from stepwell.domain.ids import RunId
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
 from stepwell.store.postgres.address import parse
-from stepwell.store.postgres.connection import Lanes
+from stepwell.store.postgres.connection import ANSWER_SECONDS, Lanes
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene
+from tests.stage import until
 from tests.store.proxy import Proxy
 
 COMMAND_COMPLETE = b"C\x00\x00\x00"  # of the wire protocol: the statement was executed
@@ -210,6 +212,24 @@ def test_commit_whose_caller_was_cancelled_is_written_once_by_the_next(postgres_
             assert await scene.kinds(claim.run_id) == ["accepted", "claimed", "step_completed"]
 
     asyncio.run(story())
+
+
+def test_who_gives_up_on_a_server_that_hangs_need_not_wait_for_it(postgres_url: str) -> None:
+    async def story(scene: Scene, proxy: Proxy) -> None:
+        decision = Message(run_id=RunId("none"), key="k", kind="decide", name="ask", wait="ask")
+        await scene.store.deliver([decision])
+        proxy.hang_after(b"BEGIN\x00")
+        deciding = asyncio.create_task(scene.store.deliver([decision]))
+        await until(lambda: proxy.hangs)
+
+        deciding.cancel()
+        done, _ = await asyncio.wait({deciding}, timeout=ANSWER_SECONDS / 2)
+        proxy.go_on()
+
+        assert done
+        assert await scene.store.deliver([decision]) == [Delivery.UNKNOWN]
+
+    through_proxy(postgres_url, story)
 
 
 def test_cancelled_start_takes_nobody_along(postgres_url: str) -> None:

@@ -97,12 +97,13 @@ def pauses() -> Iterator[float]:
 class Lane:
     """One connection, made when it is first needed."""
 
-    __slots__ = ("_address", "_connection", "_planned_at", "_settings", "_uses", "closed")
+    __slots__ = ("_address", "_connection", "_loop", "_planned_at", "_settings", "_uses", "closed")
 
     def __init__(self, address: Address, settings: dict[str, str]) -> None:
         self._address = address
         self._settings = settings
         self._connection: Connection = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the connection
         self.closed = False
         self._planned_at = 0.0
         self._uses = 0
@@ -112,7 +113,8 @@ class Lane:
             if self.closed:
                 raise closed(self._address)
             self._connection = await connect(self._address, self._settings)
-            self._planned_at = asyncio.get_running_loop().time()
+            self._loop = asyncio.get_running_loop()
+            self._planned_at = self._loop.time()
             self._uses = 0
         self._uses += 1
         if self._uses >= REPLAN_USES and not self._address.poll_only:
@@ -129,6 +131,11 @@ class Lane:
         if now - self._planned_at > REPLAN_SECONDS:
             self._planned_at, self._uses = now, 0
             await self._connection.execute("DISCARD PLANS")
+
+    def open(self) -> None:
+        self.closed = False
+        if self._loop is not None and self._loop.is_closed():
+            self._connection = self._loop = None  # it ended with its loop
 
     async def clean(self) -> None:
         """After somebody else used it: no transaction, no setting, no cursor stays."""
@@ -292,6 +299,6 @@ class Lanes:
             await lane.close()
 
     def open(self) -> None:
-        """Again, after it was closed."""
+        """Again, after it was closed, or after its loop was."""
         for lane in self._lanes:
-            lane.closed = False
+            lane.open()

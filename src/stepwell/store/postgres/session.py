@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -99,6 +100,9 @@ def in_transaction(name: str, work: Work[T], *, single: bool) -> Work[T]:
         try:
             result = await work(connection)
             pass_by(name, "mid")
+        except asyncio.CancelledError:
+            connection.terminate()  # whoever gave up does not wait for a server that may not answer
+            raise
         except BaseException:
             await rolled_back(connection)
             raise
