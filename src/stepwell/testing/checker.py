@@ -136,6 +136,7 @@ def finals(history: History) -> Iterator[Violation]:
     attempts: dict[str, int] = {}
     failure = ""
     lost: list[str] = []  # what failed or was withdrawn since the last transition
+    children: set[str] = set()  # that have not ended: a failure cancels them, and a retry starts them anew
     for entry in history.entries:
         if entry.kind in SETTLED:
             if entry.path in done:
@@ -154,6 +155,10 @@ def finals(history: History) -> Iterator[Violation]:
             if name in done:
                 yield Violation("I2", history.run, f"{name} at {done[name]} and again at {entry.seq}")
             done[name] = entry.seq
+            if entry.kind == "child_started" and not entry.data.get("detached"):
+                children.add(entry.path)
+            elif entry.kind == "child_ended":
+                children.discard(entry.path)
             if entry.data.get("outcome") in ("withdrawn", "timed_out") or "error" in entry.data:
                 lost += [name, f"child_started {entry.path}"]
         elif entry.kind == "failed":
@@ -165,6 +170,9 @@ def finals(history: History) -> Iterator[Violation]:
         elif entry.kind == "retried":
             for name in (failure, f"child_started {failure}", f"child_ended {failure}"):
                 done.pop(name, None)
+            for path in children:
+                done.pop(f"child_started {path}", None)
+            children.clear()
 
 
 def times(history: History) -> Iterator[Violation]:
