@@ -156,10 +156,12 @@ def test_address_that_no_store_has(address: str) -> None:
 
 
 def test_a_sync_client_that_cannot_open_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+
     with pytest.raises(StoreUnusable), SyncClient(str(tmp_path / "none" / "app.db")):
         pass
 
-    assert not [thread for thread in threading.enumerate() if thread.name == "stepwell-client"]
+    assert not set(threading.enumerate()) - before
 
 
 @workflow

@@ -49,12 +49,8 @@ async def test_flood_of_signals_cannot_keep_a_run_from_its_end(stage: Stage) -> 
                 group.create_task(send(sender))
             await until(lambda: len(sent) > 2 * SENDERS)
             gate.set()
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            assert await run.result(30) == "done"
-            took = loop.time() - began
+            assert await run.result(60) == "done"  # a second most often; they would never stop
 
-        assert took < 10.0
         assert await run.status() is Status.COMPLETED
         events = await all_events(run)
         received = [e.data["key"] for e in events if e.kind == "received"]
