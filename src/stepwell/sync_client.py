@@ -161,6 +161,7 @@ class SyncClient:
             raise
 
     def __enter__(self) -> Self:
+        check_outside()
         self._loop = asyncio.new_event_loop()
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-client", daemon=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -119,6 +120,7 @@ async def test_a_client_in_workflow_code_is_refused_and_harms_nobody(stage: Stag
         return await ctx.step(int, "42")
 
     wholesome = workflow(other)
+    before = set(threading.enumerate())
     async with stage.engine(asking_an_engine, wholesome) as engine:
         held[:] = [engine]
         for verb in ("start", "runs", "sync"):
@@ -129,6 +131,7 @@ async def test_a_client_in_workflow_code_is_refused_and_harms_nobody(stage: Stag
 
         assert await (await engine.start(wholesome)).result(timeout=40) == 42
         assert len(await engine.runs(workflow="asking_an_engine")) == 3
+    assert "stepwell-client" not in {thread.name for thread in set(threading.enumerate()) - before}
 
 
 class Speechless(Exception):
