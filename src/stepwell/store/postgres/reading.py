@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepwell.domain.commit import Definition, LogRow, RunFilter, RunRow, TicketRow, WorkerRow
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
+from stepwell.store.base import BATCH_MEMBERS_MAX
 from stepwell.store.postgres.connection import Connection
 from stepwell.store.postgres.faults import Refused
+from stepwell.store.postgres.gathering import Gathering
 from stepwell.store.postgres.session import Session
 
 MARK = "/* more */"
 
 
+Named = tuple[str, str, str]  # workspace, name, version
+
+
 class PostgresReading(Session):
+    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(dsn, clock=clock)
+        self._defined = Gathering[Named, Definition | None](self._read_definitions, BATCH_MEMBERS_MAX)
+
     async def _fetch(self, name: str, *arguments: Any) -> list[Any]:
         return await self._fetch_text(self._sql[name], *arguments)
 
@@ -113,8 +122,20 @@ class PostgresReading(Session):
         return swapped or await self.read_definition(d.workspace, d.name, d.version) == d
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
-        rows = await self._fetch("read_definition", workspace, name, version)
-        return Definition(**dict(rows[0])) if rows else None
+        return (await self._defined.ask([(workspace, name, version)]))[0]
+
+    async def _read_definitions(self, asked: Sequence[Named]) -> Sequence[Definition | None]:
+        """Starts by name ask for the same one again and again: those who ask together read it once."""
+
+        async def work(connection: Connection) -> dict[Named, Definition | None]:
+            found: dict[Named, Definition | None] = {}
+            for named in dict.fromkeys(asked):
+                rows = await connection.fetch(self._sql["read_definition"], *named)
+                found[named] = Definition(**dict(rows[0])) if rows else None
+            return found
+
+        found = await self._side_lanes.run(work, own_task=True)
+        return [found[named] for named in asked]
 
     async def drop_definitions(self, workspace: str, name: str) -> int:
         async def work(connection: Connection) -> int:
