@@ -107,8 +107,9 @@ class RunHandle(Past, Generic[R]):
         """Why it was cancelled: only the last event of its log says so."""
         if status is Status.CANCELLED:
             with suppress(RunNotFound, StoreError):  # deleted since, or not to be had now
-                rows = [row async for row in self.log()]
-                fact = read(rows[-1]).fact
+                async for row in self.log():
+                    last = row
+                fact = read(last).fact
                 return fact.reason if isinstance(fact, Cancelled) else ""
         return ""
 
