@@ -13,7 +13,9 @@ from stepwell.domain.commit import Delivery, Message, Outcome
 from stepwell.domain.ids import RunId
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
 from stepwell.store.postgres.address import parse
-from stepwell.store.postgres.connection import ANSWER_SECONDS, Lanes
+from stepwell.store.postgres.connection import ANSWER_SECONDS, LANE_SETTINGS
+from stepwell.store.postgres.lanes import Lanes
+from stepwell.store.postgres.room import Room
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene
@@ -282,7 +284,7 @@ def test_a_closed_store_connects_no_more_until_it_is_opened(postgres_url: str) -
 
 def test_who_gives_up_waiting_for_a_connection_holds_up_nobody(postgres_url: str) -> None:
     async def story() -> None:
-        lanes = Lanes(parse(postgres_url), 1)
+        lanes = Lanes(Room(parse(postgres_url), LANE_SETTINGS, keeps=1), 1)
         lane = await lanes.take()
         waiting = [asyncio.create_task(lanes.take()) for _ in range(4)]
         await asyncio.sleep(0)
