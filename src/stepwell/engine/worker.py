@@ -26,6 +26,7 @@ from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
 from stepwell.engine.strays import Strays
 from stepwell.engine.sweeper import Sweeper
+from stepwell.engine.timers import RunLimits
 from stepwell.errors import StoreError, Suspended
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
@@ -222,6 +223,7 @@ class Worker:
             replay_always=options.replay_always,
             lease_valid=self._keeper.valid,
             stand_ins=self._stand_ins,
+            limits=RunLimits(),
             note_due=self._claimer.note_due,
         )
 
