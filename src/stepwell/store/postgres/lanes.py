@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
+from stepwell.store.base import closed
 from stepwell.store.postgres.connection import ANSWER_SECONDS, Connection, pauses
 from stepwell.store.postgres.faults import Fault, Refused, fault, translated
-from stepwell.store.postgres.room import LANE_SECONDS, Lane, Room, closed
+from stepwell.store.postgres.room import LANE_SECONDS, Lane, Room
 
 T = TypeVar("T")
 Work = Callable[[Connection], Awaitable[T]]
@@ -77,7 +78,7 @@ class Lanes:
         lane = self._idle.pop() if self._idle else await self.take()
         try:
             if lane.closed:
-                raise closed(self._address)
+                raise closed(database=self._address.shown)
             return await self._tried(lane, work, again, on_doubt)
         except asyncio.CancelledError:
             lane.drop()  # the loop is being closed: what was sent is unknown

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from stepwell.errors import StoreUnavailable
+from stepwell.store.base import closed
 from stepwell.store.postgres.address import Address
 from stepwell.store.postgres.connection import ANSWER_SECONDS, FIRST_PAUSE, TRIES, Connection, connect
 from stepwell.store.postgres.faults import is_full
@@ -24,11 +25,6 @@ SHARE_SECONDS = LANE_SECONDS / TRIES  # for the connection of another one; then 
 CLOSE_SECONDS = 2.0
 SHORT_SECONDS = 30.0
 ASK_SECONDS_MAX = 1.0  # a full server is asked again after a pause, which doubles up to this
-
-
-def closed(address: Address) -> StoreUnavailable:
-    hint = "open it first, and use it before close()"
-    return StoreUnavailable("the store is closed", hint=hint, database=address.shown)
 
 
 class Lane:
@@ -49,7 +45,7 @@ class Lane:
     async def connection(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
             if self.closed:
-                raise closed(self._room.address)
+                raise closed(database=self._room.address.shown)
             self._connection = await self._room.connection()
             self._loop = asyncio.get_running_loop()
         self.used = True

@@ -37,7 +37,7 @@ from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart
-from stepwell.store.base import REAP_CHUNK
+from stepwell.store.base import REAP_CHUNK, closed
 from stepwell.store.sqlite import (
     archive,
     claims,
@@ -51,7 +51,7 @@ from stepwell.store.sqlite import (
     reading,
     starts,
 )
-from stepwell.store.sqlite.connection import Writer, closed
+from stepwell.store.sqlite.connection import Writer
 from stepwell.store.sqlite.fleet import Fleet, LeaseClock
 from stepwell.store.sqlite.operation import Verb, each
 from stepwell.store.sqlite.reader import Reader
@@ -149,12 +149,12 @@ class SqliteStore:
 
     def _write(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         if self._writer is None:
-            raise closed(self.path)
+            raise closed(path=self.path)
         return self._writer.waiting.ask(verb, load)
 
     def _read(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         if self._reader is None:
-            raise closed(self.path)
+            raise closed(path=self.path)
         return self._reader.waiting.ask(verb, load)
 
     async def now(self) -> float:
