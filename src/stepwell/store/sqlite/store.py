@@ -83,6 +83,7 @@ REMOVE = each("remove", archive.remove)
 PURGE = each("purge", archive.purge)
 
 LOG = each("log", reading.log)
+LOG_END = each("log_end", reading.log_end)
 INBOX = each("inbox", reading.inbox)
 PUBLISHED = each("published", reading.published)
 RUN = each("run", reading.run)
@@ -237,6 +238,9 @@ class SqliteStore:
 
     async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
         return await self._read(LOG, (run_id, after, limit))
+
+    async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
+        return await self._read(LOG_END, (run_id, count))
 
     async def read_run(self, run_id: RunId) -> RunRow | None:
         return await self._read(RUN, run_id)
