@@ -79,6 +79,7 @@ async def fulfil(ctx: Context, order: Order) -> Receipt:
     assert_type(await ctx.step(pack.options(timeout=5), order), list[str])
     assert_type(await ctx.step.on(queue="gpu")(ship, order), Receipt)
     assert_type(await ctx.signal("go", Order), Order)
+    assert_type(await ctx.event("new", Order, key="7"), Order)
     assert_type(await ctx.approval(Order), Order)
     assert_type(await ctx.map(charge_one, [order]), list[Receipt])
     assert_type(await ctx.map(weigh, [order]), list[float])
@@ -109,6 +110,7 @@ def plain(ctx: SyncContext, order: Order) -> str:
     assert_type(ctx.step(charge, order), Receipt)
     assert_type(ctx.step(pack, order), list[str])
     assert_type(ctx.signal("x", int), int)
+    assert_type(ctx.event("x", int), int)
     assert_type(ctx.run(count, 1), int)
     return "plain"
 

@@ -41,7 +41,7 @@ class OpenWait:
         """What messages that answer it are addressed to."""
         if self.what == "signal":
             return [self.name]
-        return [self.path] if self.what == "approval" else [choice.name for choice in self.choices]
+        return [self.path] if self.what in ("approval", "event") else [choice.name for choice in self.choices]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
