@@ -12,7 +12,9 @@ from stepwell import (
     Retry,
     RunHandle,
     StepContext,
+    SyncClient,
     SyncContext,
+    SyncRunHandle,
     Workflow,
     run_stateless,
     step,
@@ -136,6 +138,14 @@ async def machines(engine: Engine, order: Order) -> None:
     assert_type(await run_stateless(Packing, order), Order)
     assert_type(await run_stateless(count, 1), int)
     Engine("app.db", workflows=[Packing, count])
+
+
+def plainly(client: SyncClient, order: Order) -> None:
+    assert_type(client.start(fulfil, order, key="k", delay="5m"), SyncRunHandle[Receipt])
+    assert_type(client.start(tick), SyncRunHandle[str])
+    assert_type(client.start("by name", {}, version="2"), SyncRunHandle[Any])
+    assert_type(client.start_many(count, [1, 2], keys=["a", "b"], user="ana"), list[SyncRunHandle[int]])
+    assert_type(client.run(count, 1, tags={"customer": "7"}), int)
 
 
 async def outside(engine: Engine, order: Order) -> None:
