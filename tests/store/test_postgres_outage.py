@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -280,6 +281,34 @@ def test_a_closed_store_connects_no_more_until_it_is_opened(postgres_url: str) -
         await store.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # so it is: nobody closed the store
+def test_a_store_whose_loop_was_closed_is_opened_in_the_next(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url)
+
+    async def story() -> None:
+        heard = asyncio.Event()
+        await store.open()
+        stop = store.listen(heard.set)
+        async with asyncio.timeout(10):
+            await heard.wait()  # it listens
+        assert await store.read_run(RunId("none")) is None
+        async with scene_of(postgres_url) as other, asyncio.timeout(10):
+            heard.clear()
+            other.store.hint()
+            await heard.wait()
+        stop()
+
+    asyncio.run(story())
+    asyncio.run(story())
+    asyncio.run(closed(store))
+    gc.collect()  # what the first loops left behind, before the next test hears of it
+
+
+async def closed(store: PostgresStore) -> None:
+    await store.open()
+    await store.close()
 
 
 def test_who_gives_up_waiting_for_a_connection_holds_up_nobody(postgres_url: str) -> None:

@@ -37,6 +37,8 @@ class Listener:
 
     def open(self) -> None:
         self._is_open = not self._address.poll_only
+        if is_over(self._task):
+            self._task, self._wanted = None, asyncio.Event()  # both are of one loop
         if self._callbacks:
             self._begin()
 
@@ -131,3 +133,8 @@ class Listener:
     def _tell(self) -> None:
         for callback in list(self._callbacks):
             callback()
+
+
+def is_over(task: asyncio.Task[None] | None) -> bool:
+    """It has ended, or the loop has in which it ran."""
+    return task is None or task.done() or task.get_loop().is_closed()

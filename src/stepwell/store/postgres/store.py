@@ -11,7 +11,7 @@ from stepwell.store.postgres.connection import ANSWER_SECONDS
 from stepwell.store.postgres.endings import PostgresEndings
 from stepwell.store.postgres.fleet import PostgresFleet
 from stepwell.store.postgres.lanes import Lanes
-from stepwell.store.postgres.listener import Listener
+from stepwell.store.postgres.listener import Listener, is_over
 from stepwell.store.postgres.migrate import prepare
 from stepwell.store.postgres.rates import PostgresRates
 from stepwell.store.postgres.reading import PostgresReading
@@ -52,7 +52,7 @@ class PostgresStore(
             lanes.open()
         await self._side_lanes.run_once(lambda connection: prepare(connection, self._address))
         self._listener.open()
-        if self._resting is None or self._resting.done():
+        if is_over(self._resting):
             self._resting = asyncio.create_task(self._rest())
 
     async def close(self) -> None:
