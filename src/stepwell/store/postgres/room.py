@@ -166,6 +166,7 @@ class Room:
             made = await connect(self.address, self._settings)
         except StoreUnavailable as error:
             if not is_full(error):
+                self._full, self._ask_at = None, 0.0
                 raise
             self._full = error
             self._refused_at = loop.time()
@@ -215,5 +216,10 @@ class Room:
             lane.used = False
             if lane.looks >= looks and len(unused) < left:
                 unused.append(lane.give_up())
-        for connection in unused:
-            await close(connection)
+        try:
+            for connection in unused:
+                await close(connection)
+        finally:  # cancelled: they are nobody's
+            for connection in unused:
+                if not connection.is_closed():
+                    connection.terminate()

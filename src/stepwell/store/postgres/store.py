@@ -58,6 +58,7 @@ class PostgresStore(
     async def close(self) -> None:
         if self._resting is not None:
             self._resting.cancel()
+            self._resting = None
         await self._starting.close()
         await self._start_within.close()
         await self._delivering.close()
