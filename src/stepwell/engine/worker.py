@@ -193,6 +193,7 @@ class Worker:
                 group.create_task(self._keeper.run())
                 group.create_task(self._sweeper.run())
                 group.create_task(self._claimer.run())
+                group.create_task(self.own_starts.serve())
                 if self.options.keep_finished_seconds is not None:
                     retention = Retention(self.store, keep_seconds=self.options.keep_finished_seconds)
                     group.create_task(retention.run())
