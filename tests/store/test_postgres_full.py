@@ -70,7 +70,7 @@ async def keep(connection: Any, n: int) -> int:
 
 @workflow
 async def child(ctx: Context, n: int) -> int:
-    return await ctx.step(keep, n)
+    return await ctx.step(keep, n) if n == 0 else n
 
 
 @workflow
