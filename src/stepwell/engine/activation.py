@@ -272,8 +272,9 @@ class Activation:
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
-        if type(fact) in MAY_ANSWER and is_answer(fact):
-            self.answers.append(Answer(seq, result_path(path) if type(fact) is ev.ChildEnded else path, fact))
+        kind = type(fact)
+        if kind is ev.StepCompleted or (kind in MAY_ANSWER and is_answer(fact)):
+            self.answers.append(Answer(seq, result_path(path) if kind is ev.ChildEnded else path, fact))
 
     def settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
