@@ -181,16 +181,12 @@ class Activation:
                 self._go_live()
             elif (self.rows or self.timers.dues) and self._take_next():
                 continue
-            elif not self.commands:
-                return
-            elif (
-                len(self.commands) == 1
-                and self.commands[0].is_effect
-                and (self.commands[0].after > self.writer.head)
-            ):
-                return  # the everyday case of what _start_commands would find
-            elif not self._start_commands():
-                return
+            else:
+                commands = self.commands
+                if len(commands) == 1 and commands[0].is_effect and commands[0].after > self.writer.head:
+                    return  # most often: it begins when the log has what led to it
+                if not (commands and self._start_commands()):
+                    return
 
     def _go_live(self) -> None:
         """The replay is over: now the messages that came with the claim."""
@@ -269,8 +265,9 @@ class Activation:
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
-        if type(fact) in MAY_ANSWER and is_answer(fact):
-            self.answers.append(Answer(seq, result_path(path) if type(fact) is ev.ChildEnded else path, fact))
+        kind = type(fact)
+        if kind is ev.StepCompleted or (kind in MAY_ANSWER and is_answer(fact)):
+            self.answers.append(Answer(seq, result_path(path) if kind is ev.ChildEnded else path, fact))
 
     def settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""

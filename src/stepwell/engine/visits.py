@@ -8,6 +8,7 @@ Machines do not replay: a visit's answers are looked up by their paths, in whate
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -187,7 +188,7 @@ class Visits:
             if activation.cancelling:
                 raise RunCancelling
             attempts.begun += 1
-            call = BodyCall(path, activation.turns.create_future(), move, body, attempts.begun)
+            call = BodyCall(path, asyncio.Future(loop=activation.turns), move, body, attempts.begun)
             self._call = call
             try:
                 after = await activation.ask(call)
