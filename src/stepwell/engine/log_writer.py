@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import Claim, Commit, Committed, Finish, Park
-from stepwell.engine.committer import Committer
 from stepwell.engine.draft import Draft
+from stepwell.engine.services import Submits
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -19,7 +19,7 @@ Written = Callable[[Draft, Committed, Park | Finish | None], None]
 
 class LogWriter:
     def __init__(
-        self, claim: Claim, *, committer: Committer, written: Written, broken: Callable[[], None]
+        self, claim: Claim, *, committer: Submits, written: Written, broken: Callable[[], None]
     ) -> None:
         self._run_id = claim.run_id
         self._lease = claim.lease
