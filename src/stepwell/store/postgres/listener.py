@@ -20,6 +20,7 @@ BUSY_HINT_SECONDS = 0.02
 BUSY_RATE = 800.0  # hints a second
 CHECK_SECONDS = 10.0  # is the connection still there?
 CHECK_ANSWER_SECONDS = 5.0
+GAVE_UP_SECONDS = 2.0  # then whoever needed the place of our connection has it
 # NOTIFY writes to the log of the server too, but a hint may be lost: nobody waits for the disk.
 SETTINGS = LANE_SETTINGS | {"synchronous_commit": "off"}
 
@@ -34,6 +35,7 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
         self._is_open = False
         self._connection: Connection = None
+        self._gave_up = False
 
     def open(self) -> None:
         self._is_open = not self._address.poll_only
@@ -64,6 +66,7 @@ class Listener:
             return False
         self._connection.terminate()
         self._connection = None
+        self._gave_up = True
         return True
 
     def _begin(self) -> None:
@@ -90,11 +93,11 @@ class Listener:
                 connection.add_termination_listener(self._broken)
                 await connection.add_listener(self._channel, self._heard)
                 pause = pauses()
-                self._connection = connection
+                self._connection, self._gave_up = connection, False
                 self._tell()  # hints may have been missed while we were away
                 await self._serve(connection)
             except Exception:  # nobody waits for this task: whatever it was, connect again
-                await asyncio.sleep(next(pause, 2.0))
+                await asyncio.sleep(GAVE_UP_SECONDS if self._gave_up else next(pause, 2.0))
             finally:
                 self._connection = None
                 if connection is not None:
