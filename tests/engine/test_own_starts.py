@@ -15,7 +15,7 @@ from stepwell import Context, Engine, Settings, Status, step, workflow
 from stepwell.client.start_options import checked_options
 from stepwell.domain.commit import ClaimRequest, Claims, NewRun, Started
 from stepwell.domain.program import Program
-from stepwell.errors import InvalidInput, OutcomeUnknown
+from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
 from tests.stage import DEAF, SETTINGS, SHORT_LEASE, Stage, suspended, until
 
 request_id: ContextVar[str] = ContextVar("request_id", default="nobody's")
@@ -354,3 +354,31 @@ async def test_starts_that_a_dying_worker_leaves_behind_are_sent_again(
         run = await start
 
         assert (await run.info()).workflow == "doubles"
+
+
+async def test_starts_that_are_sent_one_by_one_when_the_worker_dies_are_all_answered(
+    disk: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with caught_up(disk, doubles) as engine:
+        assert engine.worker is not None
+        own_starts = engine.worker.own_starts
+        good, bad, fine = await _new_runs(engine, 3)
+        bad = structs.replace(bad, key="no character: \ud800")
+        real, alone = engine.store.start, asyncio.Event()
+
+        async def start(runs: Sequence[NewRun]) -> Sequence[Started]:
+            if len(runs) == 1:
+                alone.set()
+                await asyncio.Event().wait()
+            return await real(runs)
+
+        monkeypatch.setattr(engine.store, "start", start)
+        callers = [asyncio.ensure_future(own_starts.start([run])) for run in (good, bad, fine)]
+        await alone.wait()
+        assert engine._task is not None
+        engine._task.cancel()
+
+        async with asyncio.timeout(20):
+            answers = await asyncio.gather(*callers, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [OutcomeUnknown, StoreUnavailable, StoreUnavailable]
+        assert own_starts.awaited == 0

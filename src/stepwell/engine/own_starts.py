@@ -111,14 +111,21 @@ class OwnStarts:
             self._settle(batch, error)
         except Exception as error:  # a value that the store does not take
             if len(batch) > 1:
-                for asked in batch:
-                    await self._send([asked])
+                await self._send_apart(batch)
             else:
                 self._settle(batch, error)
         else:
             self._settle(batch)
             self._take(runs, started, began)
             _tell(batch, started)
+
+    async def _send_apart(self, batch: Sequence[_Asked]) -> None:
+        unsent = deque(batch)
+        try:
+            while unsent:
+                await self._send([unsent.popleft()])
+        finally:  # cancelled: nobody else has them
+            self._settle(unsent, _stopped())
 
     def _settle(self, batch: Iterable[_Asked], error: Exception | None = None) -> None:
         """Their slots are awaited no more."""
@@ -164,7 +171,7 @@ class OwnStarts:
         self._closed = True
         unsent = list(self._waiting)
         self._waiting.clear()
-        self._settle(unsent, StoreUnavailable("the worker stopped before it started these runs"))
+        self._settle(unsent, _stopped())
 
 
 class _Asked(NamedTuple):
@@ -173,6 +180,10 @@ class _Asked(NamedTuple):
     offered: Sequence[NewRun]
     wanted: int  # how many of them we want ourselves
     answered: asyncio.Future[Sequence[Started]]
+
+
+def _stopped() -> StoreUnavailable:
+    return StoreUnavailable("the worker stopped before it started these runs")
 
 
 def _tell(batch: Sequence[_Asked], started: Sequence[Started]) -> None:
