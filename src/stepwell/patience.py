@@ -14,16 +14,22 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Patience(Generic[K]):
-    """Belongs to one event loop."""
+    """Belongs to one event loop, and to another only after that one was closed."""
 
     def __init__(self, seconds: float, give_up: Callable[[K], object]) -> None:
         self._seconds = seconds
         self._give_up = give_up
         self._until: dict[K, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, who: K, loop: asyncio.AbstractEventLoop) -> None:
         """`give_up(who)` is called after so many seconds from now, unless it ends before."""
+        if loop is not self._loop:
+            if self._loop is not None and self._loop.is_closed():  # nobody wakes who waited in it
+                self._until.clear()
+                self._timer = None
+            self._loop = loop
         self._until[who] = until = loop.time() + self._seconds
         if self._timer is None:
             self._timer = loop.call_at(until, self._look, loop)
@@ -36,14 +42,18 @@ class Patience(Generic[K]):
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """The timer was set for one who may have gone since: whose time has come, and who is next?"""
-        self._timer = None
         now = loop.time()
         due = []
         for who, until in self._until.items():
             if until > now:
-                self._timer = loop.call_at(until, self._look, loop)
                 break
             due.append(who)
-        for who in due:
-            if self._until.pop(who, None) is not None:
-                self._give_up(who)
+        try:
+            for who in due:
+                if self._until.pop(who, None) is not None:
+                    self._give_up(who)
+        finally:  # also when one of them failed: the others do not wait for it
+            if self._timer is not None:
+                self._timer.cancel()
+            following = next(iter(self._until.values()), None)
+            self._timer = None if following is None else loop.call_at(following, self._look, loop)
