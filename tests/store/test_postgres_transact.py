@@ -11,6 +11,8 @@ import pytest
 
 from stepwell.domain.commit import Outcome
 from stepwell.domain.ids import LeaseId
+from stepwell.store.postgres.endings import STEPS_AT_ONCE
+from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import MakeStore, Scene
 from tests.store.trio import SharedDatabase
@@ -98,5 +100,34 @@ def test_a_second_try_of_the_same_step_does_not_pay_twice(payments: Callable[...
         await scene.store.transact(pay, lambda _: commit)
         again = await scene.store.transact(pay_again, lambda _: commit)
         assert again.outcome is Outcome.OK
+
+    assert payments(story) == 1
+
+
+@pytest.mark.req("K14")
+def test_one_that_is_cancelled_while_it_cleans_up_keeps_no_place(
+    payments: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(scene: Scene) -> None:
+        store, claim, cleaning = scene.store, await scene.begun(), asyncio.Event()
+        assert isinstance(store, PostgresStore)
+
+        async def reset(connection: Any, *, timeout: float) -> None:
+            cleaning.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncpg.Connection, "reset", reset)
+            for _ in range(STEPS_AT_ONCE):
+                cleaning.clear()
+                failing = asyncio.ensure_future(store.transact(pay_and_fail, lambda _: scene.member(claim)))
+                await cleaning.wait()
+                failing.cancel()
+                await asyncio.wait([failing])
+        assert store._user_room.connected == 0  # nobody knows what is left in those
+
+        async with asyncio.timeout(20):
+            committed = await store.transact(pay, lambda _: scene.member(claim, scene.done("tx")))
+        assert committed.outcome is Outcome.OK
 
     assert payments(story) == 1

@@ -189,8 +189,10 @@ class PostgresEndings(PostgresCommits):
             lane.drop()  # the server rolls back when the connection ends
 
     async def _given_back(self, lane: Lane) -> None:
-        await lane.clean()
-        self._user_lanes.give_back(lane)
+        try:
+            await lane.clean()
+        finally:  # also when cancelled
+            self._user_lanes.give_back(lane)
 
     async def _write_fenced(self, connection: Connection, commit: Commit) -> Committed:
         async with asyncio.timeout(ANSWER_SECONDS):

@@ -84,6 +84,9 @@ class Lane:
         try:
             if self.connected:
                 await self._connection.reset(timeout=ANSWER_SECONDS)
+        except asyncio.CancelledError:
+            self.drop()
+            raise
         except Exception:
             self.drop()
 
