@@ -155,6 +155,25 @@ async def test_hints_do_not_take_back_the_connection_that_work_needs(
 
 
 @pytest.mark.req("R4")
+async def test_hints_make_room_for_a_transactional_step(narrow_url: str, postgres_url: str) -> None:
+    async with server(postgres_url) as connection:
+        await connection.execute(f"ALTER ROLE {role_of(narrow_url)} CONNECTION LIMIT 2")
+        async with scene_of(narrow_url) as scene:
+            store = scene.store
+            assert isinstance(store, PostgresStore)
+            claim = await scene.begun()
+            while store._room.give_up():
+                pass
+            store.listen(lambda: None)
+            await until(lambda: store._listener._connection)
+
+            async with asyncio.timeout(SHARE_SECONDS):
+                done = await store.transact(lambda _: None, lambda _: scene.member(claim, scene.done("a")))
+
+            assert done.outcome is Outcome.OK
+
+
+@pytest.mark.req("R4")
 async def test_connections_that_nobody_needs_are_given_back(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

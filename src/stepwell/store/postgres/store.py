@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from stepwell.domain.commit import WorkerInfo
 from stepwell.store.postgres.archive import PostgresArchive
@@ -18,6 +19,7 @@ from stepwell.store.postgres.migrate import prepare
 from stepwell.store.postgres.rates import PostgresRates
 from stepwell.store.postgres.reading import PostgresReading
 from stepwell.store.postgres.remote import PostgresRemote
+from stepwell.store.postgres.room import Room
 from stepwell.store.postgres.session import COMMITS_AT_ONCE
 
 LOOK_SECONDS = 1.0  # one look for all connections of a store; it asks nobody anything
@@ -47,8 +49,11 @@ class PostgresStore(
         self._listener = Listener(self._address)
         self._resting: asyncio.Task[None] | None = None
         self._preparing: asyncio.Task[None] | None = None
-        self._room.neighbours += [self._user_room.give_up, self._do_without_hints]
-        self._user_room.neighbours += [self._room.give_up]
+        self._room.neighbours += [self._user_room.give_up, partial(self._do_without_hints, self._room)]
+        self._user_room.neighbours += [
+            self._room.give_up,
+            partial(self._do_without_hints, self._user_room),
+        ]
 
     async def open(self) -> None:
         for lanes in self._every_lane:
@@ -91,9 +96,9 @@ class PostgresStore(
             for room in (self._room, self._user_room):
                 await room.rest(LOOKS_SHORT if short else LOOKS)
 
-    def _do_without_hints(self) -> bool:
+    def _do_without_hints(self, room: Room) -> bool:
         """Hints only save time: their connection goes when there is no other to work with."""
-        return not self._room.connected and self._listener.give_up()
+        return not room.connected and self._listener.give_up()
 
     @property
     def _every_lane(self) -> tuple[Lanes, ...]:
