@@ -21,6 +21,17 @@ class Attempts:
     begun: int = 0
     failures: int = 0  # since the last retry by a person
     retry_at: float | None = None
+    stopped: ev.Problem | None = None  # why there is no other attempt, and no other place to go to
+
+    def failed(self, event: ev.Event, fact: ev.TransitionFailed) -> None:
+        self.begun = max(self.begun, event.attempt)
+        self.failures += 1
+        self.retry_at = None if fact.retry_in is None else event.at + fact.retry_in
+        self.stopped = fact.error if fact.retry_in is None and not fact.target else None
+
+    def sent_on(self) -> None:
+        """A person retries the run."""
+        self.failures, self.retry_at, self.stopped = 0, None, None
 
 
 def chosen_by(path: str, visit: int) -> str:

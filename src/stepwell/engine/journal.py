@@ -236,9 +236,7 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
         case ev.TransitionCompleted() as completed:
             _transition_completed(journal, completed, event.at)
         case ev.TransitionFailed() as failure:
-            journal.attempts.begun = max(journal.attempts.begun, event.attempt)
-            journal.attempts.failures += 1
-            journal.attempts.retry_at = None if failure.retry_in is None else event.at + failure.retry_in
+            journal.attempts.failed(event, failure)
             begin_anew(journal)
         case _:
             pass
@@ -299,7 +297,7 @@ def _retried(journal: Journal, seq: int) -> None:
     journal.failed = None
     journal.retries += 1
     count_from(journal, 0.0, 0.0)  # the whole of its timeout again
-    journal.attempts.failures, journal.attempts.retry_at = 0, None
+    journal.attempts.sent_on()
     failure = max(
         (a.seq for a in journal.answers if path and a.path in (path, result_path(path))), default=seq
     )
