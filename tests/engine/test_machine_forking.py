@@ -188,3 +188,30 @@ async def test_a_state_that_does_not_fit_or_has_no_place_is_refused(stage: Stage
 
         assert refused.value.hint == f"fork at {opened.seq}, its last checkpoint"
         assert len(await engine.runs()) == 1
+
+
+@pytest.mark.req("K25", "K26")
+async def test_what_a_failed_attempt_saved_is_not_seen_in_its_fork(memory: Stage) -> None:
+    class Files(Machine[Count]):
+        @transition("start", "filed")
+        async def file(self, ctx: Context) -> None:
+            await ctx.step(say, "filing")
+            if broken:
+                ctx.save("scrap", "of the attempt that failed")
+                raise ValueError(broken[0])
+
+        @transition("filed", "end", wait=True)
+        async def close(self, ctx: Context) -> None: ...
+
+    broken.append("no")
+    async with memory.engine(Files) as engine:
+        old = await engine.start(Files)
+        with pytest.raises(RunFailed):
+            await old.result(15)
+        broken.clear()
+        new = await engine.fork(old, at=len(await rows(old)))
+        await suspended(new)
+
+        assert await new.documents() == []
+        assert [c.documents for c in await new.checkpoints()] == [()]
+        assert done == ["filing"]

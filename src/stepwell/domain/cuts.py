@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.compensating import is_leaving
+from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput, NotForkable, StepNotFound
@@ -187,8 +188,13 @@ def _answered(visit: Sequence[Event]) -> list[Event]:
                 settled.add(event.path)
             case _:
                 pass
-    kept = [e for e in visit if e.path in settled or isinstance(e.fact, _NEWS)]
+    kept = [e for e in visit if e.path in settled or (isinstance(e.fact, _NEWS) and not _own_save(e))]
     return [e for e in kept if not isinstance(e.fact, ev.StepFailed | ev.StepStarted | ev.StepScheduled)]
+
+
+def _own_save(event: Event) -> bool:
+    """What the visit's code saved itself, not a step of it: it runs again, and saves what it will."""
+    return isinstance(event.fact, ev.DocumentSaved) and is_direct(event.path)
 
 
 # Graphs
