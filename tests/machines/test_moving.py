@@ -221,6 +221,7 @@ async def test_a_place_without_a_way_out_is_told(memory: Stage) -> None:
 
         with pytest.raises(RunFailed) as caught:
             await run.result(15)
+        assert (await run.state()).has_error
     assert caught.value.cause_code == "NO_WAY_OUT"
     assert "'start'" in caught.value.message
 
