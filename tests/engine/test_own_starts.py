@@ -9,11 +9,13 @@ from contextvars import ContextVar
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from stepwell import Context, Engine, Settings, Status, step, workflow
+from stepwell.client.start_options import checked_options
 from stepwell.domain.commit import ClaimRequest, Claims, NewRun, Started
 from stepwell.domain.program import Program
-from stepwell.errors import OutcomeUnknown
+from stepwell.errors import InvalidInput, OutcomeUnknown
 from tests.stage import DEAF, SETTINGS, SHORT_LEASE, Stage, suspended, until
 
 request_id: ContextVar[str] = ContextVar("request_id", default="nobody's")
@@ -282,22 +284,73 @@ async def test_an_unanswered_claim_may_have_filled_slots(
     assert max(most) == 2
 
 
-async def test_a_start_that_is_cancelled_before_it_begins_holds_up_nobody(stage: Stage) -> None:
-    """A program that is torn down cancels every task, also those that had no turn yet."""
+async def test_a_start_that_is_cancelled_before_it_is_sent_holds_up_nobody(stage: Stage) -> None:
     async with caught_up(stage, doubles) as engine:
         assert engine.worker is not None
         own_starts = engine.worker.own_starts
-        caller = asyncio.ensure_future(engine.start(doubles, 1))
-        before = asyncio.all_tasks()
-        for _ in range(100):  # turns of the loop, until the task of the start is made
+        caller = asyncio.ensure_future(engine.start(doubles, 1, key="k"))
+        for _ in range(100):  # turns of the loop, until it waits to be sent
             if own_starts.awaited:
                 break
             await asyncio.sleep(0)
-        for task in asyncio.all_tasks() - before:
-            task.cancel()
+        assert own_starts.awaited == 1
+        caller.cancel()
 
-        await asyncio.wait([caller], timeout=20)
-
-        assert caller.cancelled()
-        assert own_starts.awaited == 0
         assert await engine.run(doubles, 2) == 4
+        assert own_starts.awaited == 0
+        assert await engine.find("k") is None
+
+
+async def _new_runs(engine: Engine, count: int) -> list[NewRun]:
+    prepared = await engine._prepared(doubles, "")
+    return [engine._new_run(prepared, number, "", checked_options({})) for number in range(count)]
+
+
+async def test_starts_that_come_together_are_one_call(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with caught_up(stage, doubles) as engine:
+        real, sizes = engine.store.start, list[int]()
+
+        async def start(runs: Sequence[NewRun]) -> Sequence[Started]:
+            sizes.append(len(runs))
+            return await real(runs)
+
+        monkeypatch.setattr(engine.store, "start", start)
+        handles = await asyncio.gather(*(engine.start(doubles, number) for number in range(20)))
+
+        assert [await handle.result() for handle in handles] == [2 * number for number in range(20)]
+    assert sizes == [20]
+
+
+@pytest.mark.req("R3")
+async def test_a_start_that_the_store_refuses_spoils_no_other(disk: Stage) -> None:
+    async with caught_up(disk, doubles) as engine:
+        assert engine.worker is not None
+        own_starts = engine.worker.own_starts
+        good, bad, fine = await _new_runs(engine, 3)
+        bad = structs.replace(bad, key="no character: \ud800")
+
+        answers = await asyncio.gather(
+            *(own_starts.start([run]) for run in (good, bad, fine)), return_exceptions=True
+        )
+
+        assert isinstance(answers[1], InvalidInput)
+        assert [await engine.handle(run.id).result() for run in (good, fine)] == [0, 4]
+        assert own_starts.awaited == 0
+
+
+@pytest.mark.req("K13")
+async def test_starts_that_a_dying_worker_leaves_behind_are_sent_again(
+    disk: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executed, but the worker that waited for the answer is gone: the caller asks once more."""
+    async with caught_up(disk, doubles) as engine:
+        held = Held(engine, monkeypatch)
+        start = asyncio.create_task(engine.start(doubles, 1))
+        await held.executed.wait()
+        assert engine._task is not None
+        engine._task.cancel()
+        held.let_go.set()
+
+        run = await start
+
+        assert (await run.info()).workflow == "doubles"

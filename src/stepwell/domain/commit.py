@@ -197,13 +197,6 @@ class Commit(msgspec.Struct, kw_only=True):
         """Touches more than its own run's rows, so it takes the lane that locks all tickets first."""
         return bool(self.starts or self.deliveries or self.tickets_opened or self.tickets_closed)
 
-    @property
-    def size(self) -> int:
-        """About how many bytes it sends."""
-        if len(self.events) == 1:
-            return len(self.events[0].payload) + 200
-        return sum(len(event.payload) + 200 for event in self.events)
-
 
 class Outcome(StrEnum):
     OK = "ok"

@@ -33,25 +33,21 @@ class Move:
         return (self.on_timeout if timed_out else "") or self.on_error or self.retry.then
 
 
+class Here(Protocol):
+    """What the last checkpoint says, and what has begun since."""
+
+    place: str  # '' has not left its start
+    state: Raw | None
+    routed_by: Problem | None  # the failure that led to this place
+    chosen: str  # the transition that this visit began with, in this process or in one before it
+
+
 class MachineRun(Protocol):
     """A machine's run as its checkpoints tell it, and the two things that move it."""
 
     @property
-    def place(self) -> str:
-        """Where it is; '' has not left its start."""
-        ...
-
-    @property
-    def state(self) -> Raw | None: ...
-
-    @property
-    def error(self) -> Problem | None:
-        """The failure that led to this place."""
-        ...
-
-    @property
-    def chosen(self) -> str:
-        """The transition that this visit began with, in this process or in one before it."""
+    def here(self) -> Here:
+        """Always the same, and as it is at the moment."""
         ...
 
     async def triggered(self, place: str, choices: Mapping[str, Codec]) -> tuple[str, Raw]:

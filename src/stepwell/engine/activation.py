@@ -22,12 +22,12 @@ from stepwell.domain.program import Program
 from stepwell.engine import compensation, parking
 from stepwell.engine import ending as endings
 from stepwell.engine.body_starts import start_body
-from stepwell.engine.calls import BodyCall, Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.calls import BodyCall, Call, ChildCall, StepCall, WaitCall
 from stepwell.engine.context import RunContext
 from stepwell.engine.continuing import begin_generation
 from stepwell.engine.draft import Draft
 from stepwell.engine.inbox_reader import InboxReader
-from stepwell.engine.journal import Answer, Journal, is_answer, read_journal, result_path
+from stepwell.engine.journal import MAY_ANSWER, Answer, Journal, is_answer, read_journal, result_path
 from stepwell.engine.log_writer import LogWriter, opening
 from stepwell.engine.releasing import release
 from stepwell.engine.replay_check import not_asked_again
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from stepwell.engine.visits import Visits
 
 _log = logging.getLogger("stepwell.engine")
-
-_WAITS = (TimerCall, WaitCall, ResultCall)
 
 
 class Activation:
@@ -186,7 +184,15 @@ class Activation:
                 self._go_live()
             elif (self.rows or self.timers.dues) and self._take_next():
                 continue
-            elif not (self.commands and self._start_commands()):
+            elif not self.commands:
+                return
+            elif (
+                len(self.commands) == 1
+                and self.commands[0].is_effect
+                and (self.commands[0].after > self.writer.head)
+            ):
+                return  # the everyday case of what _start_commands would find
+            elif not self._start_commands():
                 return
 
     def _go_live(self) -> None:
@@ -235,7 +241,7 @@ class Activation:
             call = commands.popleft()
             if call.withdrawn or call.future.done():
                 continue
-            if isinstance(call, _WAITS):
+            if not call.is_effect:
                 self.waits.open(call)
             elif call.after > head or self.draining:
                 held.append(call)
@@ -266,7 +272,7 @@ class Activation:
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
-        if type(fact) is ev.StepCompleted or is_answer(fact):
+        if type(fact) in MAY_ANSWER and is_answer(fact):
             self.answers.append(Answer(seq, result_path(path) if type(fact) is ev.ChildEnded else path, fact))
 
     def settle(self) -> None:
@@ -283,10 +289,9 @@ class Activation:
                 then = endings.finish(self, self._ending)
         elif (
             # What can be told at a glance: most often something is under way, or about to begin.
-            (not self.steps.executing or (self.visits is not None and self.visits.in_calls))
-            and (not self.commands or self.draining or self.visits is not None)
-            and parking.idle(self)
-        ):
+            (not self.steps.executing and (not self.commands or self.draining))
+            or (self.visits is not None and self.visits.in_calls)
+        ) and parking.idle(self):
             if not (self.calls or self.commands or self.draining):
                 self._ending = endings.stuck()
                 self.settle()

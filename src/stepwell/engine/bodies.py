@@ -197,7 +197,9 @@ class Body:
             self._activation.steps.executing.pop(self.path, None)
         for task in list(self._crossings):
             task.cancel()
-        if not self._never_began() and cancel and self._task is not None:
+        if self.coroutine is not None:
+            self._never_began()
+        elif cancel and self._task is not None:
             self._task.cancel()
             self._stations.leave()
 

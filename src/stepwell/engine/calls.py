@@ -21,6 +21,7 @@ class Call:
     """One pending question of workflow code, answered through its future."""
 
     __slots__ = ("after", "future", "path", "withdrawn")
+    is_effect = False  # something begins outside: only when the log has all that led to it
 
     def __init__(self, path: str, future: asyncio.Future[Any]) -> None:
         self.path = path
@@ -39,6 +40,7 @@ class StepCall(Call):
         *("args", "kwargs", "spec", "queue", "digest", "undo"),
         *("answered", "attempt", "failures", "retrying"),
     )
+    is_effect = True
 
     def __init__(
         self,
@@ -164,6 +166,7 @@ class BodyCall(Call):
     """Asks for a transition's code to be run once; answered with the state that it leaves."""
 
     __slots__ = ("announced", "attempt", "body", "move", "running")
+    is_effect = True
 
     def __init__(
         self,
@@ -173,7 +176,10 @@ class BodyCall(Call):
         body: Callable[[Any], Any],
         attempt: int,
     ) -> None:
-        super().__init__(path, future)
+        self.path = path
+        self.future = future
+        self.withdrawn = False
+        self.after = 0
         self.move = move
         self.body = body
         self.attempt = attempt
@@ -204,6 +210,7 @@ class ChildCall(Call):
     """Asks for a child to be started; answered when that is on disk. `new` is None when it is."""
 
     __slots__ = ("detached", "new", "trigger")
+    is_effect = True
 
     def __init__(
         self,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from stepwell.domain import events as ev
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 TRIGGER = "trigger:"
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(msgspec.Struct):
     """How often the transition of this visit was tried."""
 
     begun: int = 0

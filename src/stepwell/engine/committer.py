@@ -33,29 +33,24 @@ class Waiting:
     def __init__(self, lanes: int) -> None:
         self._lanes = lanes
         self._wake = asyncio.Event()
-        self._asleep = False  # some lane may wait for the event
-        self.members: deque[tuple[Commit, Written]] = deque()
+        self.asleep = False  # some lane may wait for the event
+        self.members: deque[tuple[Commit, Written, int]] = deque()
         self.in_flight: list[int] = []  # sizes
-
-    def put(self, commit: Commit, written: Written) -> None:
-        self.members.append((commit, written))
-        if self._asleep:
-            self._stir()
 
     def landed(self, size: int) -> None:
         self.in_flight.remove(size)
-        self._stir()
+        self.stir()
 
-    def _stir(self) -> None:
-        self._asleep = False
+    def stir(self) -> None:
+        self.asleep = False
         self._wake.set()
 
-    async def take(self) -> list[tuple[Commit, Written]]:
+    async def take(self) -> list[tuple[Commit, Written, int]]:
         """The next batch, as soon as it is worth sending."""
         while True:
             while not self._worth_sending():
                 self._wake.clear()
-                self._asleep = True
+                self.asleep = True
                 await self._wake.wait()
             # One pass of the loop, so that all who are ready in it share the batch.
             await asyncio.sleep(0)
@@ -65,19 +60,19 @@ class Waiting:
     def _worth_sending(self) -> bool:
         return bool(self.members) and 2 * len(self.members) >= max(self.in_flight, default=0)
 
-    def _batch(self) -> list[tuple[Commit, Written]]:
-        batch: list[tuple[Commit, Written]] = []
+    def _batch(self) -> list[tuple[Commit, Written, int]]:
+        batch: list[tuple[Commit, Written, int]] = []
         size = 0
         waiting = len(self.members)
         share = waiting if waiting < _SHARED_FROM or self.in_flight else -(-waiting // self._lanes)
         while self.members and len(batch) < min(share, BATCH_MEMBERS_MAX):
-            size += self.members[0][0].size
+            size += self.members[0][2]
             if batch and size > BATCH_BYTES_MAX:
                 break
             batch.append(self.members.popleft())
         self.in_flight.append(len(batch))
         if self.members:
-            self._stir()
+            self.stir()
         return batch
 
 
@@ -89,9 +84,12 @@ class Committer:
         self._near = Waiting(store.commits_at_once)
         self._far = Waiting(1)
 
-    def submit(self, commit: Commit, written: Written) -> None:
-        """Write this soon; `written` hears how it went."""
-        (self._far if commit.reaches_out else self._near).put(commit, written)
+    def submit(self, commit: Commit, size: int, written: Written) -> None:
+        """Write this soon; `written` hears how it went. `size`: about how many bytes it sends."""
+        waiting = self._far if commit.reaches_out else self._near
+        waiting.members.append((commit, written, size))
+        if waiting.asleep:
+            waiting.stir()
 
     @property
     def idle(self) -> bool:
@@ -108,7 +106,7 @@ class Committer:
         while True:
             batch = await waiting.take()
             try:
-                results = await self._results([commit for commit, _ in batch])
+                results = await self._results([commit for commit, _, _ in batch])
             finally:
                 waiting.landed(len(batch))
             self._tell(batch, results)
@@ -126,8 +124,8 @@ class Committer:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MAX)
 
-    def _tell(self, batch: list[tuple[Commit, Written]], results: Sequence[Committed]) -> None:
-        for (commit, written), result in zip(batch, results, strict=True):
+    def _tell(self, batch: list[tuple[Commit, Written, int]], results: Sequence[Committed]) -> None:
+        for (commit, written, _), result in zip(batch, results, strict=True):
             try:
                 written(result, commit.then)
             except Exception:

@@ -16,14 +16,17 @@ from stepwell.domain.commit import (
     NewWait,
     Park,
 )
-from stepwell.domain.events import SETTLING
+from stepwell.domain.events import SETTLING, Fact, written
 from stepwell.domain.ids import LeaseId, RunId
+
+_ROW_BYTES = 200  # of an event, beside its payload
 
 
 class Draft(msgspec.Struct, eq=False):
     """Most drafts hold events only, so the rest is made when it is first asked for."""
 
     events: list[NewEvent] = []
+    size: int = 0  # about how many bytes
     needed: bool = False  # there is more than the claim itself to write
     settled: bool = False
     base: int | None = None
@@ -37,15 +40,19 @@ class Draft(msgspec.Struct, eq=False):
             self._rest = Rest()
         return self._rest
 
-    def add(self, event: NewEvent) -> None:
+    def add(self, fact: Fact, path: str = "", attempt: int = 0) -> NewEvent:
+        event = written(fact, path, attempt)
         self.events.append(event)
+        self.size += len(event.payload) + _ROW_BYTES
         self.needed = True
         if event.kind in SETTLING:
             self.settled = True
+        return event
 
     def absorb(self, later: Draft) -> None:
         """Put what was drafted meanwhile behind a draft that was not written."""
         self.events.extend(later.events)
+        self.size += later.size
         self.then_do.extend(later.then_do)
         self.dues.update(later.dues)
         self.needed |= later.needed

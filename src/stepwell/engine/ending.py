@@ -217,8 +217,7 @@ def finish(activation: Activation, ending: Ending) -> Finish:
     if ending.status in RETRYABLE:
         activation.rows = activation.waits.keep(activation.rows)
     unconsumed = [*activation.waits.untaken_keys(), *(row.key for row in activation.rows)]
-    ending.event = ev.written(_last_fact(ending, unconsumed))
-    draft.add(ending.event)
+    ending.event = draft.add(_last_fact(ending, unconsumed))
     accepted = activation.journal.accepted
     if accepted.parent:
         message = Message(

@@ -44,6 +44,7 @@ class Execution:
         "began",
         "coroutine",
         "noted",
+        "saved",
         "spec",
     )
 
@@ -67,6 +68,9 @@ class Execution:
         self._lease = lease
         self.attempt = attempt
         self._context: StepContext | None = None
+        self.saved: Sequence[
+            DocumentSaved
+        ] = ()  # the documents that it kept; they count when it has completed
         self._args = (self.context, *args) if spec.wants_context else args
         # A plain function may have to wait for a thread or process: its time counts from there.
         self.began = services.clock.monotonic() if spec.is_async and spec.isolation == "none" else _NOT_YET
@@ -82,17 +86,13 @@ class Execution:
             self._context = StepContext(
                 run_id=self._run_id, path=self._path, attempt=self.attempt, lease=self._lease
             )
+            self.saved = self._context.saved
         return self._context
 
     @property
     def label(self) -> str:
         """What messages to people call it."""
         return f"run {self._run_id}, step {self._path}"
-
-    @property
-    def saved(self) -> Sequence[DocumentSaved]:
-        """The documents that the step kept; they count when it has completed."""
-        return self._context.saved if self._context is not None else ()
 
     def run(self, ended: Ended) -> None:
         """Begin; `ended(result, error)` is called once, unless it is stopped before."""

@@ -23,6 +23,7 @@ from stepwell.engine.active_time import count_active, count_from
 from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, chosen_by, open_calls
 
 _ALWAYS = frozenset((ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested))
+MAY_ANSWER = _ALWAYS | {ev.StepFailed, ev.WaitEnded}
 
 
 def is_answer(fact: ev.Fact) -> bool:

@@ -42,14 +42,15 @@ class LogWriter:
     def add(self, fact: ev.Fact, path: str, attempt: int) -> int:
         """Draft a fact; returns the seq that it will have."""
         draft, flying = self.draft, self.in_flight
-        draft.add(ev.written(fact, path, attempt))
+        draft.add(fact, path, attempt)
         self.barrier = seq = self.head + len(draft.events) + (len(flying.events) if flying is not None else 0)
         return seq
 
     def send(self, then: Park | Finish | None) -> None:
         draft, self.draft = self.draft, Draft()
         self.in_flight = draft
-        self._committer.submit(draft.commit(self._run_id, self._lease, self.head, then), self._answered)
+        commit = draft.commit(self._run_id, self._lease, self.head, then)
+        self._committer.submit(commit, draft.size, self._answered)
 
     def _answered(self, result: Committed, then: Park | Finish | None) -> None:
         draft, self.in_flight = self.in_flight, None
@@ -90,7 +91,7 @@ class LogWriter:
     def transaction(self, fact: ev.Fact, path: str, attempt: int, then_do: Callable[[float], None]) -> Commit:
         """The commit of a transactional step, while the turn is held."""
         assert self.in_flight is not None
-        self.in_flight.add(ev.written(fact, path, attempt))
+        self.in_flight.add(fact, path, attempt)
         self.in_flight.then_do.append(then_do)
         return self.in_flight.commit(self._run_id, self._lease, self.head, None)
 

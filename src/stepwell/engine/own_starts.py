@@ -8,16 +8,20 @@ in the queue is known to be older.
 from __future__ import annotations
 
 import asyncio
-import contextvars
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from stepwell.domain.commit import Claim, NewRun, Started
 from stepwell.domain.ids import Ids, WorkerId
+from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import Store
 from stepwell.system import Clock
+
+_AT_ONCE = 4  # calls under way: one that is not answered must not hold up the others
+_TOGETHER = 500  # runs in a call
 
 
 class OwnStarts:
@@ -43,45 +47,87 @@ class OwnStarts:
         self._worker = worker
         self._room = room
         self._begin = begin
-        # What runs do must not depend on who started them, nor on what that one was doing.
-        self._context = contextvars.copy_context()
-        self._under_way: dict[asyncio.Future[Any], tuple[asyncio.Task[None], Sequence[NewRun]]] = {}
+        self._waiting: deque[_Asked] = deque()
+        self._idle: list[asyncio.Future[None]] = []  # of servers that have nothing to send
+        self._called = False  # one of them is about to look
         self._answered = asyncio.Event()
         self._closed = False
         self.awaited = 0  # slots of runs that are being started
 
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        """As the store does, in a task of its own: when the caller goes, what it started is still ours."""
+        """As the store does; but when the caller goes, what it started is still ours."""
         offered = self._offer(runs)
-        if not any([run.owner for run in offered]):
+        wanted = sum([1 for run in offered if run.owner])
+        if not wanted:
             return await self._store.start(offered)
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Sequence[Started]] = loop.create_future()
-        task = asyncio.Task(self._start(offered, answered), loop=loop, context=self._context)
-        self._under_way[answered] = (task, offered)
-        task.add_done_callback(lambda _: self._left(answered))
-        return await answered
+        self.awaited += wanted
+        asked = _Asked(offered, wanted, asyncio.get_running_loop().create_future())
+        self._waiting.append(asked)
+        if self._idle and not self._called:
+            idle = self._idle.pop()
+            if not idle.done():  # else we are about to be closed
+                self._called = True
+                idle.set_result(None)
+        return await asked.answered
 
-    async def _start(self, offered: Sequence[NewRun], answered: asyncio.Future[Sequence[Started]]) -> None:
+    # Sending
+
+    async def serve(self) -> None:
+        """Send what waits, until cancelled; all who came meanwhile share a call, as in a group commit."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        while True:
+            self._called = False
+            while batch := self._batch():
+                await self._send(batch)
+            idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(idle)
+            await idle
+
+    def _batch(self) -> list[_Asked]:
+        batch: list[_Asked] = []
+        count = 0
+        while self._waiting and count < _TOGETHER:
+            asked = self._waiting.popleft()
+            if asked.answered.done():  # the caller has gone, and nothing was sent
+                self._settle([asked])
+            else:
+                batch.append(asked)
+                count += len(asked.offered)
+        return batch
+
+    async def _send(self, batch: Sequence[_Asked]) -> None:
         began = self._clock.monotonic()
+        runs = batch[0].offered if len(batch) == 1 else [run for asked in batch for run in asked.offered]
         try:
-            try:
-                started = await self._store.start(offered)
-            finally:
-                self._settle(answered)
-            self._take(offered, started, began)
-        except Exception as error:
-            if not answered.done():
-                answered.set_exception(error)
+            started = await self._store.start(runs)
+        except asyncio.CancelledError:
+            self._settle(batch, OutcomeUnknown("the worker stopped while it started runs"))
+            raise
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            self._settle(batch, error)
+        except Exception as error:  # a value that the store does not take
+            if len(batch) > 1:
+                for asked in batch:
+                    await self._send([asked])
+            else:
+                self._settle(batch, error)
         else:
-            if not answered.done():
-                answered.set_result(started)
+            self._settle(batch)
+            self._take(runs, started, began)
+            _tell(batch, started)
 
-    def _left(self, answered: asyncio.Future[Sequence[Started]]) -> None:
-        """The task has ended, perhaps cancelled before it had begun."""
-        self._settle(answered)
-        if not answered.done():
-            answered.cancel()
+    def _settle(self, batch: Iterable[_Asked], error: Exception | None = None) -> None:
+        """Their slots are awaited no more."""
+        for asked in batch:
+            self.awaited -= asked.wanted
+            if error is not None and not asked.answered.done():
+                asked.answered.set_exception(error)
+        if not self.awaited:
+            self._answered.set()
 
     def _offer(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
         """The same runs, the first of them wanted by this worker."""
@@ -91,22 +137,13 @@ class OwnStarts:
         worker, lease = self._worker(), self._ids.lease_id()
         offered: list[NewRun] = []
         for number, run in enumerate(runs):
-            if room > 0 and run.queue in self._queues and run.needs in self._needs:
+            may_have = not run.lane and not run.delay  # see NewRun.wanted
+            if room > 0 and may_have and run.queue in self._queues and run.needs in self._needs:
                 room -= 1
-                self.awaited += 1
                 offered.append(replace(run, owner=worker, lease=f"{lease}{number:03x}"))
             else:
                 offered.append(run)
         return offered
-
-    def _settle(self, answered: asyncio.Future[Sequence[Started]]) -> None:
-        """Its slots are awaited no more."""
-        if answered not in self._under_way:
-            return
-        _, offered = self._under_way.pop(answered)
-        self.awaited -= sum([1 for run in offered if run.owner])
-        if not self.awaited:
-            self._answered.set()
 
     def _take(self, offered: Sequence[NewRun], started: Sequence[Started], began: float) -> None:
         """What the store gave us. What it gave without saying so, or too late, is a stray."""
@@ -125,3 +162,23 @@ class OwnStarts:
     def close(self) -> None:
         """This worker is over: whatever it is given from now on is for others."""
         self._closed = True
+        unsent = list(self._waiting)
+        self._waiting.clear()
+        self._settle(unsent, StoreUnavailable("the worker stopped before it started these runs"))
+
+
+class _Asked(NamedTuple):
+    """Somebody's runs on their way."""
+
+    offered: Sequence[NewRun]
+    wanted: int  # how many of them we want ourselves
+    answered: asyncio.Future[Sequence[Started]]
+
+
+def _tell(batch: Sequence[_Asked], started: Sequence[Started]) -> None:
+    at = 0
+    for asked in batch:
+        end = at + len(asked.offered)
+        if not asked.answered.done():  # else the caller has gone
+            asked.answered.set_result(started[at:end])
+        at = end

@@ -45,7 +45,8 @@ class FormCodec:
 class Placed:
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
-        self._prefix = f"{activation.turns.root.path}/"
+        self._turns = activation.turns
+        self._prefix = f"{self._turns.root.path}/"
 
     @property
     def run_id(self) -> str:
@@ -59,7 +60,7 @@ class Placed:
         return self._prefix + place
 
     def future(self) -> asyncio.Future[Any]:
-        return self._activation.turns.create_future()
+        return self._turns.create_future()
 
     def recorded(self, place: str) -> bool:
         """The log has an answer for this place that was not given out yet."""
@@ -70,7 +71,8 @@ class Placed:
     def step(
         self, place: str, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], answered: Answered
     ) -> Call:
-        call = StepCall(self._prefix + place, self.future(), spec, args, kwargs, queue=spec.queue, digest="")
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
+        call = StepCall(self._prefix + place, future, spec, args, kwargs, queue=spec.queue, digest="")
         return self._asked(call, answered)
 
     def attempt(self, call: Call) -> int:

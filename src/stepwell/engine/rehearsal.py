@@ -12,6 +12,7 @@ from stepwell.domain.ids import Ids, LeaseId, RunId, WorkerId
 from stepwell.domain.program import Program, needs_of
 from stepwell.engine.activation import Activation
 from stepwell.engine.services import Services
+from stepwell.engine.timers import RunLimits
 from stepwell.errors import CodeChanged, InvalidInput
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock
@@ -59,6 +60,7 @@ async def rehearse(
         replay_always=False,
         lease_valid=lambda: False,
         stand_ins={},
+        limits=RunLimits(),
         note_due=lambda seconds: None,
     )
     claim = Claim(

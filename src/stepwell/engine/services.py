@@ -17,6 +17,7 @@ from stepwell.system import Clock
 if TYPE_CHECKING:
     from stepwell.engine.committer import Committer
     from stepwell.engine.step_runner import StepRunner
+    from stepwell.engine.timers import RunLimits
 
 
 @dataclass(slots=True)
@@ -37,4 +38,5 @@ class Services:
     replay_always: bool  # for tests: forget the code's state after every commit
     lease_valid: Callable[[], bool]  # by our own clock the lease still holds
     stand_ins: Mapping[str, StepSpec]  # for tests: other functions in steps' places
+    limits: RunLimits
     note_due: Callable[[float], None]  # a ticket becomes due in so many seconds

@@ -38,6 +38,7 @@ from stepwell.domain.status import Status
 from stepwell.engine.activation import Activation
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
+from stepwell.engine.timers import RunLimits
 from stepwell.errors import AskedWrongly, StatelessWait, UnknownWorkflow
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock, SystemClock, SystemIds
@@ -124,6 +125,7 @@ class _Pass:
             replay_always=False,
             lease_valid=lambda: True,
             stand_ins={},
+            limits=RunLimits(),
             note_due=lambda seconds: None,
         )
 
@@ -181,7 +183,7 @@ class _Pass:
 
     # What an activation asks of a committer
 
-    def submit(self, commit: Commit, written: Written) -> None:
+    def submit(self, commit: Commit, size: int, written: Written) -> None:
         self._loop.call_soon(self._commit, commit, written)
 
     def _commit(self, commit: Commit, written: Written) -> None:

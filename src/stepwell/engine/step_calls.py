@@ -121,7 +121,7 @@ class StepCalls:
             return
         if error is None:
             try:
-                fact = _completed(call, Raw(self._encoded(call, result)))
+                data = self._encoded(call, result)
                 if execution.saved:
                     limit = activation.services.payload_bytes_max
                     saved = documents.checked(execution.saved, call.path, limit)
@@ -130,6 +130,7 @@ class StepCalls:
                 self._failed(call, refusal, retry_in=None)
             else:
                 call.answered = True
+                fact = ev.StepCompleted(result=Raw(data), digest=call.digest, undo=call.undo)
                 activation.record(fact, call.path, call.attempt)
         else:
             chance = activation.services.ids.jitter()

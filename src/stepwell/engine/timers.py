@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from stepwell.domain.commit import NEVER
 from stepwell.engine.journal import Journal
 from stepwell.engine.services import Services
+from stepwell.patience import Patience
+
+_SHARED_MAX = 100  # a caller may give every run a timeout of its own
 
 
 class Timers:
@@ -22,7 +26,8 @@ class Timers:
         self._fired = fired
         self._handle: asyncio.TimerHandle | None = None
         self._wakes_at = 0.0
-        self._limit: asyncio.TimerHandle | None = None
+        self._limit: Patience[Timers] | None = None
+        self._timed_out: Callable[[], None] = _unheard
         self.claimed_at = now
         self.dues: dict[str, float] = {}
         self.limit_at = NEVER  # when the run's own timeout is over, if it works until then
@@ -63,13 +68,19 @@ class Timers:
         if limit is not None:
             left = max(0.0, limit - journal.active_seconds)
             self.limit_at = self.now() + left
-            self._limit = self._services.loop.call_later(left, timed_out, limit)
+            self._timed_out = partial(timed_out, limit)
+            self._limit = self._services.limits.of(left, shared=left == limit)
+            self._limit.begin(self, self._services.loop)
 
     def unlimit_run(self) -> None:
         """The run's own timeout does not count any more."""
         self.limit_at = NEVER
         if self._limit is not None:
-            self._limit.cancel()
+            self._limit.end(self)
+            self._limit = None
+
+    def ran_out(self) -> None:
+        self._timed_out()
 
     def _fire(self) -> None:
         self._handle = None
@@ -82,10 +93,23 @@ class Timers:
 
     def close(self) -> None:
         self.stop()
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
-        self._fired = _unheard
+        self.unlimit_run()
+        self._fired = self._timed_out = _unheard
+
+
+class RunLimits:
+    """The timeouts of runs: those that begin with the same one share a timer."""
+
+    def __init__(self) -> None:
+        self._shared: dict[float, Patience[Timers]] = {}
+
+    def of(self, seconds: float, *, shared: bool) -> Patience[Timers]:
+        found = self._shared.get(seconds) if shared else None
+        if found is None:
+            found = Patience(seconds, Timers.ran_out)
+            if shared and len(self._shared) < _SHARED_MAX:
+                self._shared[seconds] = found
+        return found
 
 
 def _unheard() -> None:

@@ -49,7 +49,7 @@ class Visits:
     def __init__(self, activation: Activation, triggers: Collection[str]) -> None:
         self._activation = activation
         self._triggers = triggers
-        self._journal = journal = activation.journal
+        self.here = self._journal = journal = activation.journal
         self._known: dict[str, Answer] = {}
         self._call: BodyCall | None = None
         self._owes_cancel = False
@@ -63,22 +63,6 @@ class Visits:
         activation.answers = deque(a for a in activation.answers if isinstance(a.fact, ev.CancelRequested))
         journal.lost.clear()  # a child that a failure had cancelled is started when it is asked for
         self._offer()
-
-    @property
-    def place(self) -> str:
-        return self._journal.place
-
-    @property
-    def state(self) -> Raw | None:
-        return self._journal.state
-
-    @property
-    def error(self) -> Problem | None:
-        return self._journal.routed_by
-
-    @property
-    def chosen(self) -> str:
-        return self._journal.chosen
 
     def check_trigger(self, name: str) -> None:
         """A child's result for a transition that is none would be lost, and the machine wait for ever."""
@@ -168,7 +152,9 @@ class Visits:
     def refuses(self, call: Call) -> bool:
         """Code that was begun again to clean up hears of the cancel where the log ends, and in every call
         that it was in when the cancel came; what it asks for then is cleanup."""
-        if isinstance(call, BodyCall) or not (self._owes_cancel or call.path in self._cancelled):
+        if isinstance(call, BodyCall):
+            return False
+        if not (self._owes_cancel or call.path in self._cancelled):
             self._recall(call)
             return False
         self._owes_cancel = False
@@ -206,8 +192,9 @@ class Visits:
             call = BodyCall(path, activation.turns.create_future(), move, body, attempts.begun)
             self._call = call
             try:
-                data = await activation.ask(call)
-                after = limited(data, f"the state after {move.name}", activation.services.payload_bytes_max)
+                after = await activation.ask(call)
+                if len(after) > (limit := activation.services.payload_bytes_max):
+                    limited(after, f"the state after {move.name}", limit)
             except Unwind:
                 raise
             except BaseException as error:

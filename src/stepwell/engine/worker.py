@@ -26,6 +26,7 @@ from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
 from stepwell.engine.strays import Strays
 from stepwell.engine.sweeper import Sweeper
+from stepwell.engine.timers import RunLimits
 from stepwell.errors import StoreError, Suspended
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
@@ -192,6 +193,7 @@ class Worker:
                 group.create_task(self._keeper.run())
                 group.create_task(self._sweeper.run())
                 group.create_task(self._claimer.run())
+                group.create_task(self.own_starts.serve())
                 if self.options.keep_finished_seconds is not None:
                     retention = Retention(self.store, keep_seconds=self.options.keep_finished_seconds)
                     group.create_task(retention.run())
@@ -222,6 +224,7 @@ class Worker:
             replay_always=options.replay_always,
             lease_valid=self._keeper.valid,
             stand_ins=self._stand_ins,
+            limits=RunLimits(),
             note_due=self._claimer.note_due,
         )
 

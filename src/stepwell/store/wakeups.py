@@ -14,6 +14,7 @@ from typing import NamedTuple
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.errors import WorkerBroken
+from stepwell.patience import Patience
 
 
 class Ended(NamedTuple):
@@ -25,9 +26,10 @@ class Ended(NamedTuple):
 class Watch:
     """Somebody's interest in one run: in its end, and, where it is `followed`, in every event."""
 
-    __slots__ = ("__weakref__", "_waiters", "ended", "news")
+    __slots__ = ("__weakref__", "_patience", "_waiters", "ended", "news")
 
-    def __init__(self) -> None:
+    def __init__(self, patience: dict[float, Patience[asyncio.Future[None]]]) -> None:
+        self._patience = patience  # by seconds, shared by all watches of a bulletin
         self.ended: Ended | None = None
         self.news = 0  # counts what happened; read it before you look, give it to `wait`
         self._waiters: list[asyncio.Future[None]] = []
@@ -46,11 +48,14 @@ class Watch:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.append(waiter)
-        timer = loop.call_later(seconds, _let_go, waiter)
+        patience = self._patience.get(seconds)
+        if patience is None:
+            patience = self._patience[seconds] = Patience(seconds, _let_go)
+        patience.begin(waiter, loop)
         try:
             await waiter
         finally:
-            timer.cancel()
+            patience.end(waiter)
 
 
 def _let_go(waiter: asyncio.Future[None]) -> None:
@@ -61,6 +66,7 @@ def _let_go(waiter: asyncio.Future[None]) -> None:
 class Bulletin:
     def __init__(self) -> None:
         self._watches: weakref.WeakValueDictionary[RunId, Watch] = weakref.WeakValueDictionary()
+        self._patience: dict[float, Patience[asyncio.Future[None]]] = {}
         self._workers: list[Callable[[RunId | None], None]] = []
         self._far: Callable[[], None] = lambda: None
         self._telling = False
@@ -70,7 +76,7 @@ class Bulletin:
     def watch(self, run_id: RunId) -> Watch:
         found = self._watches.get(run_id)
         if found is None:
-            found = self._watches[run_id] = Watch()
+            found = self._watches[run_id] = Watch(self._patience)
         return found
 
     def on_work(self, callback: Callable[[RunId | None], None]) -> Callable[[], None]:

@@ -58,15 +58,13 @@ class Driver:
         frontier = self._frontier
         while frontier.actions:
             for action in frontier.take_actions():
-                if action.note is not None:
-                    self._note(action.note)
-                elif action.ask is not None:
-                    if action.do == "withdraw":
-                        call = self._calls.pop(action.ask, None)
-                        if call is not None:
-                            self._ctx.withdraw(call)
-                    elif not action.ask.done:
-                        self._ask(action.ask)
+                if isinstance(action, Ask):
+                    if not action.done:
+                        self._ask(action)
+                elif isinstance(action, Note):
+                    self._note(action)
+                elif (call := self._calls.pop(action.ask, None)) is not None:
+                    self._ctx.withdraw(call)
         if frontier.end is not None and not self._finished.done():
             if self._cancelled is not None:
                 self._finished.set_exception(self._cancelled)
@@ -78,7 +76,13 @@ class Driver:
     def _ask(self, ask: Ask) -> None:
         answered = partial(self._answered, ask)
         try:
-            self._calls[ask] = self._call(ask, answered)
+            if ask.purpose is Purpose.WORK:
+                assert ask.step is not None
+                args, kwargs = ask.data if ask.data is not None else ((), {})
+                spec = ask.step.node.behaviour.spec
+                self._calls[ask] = self._ctx.step(ask.path, spec, args, kwargs, answered)
+            else:
+                self._calls[ask] = self._call(ask, answered)
         except StepwellError as error:
             self._refused(ask, error)
 
@@ -92,10 +96,6 @@ class Driver:
     def _call(self, ask: Ask, answered: Any) -> Any:
         ctx, data, path = self._ctx, ask.data, ask.path
         match ask.purpose:
-            case Purpose.WORK:
-                assert ask.step is not None
-                args, kwargs = data if data is not None else ((), {})
-                return ctx.step(path, ask.step.node.behaviour.spec, args, kwargs, answered)
             case Purpose.EVENT:
                 assert isinstance(data, Event)
                 return ctx.event(path, data.name, data.key, data.timeout, answered)
@@ -170,7 +170,8 @@ class Driver:
         try:
             error = future.exception()
             if error is None:
-                self._frontier.answer(ask, self._value(ask, future.result()))
+                result = future.result()
+                self._frontier.answer(ask, result if ask.purpose is Purpose.WORK else _value(ask, result))
             elif isinstance(error, StepError | WaitTimedOut):
                 self._frontier.fail(ask, self._failure(ask, error, call))
             elif isinstance(error, RunCancelling):
@@ -188,13 +189,6 @@ class Driver:
         if self._cancelled is None:
             self._cancelled = error
             self._frontier.cancel()
-
-    def _value(self, ask: Ask, result: Any) -> Any:
-        if ask.purpose is Purpose.WORK or result is None:
-            return result
-        if ask.purpose is Purpose.CHILD and isinstance(result, str):
-            return {"runId": result}
-        return PLAIN.decode(result)
 
     def _failure(self, ask: Ask, error: StepError | WaitTimedOut, call: Any) -> Failure:
         assert ask.step is not None
@@ -217,6 +211,14 @@ class Driver:
         if note.kind is NoteKind.JOIN_LATE:
             place = f"{note.path}@{note.data}"
         self._ctx.note(fact_of(note), place)
+
+
+def _value(ask: Ask, result: Any) -> Any:
+    if result is None:
+        return result
+    if ask.purpose is Purpose.CHILD and isinstance(result, str):
+        return {"runId": result}
+    return PLAIN.decode(result)
 
 
 def fact_of(note: Note) -> ev.NodeFact:

@@ -36,6 +36,7 @@ from stepwell.authoring.graphs.state import (
     ScopeRun,
     Step,
     StepStatus,
+    Withdrawal,
 )
 
 Clock = Callable[[str], float]
@@ -204,7 +205,8 @@ class Frontier:
         if behind is not None:
             step.behind = behind
         scope.open -= 1
-        self.seen(step)
+        if self.observe is not None:
+            self.observe(step)
         unknown = scope.unknown
         for edge in node.outs:
             target = edge.target
@@ -329,6 +331,8 @@ class Frontier:
     def cancel_scope(self, scope: ScopeRun) -> None:
         """Everything in it that has not settled; nothing leaves the scope."""
         scope.closed = True
+        if not scope.open and not scope.clocks:
+            return  # all have
         for index in range(len(scope.steps)):
             self.cancel_node(scope, index)
 
@@ -366,8 +370,9 @@ class Frontier:
         self.open_asks[ask] = None
         if ask.step is not None:
             ask.step.asks.append(ask)
-            self.seen(ask.step)
-        self.actions.append(Action("ask", ask))
+            if self.observe is not None:
+                self.observe(ask.step)
+        self.actions.append(ask)
 
     def withdraw(self, ask: Ask) -> None:
         if not ask.done:
@@ -376,10 +381,10 @@ class Frontier:
             if ask.step is not None and ask in ask.step.asks:
                 ask.step.asks.remove(ask)
             self.starting.withdrawn(ask)
-            self.actions.append(Action("withdraw", ask))
+            self.actions.append(Withdrawal(ask))
 
     def note(self, kind: NoteKind, path: str, data: Any = None) -> None:
-        self.actions.append(Action("note", note=Note(kind, path, data)))
+        self.actions.append(Note(kind, path, data))
 
     def take_actions(self) -> list[Action]:
         actions, self.actions = self.actions, []

@@ -22,6 +22,7 @@ class Starting:
         self._frontier = frontier
         self._mailbox = Mailbox(frontier)
         self._outside_loops = 0
+        self._limit = frontier.plan.settings.max_steps
         ttl = frontier.plan.settings.suspend_ttl_ms
         self._patience = None if ttl is None else ttl / 1000  # of waits without a timeout of their own
 
@@ -44,8 +45,11 @@ class Starting:
 
     def start(self, step: Step) -> None:
         node = step.node
-        if not self._within_limit(step):
-            return
+        if step.scope.loop is None:
+            self._outside_loops += 1
+            if self._outside_loops > self._limit:
+                self._too_many(step)
+                return
         if node.disabled or node.role is Role.JOIN:
             self._frontier.note(NoteKind.COMPLETED, step.path, {"output": None, "handles": ["out"]})
             self._frontier.complete(step, DONE)
@@ -56,36 +60,30 @@ class Starting:
             self._frontier.complete(step, outcome)
         else:
             try:
-                self._begin(step)
+                if node.role is Role.WORK:
+                    self._work(step)
+                else:
+                    self._begin(step)
             except (ExpressionError, StepwellError) as error:
                 self._fail(step, failure_of(error, step))
 
-    def _within_limit(self, step: Step) -> bool:
-        if step.scope.loop is not None:
-            return True
-        self._outside_loops += 1
-        limit = self._frontier.plan.settings.max_steps
-        if self._outside_loops <= limit:
-            return True
+    def _too_many(self, step: Step) -> None:
         self._frontier.cleanups.off = True  # it would need more of them
         self._frontier.cleanups.stop()
         self._frontier.finish_failed(
             Failure(
                 "STEP_LIMIT",
-                f"more than {limit} nodes were activated outside loops",
+                f"more than {self._limit} nodes were activated outside loops",
                 step.node.id,
                 step.path,
                 hint="raise settings.maxSteps if this is meant",
             )
         )
-        return False
 
     def _begin(self, step: Step) -> None:
         role = step.node.role
         if role is Role.PURE:
             self._pure(step)
-        elif role is Role.WORK:
-            self._work(step)
         elif role is Role.WAIT:
             self._wait(step)
         elif role is Role.CHILD:
@@ -104,8 +102,10 @@ class Starting:
 
     def _work(self, step: Step) -> None:
         # What is recorded was prepared before: on replay nothing is rendered again.
-        known = self._frontier.known(step.path)
-        given = None if known else step.node.behaviour.prepare(self.scope_of(step), self.now_of(step))
+        node, given = step.node, None
+        if not self._frontier.known(step.path):
+            now = self.now_of(step) if node.uses_time else None
+            given = node.behaviour.prepare(self.scope_of(step), now)
         self._frontier.ask(Ask(Purpose.WORK, step.path, step, given))
 
     def _call(self, step: Step) -> None:
@@ -174,7 +174,12 @@ class Starting:
         purpose, step = ask.purpose, ask.step
         if purpose is Purpose.WORK:
             assert step is not None
-            self._worked(step, step.node.behaviour.outcome(value))
+            outcome = step.node.behaviour.outcome(value)
+            if outcome.delay > 0:
+                step.outcome = outcome
+                self._frontier.ask(Ask(Purpose.HOLD, f"{step.path}@delay", step, outcome.delay))
+            else:
+                self._frontier.complete(step, outcome)
             return
         if purpose is Purpose.JOIN:
             self._frontier.joining.clock_ran_out(ask)
@@ -209,13 +214,6 @@ class Starting:
         except (ExpressionError, StepwellError) as error:
             self._stop_waiting(step)
             self._fail(step, failure_of(error, step))
-
-    def _worked(self, step: Step, outcome: Outcome) -> None:
-        if outcome.delay > 0:
-            step.outcome = outcome
-            self._frontier.ask(Ask(Purpose.HOLD, f"{step.path}@delay", step, outcome.delay))
-        else:
-            self._frontier.complete(step, outcome)
 
     def _done(self, step: Step, outcome: Outcome) -> None:
         self._frontier.complete(step, outcome)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import msgspec
+
 from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, ScopePlan
 from stepwell.authoring.graphs.nodes.types import Outcome
 from stepwell.authoring.graphs.scope import Context
@@ -204,9 +206,10 @@ class End(NamedTuple):
     failure: Failure | None = None
 
 
-class Action(NamedTuple):
-    """What the driver has to do, in order."""
+class Withdrawal(msgspec.Struct, frozen=True, eq=False):
+    """Nobody waits for this any more."""
 
-    do: str  # ask | withdraw | note
-    ask: Ask | None = None
-    note: Note | None = None
+    ask: Ask
+
+
+Action = Ask | Withdrawal | Note  # what the driver has to do, in order

@@ -27,6 +27,7 @@ from stepwell.errors import BadExpression
 # Backslashes count only in front of braces, so other text needs no care.
 MARK = re.compile(r"(\\*)(\{\{|\}\})")
 EXPRESSIONS_MAX = 10_000
+_NOT_CONSTANT = object()
 
 
 class Rendering:
@@ -58,16 +59,20 @@ Part: TypeAlias = Callable[[Rendering], Any]
 class Template:
     """Get one from compile_template."""
 
-    __slots__ = ("_limits", "_part", "names")
+    __slots__ = ("_constant", "_limits", "_part", "names")
 
-    def __init__(self, part: Part, names: frozenset[str], limits: Limits) -> None:
+    def __init__(self, part: Part, names: frozenset[str], limits: Limits, *, constant: bool) -> None:
         self._part = part
         self._limits = limits
+        # What it always gives, unless expressions have a say.
+        self._constant = part(Rendering(Frame({}, None, limits))) if constant else _NOT_CONSTANT
         # The names its expressions need in their scope.
         self.names = names
 
     def render(self, scope: Mapping[str, Any], now: float | None = None) -> Any:
         """A new JSON value that shares nothing with the scope. ExpressionError as for expressions."""
+        if self._constant is not _NOT_CONSTANT:
+            return copy(self._constant)
         return self._part(Rendering(Frame(scope, now, self._limits)))
 
 
@@ -75,13 +80,13 @@ def compile_template(value: Any, limits: Limits = DEFAULT_LIMITS) -> Template:
     """Any JSON value; BadExpression says what is wrong in which column of which `field` (a.b[0])."""
     compiler = _TemplateCompiler(limits)
     part = compiler.compile(value, "", 0)
-    return Template(part, frozenset(compiler.names), limits)
+    return Template(part, frozenset(compiler.names), limits, constant=not compiler.expressions)
 
 
 class _TemplateCompiler:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._expressions = 0
+        self.expressions = 0  # how many it holds
         self.names: set[str] = set()
 
     def compile(self, value: Any, field: str, depth: int) -> Part:
@@ -154,8 +159,8 @@ class _TemplateCompiler:
         return pieces or [""]
 
     def _expression(self, source: str, at: int) -> tuple[Expression, int]:
-        self._expressions += 1
-        if self._expressions > EXPRESSIONS_MAX:
+        self.expressions += 1
+        if self.expressions > EXPRESSIONS_MAX:
             raise BadExpression(f"a template holds at most {EXPRESSIONS_MAX:,} expressions", column=at - 1)
         found = tokens(source, at, in_template=True)
         expression = from_tokens(source, found, self._limits)

@@ -274,8 +274,8 @@ class _Reader:
 
     def _take_asks(self) -> None:
         for action in self._frontier.take_actions():
-            if action.do == "ask" and action.ask is not None:
-                self._asks[action.ask.path] = action.ask
+            if isinstance(action, Ask):
+                self._asks[action.path] = action
 
     # Steps
 

@@ -60,12 +60,6 @@ class Exits:
     automatic: list[Exit] = field(default_factory=list)
     waiting: list[Exit] = field(default_factory=list)
 
-    @property
-    def certain(self) -> Exit | None:
-        """The one that is taken whatever the state is."""
-        first = self.automatic[0] if self.automatic else None
-        return first if first is not None and first.when is None else None
-
 
 def by_place(exits: list[Exit]) -> dict[str, Exits]:
     found: dict[str, Exits] = {}

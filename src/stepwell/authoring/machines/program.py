@@ -24,31 +24,39 @@ if TYPE_CHECKING:
 async def run_machine(plan: Plan, ctx: Any, input: bytes) -> bytes:
     """Lead the machine to one of its ends; its state there is the result."""
     at: MachineRun = ctx.machine(plan.triggers)
+    here = at.here
     while True:
-        place = at.place or START
-        state = at.state
+        place = here.place or START
+        state = here.state
         if state is None:
             state = Raw(plan.initial)
         if place in plan.ends:
             return bytes(state)
-        exit, payload = await _next(plan, at, place, state, input)
+        exit, payload = _automatic(plan, place, here.chosen, state, input), input
+        if exit is None:
+            exit, payload = await _triggered(plan, at, place, state, input)
         move = exit.moves[place]
-        attempt = Attempt(plan, exit, at.error, state, payload)
+        attempt = Attempt(plan, exit, here.routed_by, state, payload)
         await at.transit(move, attempt.run_in_thread if move.threaded else attempt.run, state)
 
 
-async def _next(plan: Plan, at: MachineRun, place: str, state: Raw, input: bytes) -> tuple[Exit, bytes]:
-    exits = plan.places[place]
-    certain = exits.certain
-    if certain is not None:
-        return certain, input
-    if at.chosen:
-        for exit in exits.automatic:
-            if exit.name == at.chosen:
-                return exit, input
-    for exit in exits.automatic:
+def _automatic(plan: Plan, place: str, chosen: str, state: Raw, input: bytes) -> Exit | None:
+    """The first way out whose guard holds; what was begun is not chosen again."""
+    exits = plan.places[place].automatic
+    if exits and exits[0].when is None:
+        return exits[0]
+    if chosen:
+        for exit in exits:
+            if exit.name == chosen:
+                return exit
+    for exit in exits:
         if exit.holds(plan.state.decode(state), lambda: plan.input.decode(input)):
-            return exit, input
+            return exit
+    return None
+
+
+async def _triggered(plan: Plan, at: MachineRun, place: str, state: Raw, input: bytes) -> tuple[Exit, bytes]:
+    exits = plan.places[place]
     waiting = {
         exit.name: exit
         for exit in exits.waiting

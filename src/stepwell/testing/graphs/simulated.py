@@ -17,7 +17,7 @@ from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.frontier import Frontier
 from stepwell.authoring.graphs.nodes.waiting import Event, Poll, Question
 from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
-from stepwell.authoring.graphs.state import Ask, Failure, Purpose, Step
+from stepwell.authoring.graphs.state import Ask, Failure, Note, Purpose, Step
 from stepwell.errors import ExpressionError
 from stepwell.testing.graphs.cases import Case, Script
 
@@ -71,12 +71,12 @@ class Simulated:
 
     def _act(self, *, live: bool = True) -> None:
         for action in self.frontier.take_actions():
-            if action.note is not None:
-                self.notes.append(action.note)
-            elif action.do == "ask" and action.ask is not None and not action.ask.done:
-                self._asks[action.ask.path] = action.ask
+            if isinstance(action, Note):
+                self.notes.append(action)
+            elif isinstance(action, Ask) and not action.done:
+                self._asks[action.path] = action
                 if live:
-                    self._answer(action.ask)
+                    self._answer(action)
 
     def _answer(self, ask: Ask) -> None:
         if ask.purpose is Purpose.WORK:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from stepwell.authoring.graphs.nodes.data import NodeData
 
@@ -30,7 +32,7 @@ class Role(StrEnum):
     JOIN = "join"
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True, eq=False):
     """How a node came out: which handles are live, its output, and what it writes besides."""
 
     handles: tuple[str, ...] = OUT

@@ -34,8 +34,7 @@ class NodeResult:
     delay: float = 0.0  # seconds before the next nodes begin
 
 
-@dataclass(frozen=True, slots=True)
-class Helpers:
+class Helpers(msgspec.Struct, frozen=True, gc=False):
     """What a handler may know besides its configuration and the context."""
 
     run_id: str
@@ -60,12 +59,14 @@ class ResultCodec:
     """A node's result in the log: its output, and the handle and delay where they are not the usual."""
 
     def encode(self, value: object) -> bytes:
-        found = value if isinstance(value, NodeResult) else NodeResult(value)
-        body: dict[str, Any] = {"output": found.output}
-        if found.handle != "out":
-            body["handle"] = found.handle
-        if found.delay:
-            body["delay"] = found.delay
+        if isinstance(value, NodeResult):
+            body: dict[str, Any] = {"output": value.output}
+            if value.handle != "out":
+                body["handle"] = value.handle
+            if value.delay:
+                body["delay"] = value.delay
+        else:
+            body = {"output": value}
         try:
             data = PLAIN.encode(body)
         except NotSerialisable as error:
@@ -130,8 +131,7 @@ class CustomWork:
             context["loop"] = scope["loop"]
         return (self._node, config, context), {}
 
-    def outcome(self, result: bytes | msgspec.Raw) -> Outcome:
-        return outcome_of(result)
+    outcome = staticmethod(outcome_of)
 
 
 class _AnyConfig(NodeData):
@@ -203,25 +203,21 @@ class CustomNode:
 def _executed(handler: Handler, handles: frozenset[str]) -> Handler:
     """The step around a handler: `(config, ctx, helpers)` of the node contract."""
 
-    def checked(result: Any) -> Any:
+    async def execute(step: StepContext, node: str, config: Any, context: Any) -> Any:
+        helpers = Helpers(step.run_id, node, step.key, step.attempt)
+        result = await handler(config, context, helpers)
         if isinstance(result, NodeResult):
             _check_result(result, handles)
         return result
 
-    def arguments(step: StepContext, node: str, config: Any, context: Any) -> tuple[Any, Any, Helpers]:
-        return config, context, Helpers(step.run_id, node, step.key, step.attempt)
-
-    if inspect.iscoroutinefunction(handler):
-
-        async def execute(step: StepContext, node: str, config: Any, context: Any) -> Any:
-            return checked(await handler(*arguments(step, node, config, context)))
-
-        return execute
-
     def execute_plainly(step: StepContext, node: str, config: Any, context: Any) -> Any:
-        return checked(handler(*arguments(step, node, config, context)))
+        helpers = Helpers(step.run_id, node, step.key, step.attempt)
+        result = handler(config, context, helpers)
+        if isinstance(result, NodeResult):
+            _check_result(result, handles)
+        return result
 
-    return execute_plainly
+    return execute if inspect.iscoroutinefunction(handler) else execute_plainly
 
 
 def _check_result(result: NodeResult, handles: frozenset[str]) -> None:
