@@ -43,6 +43,20 @@ def chosen_by(path: str, visit: int) -> str:
     return name if number.partition("~")[0] == str(visit) else ""
 
 
+# Facts of a visit that do not come from its code: they say nothing of an attempt.
+_FROM_OUTSIDE = (ev.TransitionFailed, ev.ChildEnded)
+
+
+def note_visit(journal: Journal, event: ev.Event) -> None:
+    """Which transition this visit began with, and whether the attempt after a failure has begun."""
+    if journal.chosen and journal.attempts.retry_at is None:
+        return
+    name = chosen_by(event.path, journal.version + 1)
+    journal.chosen = journal.chosen or name
+    if name and not isinstance(event.fact, _FROM_OUTSIDE):
+        journal.attempts.retry_at = None
+
+
 def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:
     """The machine is at its next place, and nothing was tried from there."""
     journal.place, journal.version, journal.state = fact.target, fact.version, fact.state

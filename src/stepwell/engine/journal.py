@@ -20,7 +20,7 @@ from stepwell.domain.commit import LogRow, NewRun
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.engine.active_time import count_active, count_from
-from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, chosen_by, open_calls
+from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, note_visit, open_calls
 
 _ALWAYS = frozenset((ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested))
 MAY_ANSWER = _ALWAYS | {ev.StepFailed, ev.WaitEnded}
@@ -152,8 +152,8 @@ def read_journal(rows: Sequence[LogRow], now: float = 0.0) -> Journal:
     for row in islice(rows, 1, None):
         event = ev.read(row)
         absorb(journal, event)
-        if machine and not journal.chosen:
-            journal.chosen = chosen_by(event.path, journal.version + 1)
+        if machine:
+            note_visit(journal, event)
     count_active(journal, max(now, journal.last_at))
     return journal
 
