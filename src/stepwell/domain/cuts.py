@@ -105,7 +105,7 @@ def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
             hint="edit what its steps returned (outputs=), or its input (input=)",
         )
     seq = _before_the_end(events, seq)
-    kept = list(events[:seq])
+    kept = _mended(events[:seq], edits)
     for event in kept:
         if is_leaving(event.fact):
             raise NotForkable(
@@ -125,6 +125,34 @@ def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
             else "rerun it: nothing was settled before",
         )
     return Cut(kept, seq)
+
+
+def _mended(events: Sequence[Event], edits: Edits) -> list[Event]:
+    """Without what the code did because of a failure that is a result now: only what was open then ended."""
+    last = {event.path: event for event in events if event.path in edits.outputs and is_answer(event.fact)}
+    failed = min((event.seq for event in last.values() if _is_failure(event.fact)), default=len(events))
+    before = Open()
+    for event in events[:failed]:
+        before.take(event)
+    ended = [event for event in events[failed:] if event.path in before.paths]
+    taken = {event.fact.received for event in ended if isinstance(event.fact, ev.WaitEnded)}
+    came = [event for event in events[failed:] if isinstance(event.fact, ev.Received)]
+    kept = [
+        e
+        for e in came
+        if isinstance(e.fact, ev.Received) and (e.fact.what == "signal" or e.fact.key in taken)
+    ]
+    return [*events[:failed], *sorted([*ended, *kept], key=lambda event: event.seq)]
+
+
+def _is_failure(fact: ev.Fact) -> bool:
+    match fact:
+        case ev.ChildEnded(status=status):
+            return status != Status.COMPLETED
+        case ev.WaitEnded(outcome=outcome):
+            return outcome != "answered"
+        case _:
+            return isinstance(fact, ev.StepFailed)
 
 
 def _before_the_end(events: Sequence[Event], seq: int) -> int:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
+from stepwell.domain.compensating import note_done
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.engine.active_time import count_active, count_from
@@ -169,7 +170,7 @@ def absorb(journal: Journal, event: Event) -> None:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
             _answered(journal, event)
             if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
-                journal.undoable[path] = fact
+                note_done(journal.undoable, path, fact)
         case ev.CancelRequested():
             journal.cancel_reason, journal.cancelled = fact.reason, open_calls(journal)
             _answered(journal, event)
@@ -293,7 +294,7 @@ def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
 
 
 def _retried(journal: Journal, seq: int) -> None:
-    """Forget the failure that ended the run; what was recorded after it may not be asked for again."""
+    """Forget the failure that ended the run; what was recorded behind it may not be asked for again."""
     path = journal.failed.error.path if journal.failed else ""
     journal.failed = None
     journal.retries += 1
