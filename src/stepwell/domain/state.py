@@ -176,6 +176,8 @@ def _arrive(state: RunState, event: Event, fact: ev.TransitionCompleted) -> None
     state.steps.clear()
     state.outputs.clear()
     state.waits = {path: wait for path, wait in state.waits.items() if path in fact.children}
+    for path in fact.triggers.keys() - fact.children.keys():  # a fork has no children of the old run
+        state.refused[fact.triggers[path]] = f"child {path} calls back the run that this one is a fork of"
 
 
 def _apply_step(state: RunState, event: Event) -> None:
