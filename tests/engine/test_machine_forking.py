@@ -187,6 +187,7 @@ async def test_a_state_that_does_not_fit_or_has_no_place_is_refused(stage: Stage
             await engine.fork(old, at=(await rows(old))[-1].seq)
 
         assert refused.value.hint == f"fork at {opened.seq}, its last checkpoint"
+        assert refused.value.context["run"] == old.id
         assert len(await engine.runs()) == 1
 
 

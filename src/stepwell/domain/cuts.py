@@ -158,7 +158,7 @@ def _is_failure(fact: ev.Fact) -> bool:
 def _before_the_end(events: Sequence[Event], seq: int) -> int:
     if type(seq) is not int or not 1 <= seq <= len(events):
         raise NotForkable(
-            f"the log has events 1 to {len(events)}, not {seq}", hint="look at run.checkpoints()"
+            f"the log has events 1 to {len(events)}, not {seq!r}", hint="look at run.checkpoints()"
         )
     while isinstance(events[seq - 1].fact, (*ev.ENDINGS, ev.CompensationCompleted)):
         seq -= 1
