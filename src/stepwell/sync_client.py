@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar, overload
+from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
 from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate
+from stepwell.client.start_options import ManyOptions, NamedStartOptions, StartOptions
 from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
 from stepwell.domain.duration import Duration
@@ -201,17 +202,29 @@ class SyncClient:
         self._thread.join()
         self._loop.close()
 
-    def start(self, workflow: Startable[In, R] | str, input: Any = None, **options: Any) -> SyncRunHandle[R]:
-        inputs: list[Any] = [input]
-        return self.start_many(workflow, inputs, keys=[options.pop("key", "")], **options)[0]
+    @overload
+    def start(
+        self, workflow: Startable[In, R], input: In = ..., **options: Unpack[StartOptions]
+    ) -> SyncRunHandle[R]: ...
+    @overload
+    def start(
+        self, workflow: str, input: Any = ..., **options: Unpack[NamedStartOptions]
+    ) -> SyncRunHandle[Any]: ...
+    def start(self, workflow: Any, input: Any = None, **options: Any) -> SyncRunHandle[Any]:
+        return SyncRunHandle(self._call, self._call(self._client.start(workflow, input, **options)))
 
     def start_many(
-        self, workflow: Startable[In, R] | str, inputs: Iterable[In], **options: Any
+        self,
+        workflow: Startable[In, R] | str,
+        inputs: Iterable[In],
+        *,
+        keys: Sequence[str] | None = None,
+        **options: Unpack[ManyOptions],
     ) -> list[SyncRunHandle[R]]:
-        handles = self._call(self._client.start_many(workflow, inputs, **options))
+        handles = self._call(self._client.start_many(workflow, inputs, keys=keys, **options))
         return [SyncRunHandle(self._call, handle) for handle in handles]
 
-    def run(self, workflow: Startable[In, R], input: In, **options: Any) -> R:
+    def run(self, workflow: Startable[In, R], input: In, **options: Unpack[StartOptions]) -> R:
         return self.start(workflow, input, **options).result()
 
     @overload

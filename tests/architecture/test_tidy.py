@@ -46,7 +46,7 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
     ): "it is the parent, and ends them in close()",
     ("src/stepwell/engine/context.py", "asyncio.gather"): "only waits for the cancelled losers of first()",
     (
-        "src/stepwell/store/postgres/connection.py",
+        "src/stepwell/store/postgres/lanes.py",
         "asyncio.create_task",
     ): "a sent statement outlives its caller",
     (
@@ -57,6 +57,10 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
         "src/stepwell/store/postgres/listener.py",
         "asyncio.create_task",
     ): "hints are given from plain calls; ended in close()",
+    (
+        "src/stepwell/store/postgres/store.py",
+        "asyncio.create_task",
+    ): "ended in close()",
     (
         "src/stepwell/store/postgres/gathering.py",
         "asyncio.create_task",

@@ -79,7 +79,10 @@ class OutsideOfARequest:  # as flask.request
     def __getattr__(self, name):
         raise RuntimeError("working outside of a request")
 
-func, request = Anything(), OutsideOfARequest()
+class GraphWorkflow:  # of somebody else
+    pass
+
+func, request, theirs = Anything(), OutsideOfARequest(), GraphWorkflow()
 
 @workflow
 async def greet(ctx: Context, name: str) -> str:

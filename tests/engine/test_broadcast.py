@@ -49,6 +49,33 @@ async def test_event_of_one_id_is_published_once(stage: Stage) -> None:
         assert await run.result() == [1, 2]
 
 
+@pytest.mark.req("K17", "F11")
+async def test_event_that_does_not_fit_is_set_aside_and_the_wait_goes_on(stage: Stage) -> None:
+    @workflow
+    async def typed(ctx: Context) -> list[int]:
+        first = await ctx.event("count", int)
+        await ctx.signal("go")
+        return [first, await ctx.event("count", int)]
+
+    async with stage.engine(typed) as engine:
+        run = await engine.start(typed)
+        await suspended(run)
+        await engine.emit("count", "three")
+        await until(lambda: _why(run, "what came does not fit"))
+        await engine.emit("count", 3)
+        await until_received(run, 1)
+        await engine.emit("count", "four")  # nobody waits for these two: they are looked for later
+        await engine.emit("count", 4)
+        await run.signal("go")
+
+        assert await run.result() == [3, 4]
+        assert len([e for e in await all_events(run) if e.data.get("rejected")]) == 2
+
+
+async def _why(run: Any, text: str) -> bool:
+    return text in (await run.why()).text
+
+
 async def until_received(run: Any, count: int) -> None:
     async def there() -> bool:
         return (await kinds(run)).count("wait_ended") >= count

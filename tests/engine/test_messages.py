@@ -165,6 +165,7 @@ async def test_second_decision_gets_a_conflict_and_never_answers_the_next_wait(s
         run = await engine.start(twice)
         await suspended(run)
         [question] = await run.waits()
+        assert question.form["$defs"]["Approval"]["properties"]["by"] == {"type": "string"}
         await run.decide({"by": "ana"}, path=question.path)
         with pytest.raises(AlreadyDecided) as caught:
             await run.decide({"by": "bob"}, path=question.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from dataclasses import replace
 
@@ -10,7 +11,9 @@ import pytest
 
 from stepwell import Context, RunHandle, workflow
 from stepwell.domain.status import Status
-from tests.stage import SETTINGS, Stage, reaches, suspended, until
+from stepwell.store.memory import MemoryStore
+from stepwell.testing.clock import FakeClock
+from tests.stage import SETTINGS, Stage, crash, reaches, suspended, until
 
 
 @workflow
@@ -80,6 +83,38 @@ async def test_lease_is_named_with_its_worker_and_step(stage: Stage) -> None:
         assert reason.until is not None
         assert reason.until > time.time()
         await run.cancel()
+
+
+@pytest.mark.req("K28")
+async def test_lease_that_ran_out_is_not_told_as_if_it_lasted() -> None:
+    begun, clock = asyncio.Event(), FakeClock()
+    stage = Stage("memory", MemoryStore(clock))
+    lazy = replace(SETTINGS, sweep_seconds=600)  # nobody takes it over while the test looks
+
+    async def long_step() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def busy(ctx: Context) -> None:
+        await ctx.step(long_step)
+
+    engine = stage.engine(busy, settings=lazy)
+    await engine.open()
+    run = await engine.start(busy)
+    await begun.wait()
+    await crash(engine, found_dead=False)
+    clock.advance(lazy.lease_seconds)
+
+    async with stage.client() as client:
+        alone = await client.handle(run.id).why()
+    async with stage.engine(busy, settings=lazy) as two:
+        beside = await two.handle(run.id).why()
+
+    assert (alone.code, alone.until, beside.code, beside.until) == ("lease", None, "lease", None)
+    assert "ran out at" in alone.text
+    assert "no other worker" in alone.text
+    assert beside.text.endswith(f":{os.getpid()} takes it over after the next sweep")
 
 
 @pytest.mark.req("K28")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -13,7 +14,9 @@ from stepwell.domain.commit import Delivery, Message, Outcome
 from stepwell.domain.ids import RunId
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
 from stepwell.store.postgres.address import parse
-from stepwell.store.postgres.connection import ANSWER_SECONDS, Lanes
+from stepwell.store.postgres.connection import ANSWER_SECONDS, LANE_SETTINGS
+from stepwell.store.postgres.lanes import Lanes
+from stepwell.store.postgres.room import Room
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene
@@ -280,9 +283,37 @@ def test_a_closed_store_connects_no_more_until_it_is_opened(postgres_url: str) -
     asyncio.run(story())
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # so it is: nobody closed the store
+def test_a_store_whose_loop_was_closed_is_opened_in_the_next(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url)
+
+    async def story() -> None:
+        heard = asyncio.Event()
+        await store.open()
+        stop = store.listen(heard.set)
+        async with asyncio.timeout(10):
+            await heard.wait()  # it listens
+        assert await store.read_run(RunId("none")) is None
+        async with scene_of(postgres_url) as other, asyncio.timeout(10):
+            heard.clear()
+            other.store.hint()
+            await heard.wait()
+        stop()
+
+    asyncio.run(story())
+    asyncio.run(story())
+    asyncio.run(closed(store))
+    gc.collect()  # what the first loops left behind, before the next test hears of it
+
+
+async def closed(store: PostgresStore) -> None:
+    await store.open()
+    await store.close()
+
+
 def test_who_gives_up_waiting_for_a_connection_holds_up_nobody(postgres_url: str) -> None:
     async def story() -> None:
-        lanes = Lanes(parse(postgres_url), 1)
+        lanes = Lanes(Room(parse(postgres_url), LANE_SETTINGS, keeps=1), 1)
         lane = await lanes.take()
         waiting = [asyncio.create_task(lanes.take()) for _ in range(4)]
         await asyncio.sleep(0)

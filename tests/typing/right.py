@@ -12,7 +12,9 @@ from stepwell import (
     Retry,
     RunHandle,
     StepContext,
+    SyncClient,
     SyncContext,
+    SyncRunHandle,
     Workflow,
     run_stateless,
     step,
@@ -79,6 +81,7 @@ async def fulfil(ctx: Context, order: Order) -> Receipt:
     assert_type(await ctx.step(pack.options(timeout=5), order), list[str])
     assert_type(await ctx.step.on(queue="gpu")(ship, order), Receipt)
     assert_type(await ctx.signal("go", Order), Order)
+    assert_type(await ctx.event("new", Order, key="7"), Order)
     assert_type(await ctx.approval(Order), Order)
     assert_type(await ctx.map(charge_one, [order]), list[Receipt])
     assert_type(await ctx.map(weigh, [order]), list[float])
@@ -109,6 +112,7 @@ def plain(ctx: SyncContext, order: Order) -> str:
     assert_type(ctx.step(charge, order), Receipt)
     assert_type(ctx.step(pack, order), list[str])
     assert_type(ctx.signal("x", int), int)
+    assert_type(ctx.event("x", int), int)
     assert_type(ctx.run(count, 1), int)
     return "plain"
 
@@ -134,6 +138,14 @@ async def machines(engine: Engine, order: Order) -> None:
     assert_type(await run_stateless(Packing, order), Order)
     assert_type(await run_stateless(count, 1), int)
     Engine("app.db", workflows=[Packing, count])
+
+
+def plainly(client: SyncClient, order: Order) -> None:
+    assert_type(client.start(fulfil, order, key="k", delay="5m"), SyncRunHandle[Receipt])
+    assert_type(client.start(tick), SyncRunHandle[str])
+    assert_type(client.start("by name", {}, version="2"), SyncRunHandle[Any])
+    assert_type(client.start_many(count, [1, 2], keys=["a", "b"], user="ana"), list[SyncRunHandle[int]])
+    assert_type(client.run(count, 1, tags={"customer": "7"}), int)
 
 
 async def outside(engine: Engine, order: Order) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell import Context, Engine, step, workflow
+from stepwell import Context, Engine, SyncClient, step, workflow
 
 
 def double(n: int) -> int:
@@ -40,3 +40,10 @@ async def outside(engine: Engine) -> None:
     text: str = await run.result()  # WRONG
     await engine.start(count, 1, keey="x")  # WRONG
     print(text)
+
+
+def plain(client: SyncClient) -> None:
+    client.start(count, "x")  # WRONG
+    client.start(count, 1, keey="x")  # WRONG
+    client.start_many(count, [1], delay=[])  # WRONG
+    client.run(count, 1, priority="high")  # WRONG

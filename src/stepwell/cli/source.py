@@ -57,7 +57,7 @@ def _has(value: Any, name: str) -> bool:
 def _is_workflow(value: Any) -> bool:
     if isinstance(value, type):
         return issubclass(value, Machine) and hasattr(value, "definition")
-    return isinstance(value, Workflow) or type(value).__name__ == "GraphWorkflow"
+    return isinstance(value, Workflow) or _has(value, "stepwell_graph")
 
 
 def _graphs(sources: list[Any], steps: list[Step[..., Any, Any]], nodes: list[Any]) -> list[Program]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -13,7 +13,14 @@ from stepwell.client.handle import RunHandle
 from stepwell.client.history import History
 from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate, checked_rates, refuse, windows_of
-from stepwell.client.start_options import checked_inputs, checked_keys, checked_options
+from stepwell.client.start_options import (
+    ManyOptions,
+    NamedStartOptions,
+    StartOptions,
+    checked_inputs,
+    checked_keys,
+    checked_options,
+)
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
@@ -25,9 +32,8 @@ from stepwell.domain.commit import (
     RunRow,
     Started,
 )
-from stepwell.domain.duration import Duration
 from stepwell.domain.ids import Ids, RunId
-from stepwell.domain.limits import Concurrency, Hold, Kind, Limit, checked_limit
+from stepwell.domain.limits import Hold, Kind, Limit, checked_limit
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.rates import Full, RatedStart
 from stepwell.domain.schema import Schema
@@ -79,31 +85,14 @@ class Client(History):
         self,
         workflow: Startable[In, R],
         input: In = ...,
-        *,
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        queue: str = "",
-        timeout: Duration | None = None,
-        tags: dict[str, str] | None = None,
-        concurrency: Concurrency | None = None,
-        user: str = "",
+        **options: Unpack[StartOptions],
     ) -> RunHandle[R]: ...
     @overload
     async def start(
         self,
         workflow: str,
         input: Any = ...,
-        *,
-        key: str = "",
-        delay: Duration = 0,
-        priority: int | None = None,
-        queue: str = "",
-        timeout: Duration | None = None,
-        tags: dict[str, str] | None = None,
-        concurrency: Concurrency | None = None,
-        user: str = "",
-        version: str = "",
+        **options: Unpack[NamedStartOptions],
     ) -> RunHandle[Any]: ...
     async def start(self, workflow: Any, input: Any = None, **options: Any) -> RunHandle[Any]:
         """Accept a run: when this returns it is on disk and will reach an end.
@@ -122,12 +111,12 @@ class Client(History):
         inputs: Iterable[In],
         *,
         keys: Sequence[str] | None = None,
-        **options: Any,
+        **options: Unpack[ManyOptions],
     ) -> list[RunHandle[R]]:
         """Accept many runs of one workflow, in few transactions; RateLimited: none of them."""
         prepared = await self._prepared(workflow, options.pop("version", ""))
         user, inputs = checked_text(options.pop("user", ""), "user"), checked_inputs(inputs)
-        shared, keys = checked_options(options), checked_keys(keys, inputs)
+        shared, keys = checked_options({**options}), checked_keys(keys, inputs)
         runs = [self._new_run(prepared, input, keys[i], shared) for i, input in enumerate(inputs)]
         handles: list[RunHandle[R]] = []
         chunk_size = len(runs) if self.start_rates else _START_CHUNK
@@ -222,10 +211,9 @@ class Client(History):
             **options,
         )
 
-    async def run(self, workflow: Startable[In, R], input: In, **options: Any) -> R:
+    async def run(self, workflow: Startable[In, R], input: In, **options: Unpack[StartOptions]) -> R:
         """Start and wait for the result."""
-        handle: RunHandle[R] = await self.start(workflow, input, **options)
-        return await handle.result()
+        return await (await self.start(workflow, input, **options)).result()
 
     # Finding
 

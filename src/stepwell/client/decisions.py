@@ -43,11 +43,11 @@ async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str) -> N
     await _send(run, wait, choice.form, payload, by=by, choice=name)
 
 
-async def _send(run: RunHandle[Any], wait: OpenWait, form: Raw, answer: Any, *, by: str, choice: str) -> None:
+async def _send(run: RunHandle[Any], wait: OpenWait, form: Any, answer: Any, *, by: str, choice: str) -> None:
     client = run._client
     what = f"trigger {choice!r}" if choice else "the decision"
     # Whoever asks for a type gets it back: then the answer may be a value of it, not only its JSON.
-    encode = PLAIN.encode if msgspec.json.decode(form) in _OPEN_FORMS else encoded_by_type
+    encode = PLAIN.encode if form in _OPEN_FORMS else encoded_by_type
     data = limited(encode(answer), what, client.payload_bytes_max)
     _check_form(form, data, choice or wait.path)
     decision = Decision(
@@ -152,8 +152,7 @@ def _told(by: str, choice: str, at: float) -> str:
     return f"{by or 'somebody'} decided{f' {choice!r}' if choice else ''} at {when}"
 
 
-def _check_form(raw: Raw, data: bytes, question: str) -> None:
+def _check_form(form: Any, data: bytes, question: str) -> None:
     """An answer that does not fit the form is refused at once, not found out by the run."""
-    form = msgspec.json.decode(raw)
     if form not in _OPEN_FORMS:
         Schema(form).check(msgspec.json.decode(data), question=question)

@@ -106,11 +106,10 @@ class RunHandle(Past, Generic[R]):
     async def _reason(self, status: Status) -> str:
         """Why it was cancelled: only the last event of its log says so."""
         if status is Status.CANCELLED:
-            with suppress(RunNotFound, StoreError):  # deleted since, or not to be had now
-                async for row in self.log():
-                    last = row
-                fact = read(last).fact
-                return fact.reason if isinstance(fact, Cancelled) else ""
+            with suppress(StoreError):  # not to be had now
+                for row in await self._client.store.read_log_end(self.id):  # none: deleted since
+                    fact = read(row).fact
+                    return fact.reason if isinstance(fact, Cancelled) else ""
         return ""
 
     def __await__(self) -> Any:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from stepwell.client.handle import RunHandle
 from stepwell.domain.commit import Definition
 from stepwell.domain.ids import DRAFT
 from stepwell.domain.program import Startable
@@ -157,11 +156,8 @@ class GraphLibrary:
             raise UnknownWorkflow(f"graph {name!r} has no version {version!r}", hint="publish it first")
         made = self._tools.workflow(msgspec.json.decode(found[chosen].body), name=name, version=chosen)
         await self._begin_to_work()
-        key = options.pop("key", "")
-        runs: list[RunHandle[Any]] = await self._client.start_many(
-            made, [input], keys=[key], graph=made.definition.body, **options
-        )
-        return runs[0]
+        start: Callable[..., Awaitable[Any]] = self._client.start  # callers of that bring no graph along
+        return await start(made, input, graph=made.definition.body, **options)
 
     # Parts
 

@@ -4,14 +4,43 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from stepwell.domain.codec import PLAIN, limited
-from stepwell.domain.duration import seconds, timeout_seconds
+from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.limits import Concurrency
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import checked_priority, whole_number
 from stepwell.errors import InvalidInput
+
+
+class _Options(TypedDict, total=False):
+    delay: Duration
+    priority: int | None
+    queue: str
+    timeout: Duration | None
+    tags: dict[str, str] | None
+    concurrency: Concurrency | None
+    user: str
+
+
+class StartOptions(_Options, total=False):
+    """Of one run."""
+
+    key: str
+
+
+class NamedStartOptions(StartOptions, total=False):
+    """Of one run whose workflow is given by its name."""
+
+    version: str
+
+
+class ManyOptions(_Options, total=False):
+    """Of many runs: the same for all of them."""
+
+    version: str
+
 
 # `graph`, `test` and `trigger` are the engine's own.
 _KNOWN = ("delay", "timeout", "priority", "queue", "tags", "concurrency", "graph", "test", "trigger")

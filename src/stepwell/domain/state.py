@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from stepwell.domain import events as ev
@@ -24,16 +25,25 @@ class StepState:
 
 
 @dataclass(slots=True)
+class OpenChoice:
+    """A transition that a person may trigger; `form` is the JSON Schema of what it takes."""
+
+    name: str
+    form: Any = None
+    title: str = ""
+
+
+@dataclass(slots=True)
 class OpenWait:
     path: str
     what: str  # signal | event | approval | timer | retry | child
     name: str = ""
     key: str = ""
     due_at: float | None = None
-    form: Raw = field(default_factory=lambda: ev.NULL)
+    form: Any = None  # the JSON Schema of its answer
     title: str = ""
     assignees: list[str] = field(default_factory=list)
-    choices: list[ev.Choice] = field(default_factory=list)  # of a trigger: the transitions it can be
+    choices: list[OpenChoice] = field(default_factory=list)  # of a trigger: the transitions it can be
     trigger: str = ""  # of a child: the transition that its result triggers
 
     @property
@@ -41,7 +51,7 @@ class OpenWait:
         """What messages that answer it are addressed to."""
         if self.what == "signal":
             return [self.name]
-        return [self.path] if self.what == "approval" else [choice.name for choice in self.choices]
+        return [self.path] if self.what in ("approval", "event") else [choice.name for choice in self.choices]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,10 +227,13 @@ def _open_wait(state: RunState, event: Event) -> None:
                 name=fact.name,
                 key=fact.key,
                 due_at=event.at + fact.timeout if fact.timeout is not None else None,
-                form=fact.form,
+                form=msgspec.json.decode(fact.form),
                 title=fact.title,
                 assignees=fact.assignees,
-                choices=fact.choices,
+                choices=[
+                    OpenChoice(choice.name, msgspec.json.decode(choice.form), choice.title)
+                    for choice in fact.choices
+                ],
             )
             state.refused.pop(path, None)  # an answer to this question when it was asked before
         case ev.ChildStarted() if not fact.detached:

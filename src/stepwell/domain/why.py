@@ -45,24 +45,44 @@ def explain(
     if ticket is None:
         return Reason("lost", "the run is not in the queue; please report this")
     if ticket.lease:
-        return _owned(ticket, state, workers)
+        return _owned(ticket, state, workers, now)
     if ticket.due_at > now:
         return _retrying(ticket, state) or _waiting(ticket, state, workers)
     reason = _queued(run, ticket, workers)
     return _limited(full) if full is not None and reason.code == "queued" else reason
 
 
-def _owned(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow]) -> Reason:
+def _owned(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow], now: float) -> Reason:
     owner = next((w for w in workers if w.id == ticket.owner), None)
     if owner is None:
         return Reason("lease", f"its worker {ticket.owner} is gone; it is taken over with the next sweep")
+    if owner.lease_until <= now:
+        return _overdue(owner, ticket, workers, now)
     running = [s.path for s in state.steps.values() if s.status == "running"]
     doing = f" and runs {', '.join(running[:3])}" if running else ""
     return Reason(
         "lease",
-        f"worker {owner.name or owner.id} owns it{doing}; its lease lasts until {_clock(owner.lease_until)}",
+        f"worker {_named(owner)} owns it{doing}; its lease lasts until {_clock(owner.lease_until)}",
         owner.lease_until,
     )
+
+
+def _overdue(owner: WorkerRow, ticket: TicketRow, workers: Sequence[WorkerRow], now: float) -> Reason:
+    """Its lease is over, and nobody has swept since: it may still come back."""
+    late = (
+        f"worker {_named(owner)} owns it and has not been heard of; its lease ran out at "
+        f"{_clock(owner.lease_until)}"
+    )
+    live = [worker for worker in workers if worker.lease_until > now]
+    able = [worker for worker in live if ticket.needs in worker.needs and ticket.queue in worker.queues]
+    if not able:
+        return Reason("lease", f"{late}, and no other worker is running that could take it over")
+    others = " or ".join(_named(worker) for worker in able[:3])
+    return Reason("lease", f"{late}: {others} takes it over after the next sweep")
+
+
+def _named(worker: WorkerRow) -> str:
+    return worker.name or worker.id
 
 
 def _retrying(ticket: TicketRow, state: RunState) -> Reason | None:

@@ -10,9 +10,9 @@ a decision, never an effect.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepwell.domain import events as ev
@@ -29,6 +29,7 @@ from stepwell.engine.draft import Draft
 from stepwell.engine.inbox_reader import InboxReader
 from stepwell.engine.journal import MAY_ANSWER, Answer, Journal, is_answer, read_journal, result_path
 from stepwell.engine.log_writer import LogWriter, opening
+from stepwell.engine.own_faults import give_back
 from stepwell.engine.releasing import release
 from stepwell.engine.replay_check import not_asked_again
 from stepwell.engine.services import Services
@@ -41,8 +42,6 @@ from stepwell.errors import CodeChanged, LeaseLost, Unwind
 
 if TYPE_CHECKING:
     from stepwell.engine.visits import Visits
-
-_log = logging.getLogger("stepwell.engine")
 
 
 class Activation:
@@ -63,7 +62,7 @@ class Activation:
         self.compensation: compensation.Compensation | None = None
         self.busy = 0  # things under way outside the workflow's code: looks into the store
         self.writer = LogWriter(
-            claim.run_id, claim.lease, claim.head, committer=services.committer, written=self._written
+            claim, committer=services.committer, written=self._written, broken=partial(give_back, self)
         )
         self.advancing = False  # or held: something must be read before anything moves
         self._again = False
@@ -158,9 +157,7 @@ class Activation:
             if self.closed is None:
                 self.settle()
         except Exception:
-            _log.exception("run %s: the engine failed; the run is given back", self.run_id)
-            self.broken = True
-            self.close(LeaseLost)
+            give_back(self)
         finally:
             self.advancing = False
 
@@ -184,16 +181,12 @@ class Activation:
                 self._go_live()
             elif (self.rows or self.timers.dues) and self._take_next():
                 continue
-            elif not self.commands:
-                return
-            elif (
-                len(self.commands) == 1
-                and self.commands[0].is_effect
-                and (self.commands[0].after > self.writer.head)
-            ):
-                return  # the everyday case of what _start_commands would find
-            elif not self._start_commands():
-                return
+            else:
+                commands = self.commands
+                if len(commands) == 1 and commands[0].is_effect and commands[0].after > self.writer.head:
+                    return  # most often: it begins when the log has what led to it
+                if not (commands and self._start_commands()):
+                    return
 
     def _go_live(self) -> None:
         """The replay is over: now the messages that came with the claim."""
@@ -272,8 +265,9 @@ class Activation:
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
         """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
-        if type(fact) in MAY_ANSWER and is_answer(fact):
-            self.answers.append(Answer(seq, result_path(path) if type(fact) is ev.ChildEnded else path, fact))
+        kind = type(fact)
+        if kind is ev.StepCompleted or (kind in MAY_ANSWER and is_answer(fact)):
+            self.answers.append(Answer(seq, result_path(path) if kind is ev.ChildEnded else path, fact))
 
     def settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""

@@ -26,6 +26,7 @@ from stepwell.errors import NotDurable, RunCancelling, Suspended, TransitionTime
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
+    from stepwell.engine.context import RunContext
 
 _EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
 _NOT_YET = float("inf")
@@ -81,10 +82,10 @@ class Body:
         self.began = _NOT_YET if call.move.threaded else self._services.clock.monotonic()
 
     def run(self) -> None:
-        call, services = self._call, self._services
+        call, services, ctx = self._call, self._services, self._activation.ctx
         call.running = self
         try:
-            work = self._work()
+            work = self._in_thread(ctx) if call.move.threaded else call.body(BodyContext(self, ctx))
         except Exception as error:
             services.loop.call_soon(self._end, None, error)
             return
@@ -118,14 +119,9 @@ class Body:
     def spec(self) -> Label:
         return Label(self._call.move.name)
 
-    def _work(self) -> Coroutine[Any, Any, Any]:
-        ctx, call = self._activation.ctx, self._call
-        if not call.move.threaded:
-            work: Coroutine[Any, Any, Any] = call.body(BodyContext(self, ctx))
-            return work
-        thread = ThreadContext(self, ctx)
-        spec = StepSpec(name=call.move.name, function=call.body)
-        return self._services.runner.in_thread(spec, (thread,), {}, self)
+    def _in_thread(self, ctx: RunContext) -> Coroutine[Any, Any, Any]:
+        spec = StepSpec(name=self._call.move.name, function=self._call.body)
+        return self._services.runner.in_thread(spec, (ThreadContext(self, ctx),), {}, self)
 
     # Time
 

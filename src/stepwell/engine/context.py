@@ -161,9 +161,11 @@ class RunContext:
         path = self._turns.scope().name(f"signal:{checked_name(name)}")
         return await self._wait(path, "signal", name, type, timeout)
 
-    async def event(self, name: str, *, key: str = "", timeout: Duration | None = None) -> Any:
+    async def event(
+        self, name: str, type: Any = Any, *, key: str = "", timeout: Duration | None = None
+    ) -> Any:
         path = self._turns.scope().name(f"event:{checked_name(name)}")
-        return await self._wait(path, "event", name, Any, timeout, key=key)
+        return await self._wait(path, "event", name, type, timeout, key=key)
 
     async def approval(
         self,

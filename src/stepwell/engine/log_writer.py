@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import Claim, Commit, Committed, Finish, Park
-from stepwell.domain.ids import LeaseId, RunId
-from stepwell.engine.committer import Committer
 from stepwell.engine.draft import Draft
+from stepwell.engine.services import Submits
+
+_log = logging.getLogger("stepwell.engine")
 
 _OPENING = (ev.KIND[ev.LeaseLost], ev.KIND[ev.Claimed])
 Written = Callable[[Draft, Committed, Park | Finish | None], None]
@@ -17,16 +19,17 @@ Written = Callable[[Draft, Committed, Park | Finish | None], None]
 
 class LogWriter:
     def __init__(
-        self, run_id: RunId, lease: LeaseId, head: int, *, committer: Committer, written: Written
+        self, claim: Claim, *, committer: Submits, written: Written, broken: Callable[[], None]
     ) -> None:
-        self._run_id = run_id
-        self._lease = lease
+        self._run_id = claim.run_id
+        self._lease = claim.lease
         self._committer = committer
         self._written = written
+        self._broken = broken  # hears of an error of `written`, while it is handled
         self.in_flight: Draft | None = None  # what comes now goes with the next
         self.turn_held = ""  # path of the transactional step whose fact comes before what is drafted now
         self._turn_free: asyncio.Event | None = None  # made by the first transactional step that waits
-        self.head = head  # the log ends here
+        self.head = claim.head  # the log ends here
         self.barrier = 0  # seq of the last fact that was drafted
         self.draft = Draft()
 
@@ -57,7 +60,10 @@ class LogWriter:
         if self._turn_free is not None:
             self._turn_free.set()
         if draft is not None:
-            self._written(draft, result, then)
+            try:
+                self._written(draft, result, then)
+            except Exception:
+                self._broken()
 
     def take_back(self, draft: Draft) -> None:
         """A refused park or finish wrote nothing: its draft comes first in the next commit."""
@@ -66,7 +72,7 @@ class LogWriter:
 
     def close(self) -> None:
         """Nobody wants to hear of it any more."""
-        self._written = _unheard
+        self._written, self._broken = _unheard, _too_late
 
     def drop(self, draft: Draft) -> None:
         """The database cannot hold this draft: only who claimed the run remains to be written."""
@@ -118,3 +124,7 @@ def opening(claim: Claim, worker: str) -> list[ev.Fact]:
 
 def _unheard(draft: Draft, result: Committed, then: Park | Finish | None) -> None:
     pass
+
+
+def _too_late() -> None:
+    _log.exception("the engine failed after it had left a run")

@@ -21,7 +21,7 @@ from stepwell.system import Clock
 class _NoCommitter:
     """Nothing that a rehearsal finds out is written."""
 
-    def submit(self, commit: Commit, written: object) -> None:
+    def submit(self, commit: Commit, size: int, written: object) -> None:
         pass
 
 
@@ -42,10 +42,10 @@ async def rehearse(
     if program.sync:
         return None
     nobody: Any = _NoRunner()
-    nothing: Any = _NoCommitter()
+    nothing: Any = None
     services = Services(
         store=nothing,
-        committer=nothing,
+        committer=_NoCommitter(),
         runner=nobody,
         bulletin=Bulletin(),
         clock=clock,
@@ -69,6 +69,8 @@ async def rehearse(
     activation = Activation(services, claim, program, log[-1].at)
     activation.draining = True  # whatever is asked for beyond the log is not begun
     activation.begin()
+    if activation.broken:
+        raise RuntimeError(f"the engine failed while it rehearsed run {run_id}; its log says why")
     problem = activation.problem
     activation.lose()
     return problem if problem is not None and problem.code in (CodeChanged.code, InvalidInput.code) else None

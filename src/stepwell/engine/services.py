@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from stepwell.domain.ids import Ids, WorkerId
 from stepwell.domain.program import Program
@@ -15,15 +15,22 @@ from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock
 
 if TYPE_CHECKING:
-    from stepwell.engine.committer import Committer
+    from stepwell.domain.commit import Commit
+    from stepwell.engine.committer import Written
     from stepwell.engine.step_runner import StepRunner
     from stepwell.engine.timers import RunLimits
+
+
+class Submits(Protocol):
+    """What an activation asks of a committer."""
+
+    def submit(self, commit: Commit, size: int, written: Written) -> None: ...
 
 
 @dataclass(slots=True)
 class Services:
     store: Store
-    committer: Committer
+    committer: Submits
     runner: StepRunner
     bulletin: Bulletin
     clock: Clock

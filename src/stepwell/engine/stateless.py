@@ -110,7 +110,7 @@ class _Pass:
         this: Any = self  # an activation asks little of its store and committer
         self._services = Services(
             store=this,
-            committer=this,
+            committer=self,
             runner=self._runner,
             bulletin=Bulletin(),
             clock=clock,

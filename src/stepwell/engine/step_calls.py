@@ -23,6 +23,7 @@ from stepwell.engine import documents
 from stepwell.engine.calls import StepCall
 from stepwell.engine.execution import Execution
 from stepwell.engine.journal import Answer
+from stepwell.engine.own_faults import give_back, guarded
 from stepwell.engine.running import Running
 from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, Unwind
 
@@ -85,8 +86,11 @@ class StepCalls:
             return
         if call.withdrawn or call.future.done():
             self._activation.advance()  # it was all that kept the run from parking
-        else:
+            return
+        try:
             self._execute(call)
+        except Exception:
+            give_back(self._activation)
 
     def _execute(self, call: StepCall) -> None:
         activation = self._activation
@@ -108,7 +112,7 @@ class StepCalls:
             lease=activation.claim.lease,
         )
         if call.spec.transactional:
-            services.runner.spawn(self._transact(call, execution))
+            services.runner.spawn(guarded(activation, self._transact(call, execution)))
         else:
             execution.run(partial(self._ended, call, execution))
 
@@ -119,22 +123,25 @@ class StepCalls:
         activation = self._activation
         if self.executing.pop(call.path, None) is None or activation.closed is not None:
             return
-        if error is None:
-            try:
-                data = self._encoded(call, result)
-                if execution.saved:
-                    limit = activation.services.payload_bytes_max
-                    saved = documents.checked(execution.saved, call.path, limit)
-                    documents.record(activation, saved, call.path, call.attempt)
-            except StepwellError as refusal:
-                self._failed(call, refusal, retry_in=None)
+        try:
+            if error is None:
+                try:
+                    data = self._encoded(call, result)
+                    if execution.saved:
+                        limit = activation.services.payload_bytes_max
+                        saved = documents.checked(execution.saved, call.path, limit)
+                        documents.record(activation, saved, call.path, call.attempt)
+                except StepwellError as refusal:
+                    self._failed(call, refusal, retry_in=None)
+                else:
+                    call.answered = True
+                    fact = ev.StepCompleted(result=Raw(data), digest=call.digest, undo=call.undo)
+                    activation.record(fact, call.path, call.attempt)
             else:
-                call.answered = True
-                fact = ev.StepCompleted(result=Raw(data), digest=call.digest, undo=call.undo)
-                activation.record(fact, call.path, call.attempt)
-        else:
-            chance = activation.services.ids.jitter()
-            self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
+                chance = activation.services.ids.jitter()
+                self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
+        except Exception:
+            give_back(activation)
         activation.advance()
 
     def _encoded(self, call: StepCall, result: Any) -> bytes:

@@ -8,6 +8,7 @@ Machines do not replay: a visit's answers are looked up by their paths, in whate
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -189,7 +190,7 @@ class Visits:
             if attempts.stopped is not None:  # recorded by an owner that was lost before it could end the run
                 raise TransitionStopped(attempts.stopped)
             attempts.begun += 1
-            call = BodyCall(path, activation.turns.create_future(), move, body, attempts.begun)
+            call = BodyCall(path, asyncio.Future(loop=activation.turns), move, body, attempts.begun)
             self._call = call
             try:
                 after = await activation.ask(call)

@@ -134,11 +134,10 @@ class Waits:
         activation.busy -= 1
         if activation.closed is not None or found is None:
             return
-        for event in found:
+        for event in found:  # until one fits
             if event_key(event.id) not in self.keys and call.path in self._open:
                 row = InboxRow(event_key(event.id), 0, "event", call.path, event.payload, event.at)
                 self._take_event(row)
-                break
         activation.advance()
 
     def start_again(self) -> None:
@@ -300,7 +299,9 @@ class Waits:
                 self._look_for_event(other)
             return
         self._activation.writer.draft.rest.consumed.append(row.key)
-        self._answer(call, self._received(row, Raw(row.payload)))
+        message = self._received(row, Raw(row.payload))
+        if self._fits(call, message):
+            self._answer(call, message)
 
     def _take_child(self, row: InboxRow) -> None:
         ending = msgspec.json.decode(row.payload, type=Ending)

@@ -40,6 +40,7 @@ from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart
+from stepwell.errors import StoreUnavailable
 
 BATCH_MEMBERS_MAX = 500
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -49,6 +50,11 @@ FAN_OUT_CHUNK = 500
 INBOX_MAX = 10_000
 SOLO_LOSSES = 2  # after so many lost owners a run is taken alone
 PURGE_PAGE = 500
+
+
+def closed(**where: str) -> StoreUnavailable:
+    """For whoever uses a store before it was opened, or after close()."""
+    return StoreUnavailable("the store is closed", hint="open it first, and use it before close()", **where)
 
 
 class Runs(Protocol):
@@ -173,6 +179,10 @@ class Tickets(Protocol):
 
 class Reading(Protocol):
     async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]: ...
+    async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
+        """The last so many events, oldest first; however long the log is, no more are read."""
+        ...
+
     async def read_run(self, run_id: RunId) -> RunRow | None: ...
     async def find_run(self, workspace: str, key: str) -> RunId | None: ...
     async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]: ...

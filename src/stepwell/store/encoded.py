@@ -175,6 +175,9 @@ class EncodedStore:
     async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
         return [self._log_row(row) for row in await self._store.read_log(run_id, after=after, limit=limit)]
 
+    async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
+        return [self._log_row(row) for row in await self._store.read_log_end(run_id, count=count)]
+
     async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
         return [self._inbox_row(row) for row in await self._store.read_inbox(run_id, after=after)]
 

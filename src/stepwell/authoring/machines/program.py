@@ -97,13 +97,14 @@ class Attempt:
 
     async def run(self, ctx: Any) -> bytes:
         machine, arguments = self._prepared(ctx)
-        return self._after(machine, await self._exit.function(machine, *arguments))
+        returned = await self._exit.function(machine, *arguments)
+        if returned is not None:
+            raise _returned(self._exit, returned)
+        return self._plan.state.encode(machine.state)
 
     def run_in_thread(self, ctx: Any) -> bytes:
         machine, arguments = self._prepared(ctx)
-        return self._after(machine, self._exit.function(machine, *arguments))
-
-    def _after(self, machine: Any, returned: object) -> bytes:
+        returned = self._exit.function(machine, *arguments)
         if returned is not None:
             raise _returned(self._exit, returned)
         return self._plan.state.encode(machine.state)

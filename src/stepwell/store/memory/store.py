@@ -29,6 +29,10 @@ class MemoryReading(Tables):
         run = self._runs.get(run_id)
         return run.log[after : after + limit] if run else []
 
+    async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
+        run = self._runs.get(run_id)
+        return run.log[-count:] if run and count > 0 else []
+
     async def read_run(self, run_id: RunId) -> RunRow | None:
         run = self._runs.get(run_id)
         if run is None:

@@ -23,8 +23,10 @@ from stepwell.domain.messages import Ending, cancel_request, child_ended
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.errors import AskedWrongly, InvalidInput, StepwellError, StoreUnavailable
 from stepwell.store.postgres.commits import LAST_PATH, PostgresCommits
-from stepwell.store.postgres.connection import ANSWER_SECONDS, USER_SETTINGS, Connection, Lane, Lanes
+from stepwell.store.postgres.connection import ANSWER_SECONDS, USER_SETTINGS, Connection
 from stepwell.store.postgres.faults import Fault, Refused, fault, translated
+from stepwell.store.postgres.lanes import Lanes
+from stepwell.store.postgres.room import Lane, Room
 from stepwell.store.postgres.session import pass_by
 
 STEPS_AT_ONCE = 4  # connections for transactional steps
@@ -33,7 +35,8 @@ STEPS_AT_ONCE = 4  # connections for transactional steps
 class PostgresEndings(PostgresCommits):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
-        self._user_lanes = Lanes(self._address, STEPS_AT_ONCE, USER_SETTINGS)
+        self._user_room = Room(self._address, USER_SETTINGS, keeps=0)
+        self._user_lanes = Lanes(self._user_room, STEPS_AT_ONCE)
         self._finishing: set[asyncio.Task[Committed]] = set()
 
     async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:

@@ -25,9 +25,10 @@ class Refused(Exception):
 
 # 40P01 deadlock, 40001 serialisation, 55P03 lock not available
 _AGAIN = frozenset({"40P01", "40001", "55P03"})
+_FULL = "53300"  # no room for one more connection
 # 57P01-57P05 the server ends the session or starts up, 25P03 it ended an idle transaction,
 # 25006 read-only: after a failover this is the old primary
-_BROKEN = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25006", "53300"})
+_BROKEN = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25006", _FULL})
 _REFUSED_CLASSES = ("22", "23", "54")
 # 28 authentication, 3D no such database, 3F no such schema, 42 permission and missing tables
 _UNUSABLE_CLASSES = ("28", "3D", "3F", "42", "0A")
@@ -35,6 +36,11 @@ _UNUSABLE_CLASSES = ("28", "3D", "3F", "42", "0A")
 
 def state(error: BaseException) -> str:
     return str(getattr(error, "sqlstate", None) or "")
+
+
+def is_full(error: StepwellError) -> bool:
+    """The server has no room for one more connection; those that are there go on."""
+    return error.__cause__ is not None and state(error.__cause__) == _FULL
 
 
 def fault(error: Exception) -> Fault:
@@ -71,11 +77,11 @@ def translated(error: Exception, shown: str) -> StepwellError:
         )
     if code.startswith(_UNUSABLE_CLASSES):
         return StoreUnusable(f"PostgreSQL refused: {text}", database=shown)
-    if code == "53300":
+    if code == _FULL:
         return StoreUnavailable(
             f"PostgreSQL has no connection left: {text}",
-            hint="raise max_connections (an engine takes up to 12, and 4 for transactional steps), "
-            "or put PgBouncer before it (?poll_only=1); Stepwell tries again by itself",
+            hint="raise max_connections (an engine needs one and takes up to 12, and 4 for transactional "
+            "steps), or put PgBouncer before it (?poll_only=1); Stepwell tries again by itself",
             database=shown,
         )
     if fault(error) is Fault.BROKEN or code.startswith(("53", "57", "58")):

@@ -33,9 +33,12 @@ class Listener:
         self._hints = 0  # since the last that was sent
         self._task: asyncio.Task[None] | None = None
         self._is_open = False
+        self._connection: Connection = None
 
     def open(self) -> None:
         self._is_open = not self._address.poll_only
+        if is_over(self._task):
+            self._task, self._wanted = None, asyncio.Event()  # both are of one loop
         if self._callbacks:
             self._begin()
 
@@ -54,6 +57,14 @@ class Listener:
             self._hints += 1
             self._wanted.set()
             self._begin()
+
+    def give_up(self) -> bool:
+        """End the connection, so that somebody else can connect; a new one is made after a pause."""
+        if self._connection is None:
+            return False
+        self._connection.terminate()
+        self._connection = None
+        return True
 
     def _begin(self) -> None:
         if self._task is None and self._is_open:
@@ -79,11 +90,13 @@ class Listener:
                 connection.add_termination_listener(self._broken)
                 await connection.add_listener(self._channel, self._heard)
                 pause = pauses()
+                self._connection = connection
                 self._tell()  # hints may have been missed while we were away
                 await self._serve(connection)
             except Exception:  # nobody waits for this task: whatever it was, connect again
                 await asyncio.sleep(next(pause, 2.0))
             finally:
+                self._connection = None
                 if connection is not None:
                     connection.terminate()
 
@@ -120,3 +133,8 @@ class Listener:
     def _tell(self) -> None:
         for callback in list(self._callbacks):
             callback()
+
+
+def is_over(task: asyncio.Task[None] | None) -> bool:
+    """It has ended, or the loop has in which it ran."""
+    return task is None or task.done() or task.get_loop().is_closed()

@@ -20,9 +20,10 @@ from stepwell.domain.rates import (
     admitted,
     keys_of,
 )
-from stepwell.store.postgres.connection import Connection, Lanes
+from stepwell.store.postgres.connection import Connection
 from stepwell.store.postgres.faults import Fault, fault
 from stepwell.store.postgres.gathering import Gathering
+from stepwell.store.postgres.lanes import Lanes
 from stepwell.store.postgres.starts import PostgresStarts, known_start
 
 CALLS_MAX = 100  # in one transaction
@@ -33,7 +34,7 @@ class PostgresRates(PostgresStarts):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
         # Of its own: whoever waits for a window holds up no start without one.
-        self._rated_lanes = Lanes(self._address, 1)
+        self._rated_lanes = Lanes(self._room, 1)
         self._start_within = Gathering[RatedStart, RatedAnswer](self._start_calls, CALLS_MAX)
 
     async def start_within(self, asked: RatedStart) -> RatedAnswer:

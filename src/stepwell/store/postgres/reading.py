@@ -45,6 +45,9 @@ class PostgresReading(Session):
     async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
         return [LogRow(*row) for row in await self._fetch("read_log", run_id, after, limit)]
 
+    async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
+        return [LogRow(*row) for row in reversed(await self._fetch("read_log_end", run_id, count))]
+
     async def read_run(self, run_id: RunId) -> RunRow | None:
         rows = await self._fetch("read_run", run_id)
         return _run_row(rows[0]) if rows else None

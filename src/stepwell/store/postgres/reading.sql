@@ -11,6 +11,13 @@ WHERE run_id = $1
 ORDER BY seq
 LIMIT $3;
 
+-- name: read_log_end
+SELECT seq, kind, path, attempt, at, payload
+FROM stepwell.events
+WHERE run_id = $1
+ORDER BY seq DESC
+LIMIT $2;
+
 -- name: read_inbox
 SELECT key, n, kind, name, payload, at
 FROM stepwell.inbox

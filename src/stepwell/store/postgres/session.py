@@ -10,7 +10,9 @@ from stepwell import failpoints
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store import queries
 from stepwell.store.postgres.address import DEFAULT_SCHEMA, Address, parse
-from stepwell.store.postgres.connection import Connection, Lanes, Work
+from stepwell.store.postgres.connection import LANE_SETTINGS, Connection
+from stepwell.store.postgres.lanes import Lanes, Work
+from stepwell.store.postgres.room import Room
 
 T = TypeVar("T")
 PACKAGE = "stepwell.store.postgres"
@@ -44,19 +46,21 @@ def statements(schema: str) -> dict[str, str]:
 class Session:
     """Lanes by kind of work, so that none waits for another: a process that runs workflows has ten.
 
-    They are connected when first used; a client that only starts runs has one.
+    They are connected when first used; a client that only starts runs has one. On a full server they share
+    what connections there are.
     """
 
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         self._address: Address = parse(dsn)
         self._clock = clock
         self._sql = statements(self._address.schema)
-        self._commit_lanes = Lanes(self._address, COMMITS_AT_ONCE)
-        self._reach_lanes = Lanes(self._address, COMMITS_AT_ONCE)  # these wait for tickets of others
-        self._start_lanes = Lanes(self._address, 1)
-        self._deliver_lanes = Lanes(self._address, 1)
-        self._claim_lanes = Lanes(self._address, 1)
-        self._side_lanes = Lanes(self._address, 3)  # the rest: heartbeats, reads, what people ask for
+        self._room = Room(self._address, LANE_SETTINGS, keeps=1)
+        self._commit_lanes = Lanes(self._room, COMMITS_AT_ONCE)
+        self._reach_lanes = Lanes(self._room, COMMITS_AT_ONCE)  # these wait for tickets of others
+        self._start_lanes = Lanes(self._room, 1)
+        self._deliver_lanes = Lanes(self._room, 1)
+        self._claim_lanes = Lanes(self._room, 1)
+        self._side_lanes = Lanes(self._room, 3)  # the rest: heartbeats, reads, what people ask for
 
     @property
     def _all_lanes(self) -> tuple[Lanes, ...]:

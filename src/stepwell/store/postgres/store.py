@@ -7,15 +7,20 @@ from collections.abc import Callable
 
 from stepwell.store.postgres.archive import PostgresArchive
 from stepwell.store.postgres.claims import PostgresClaims
-from stepwell.store.postgres.connection import ANSWER_SECONDS, Lanes
+from stepwell.store.postgres.connection import ANSWER_SECONDS
 from stepwell.store.postgres.endings import PostgresEndings
 from stepwell.store.postgres.fleet import PostgresFleet
-from stepwell.store.postgres.listener import Listener
+from stepwell.store.postgres.lanes import Lanes
+from stepwell.store.postgres.listener import Listener, is_over
 from stepwell.store.postgres.migrate import prepare
 from stepwell.store.postgres.rates import PostgresRates
 from stepwell.store.postgres.reading import PostgresReading
 from stepwell.store.postgres.remote import PostgresRemote
 from stepwell.store.postgres.session import COMMITS_AT_ONCE
+
+LOOK_SECONDS = 1.0  # one look for all connections of a store; it asks nobody anything
+LOOKS = 30  # a connection that was not used at so many is given back to the server
+LOOKS_SHORT = 2  # while the server is full
 
 
 class PostgresStore(
@@ -38,14 +43,22 @@ class PostgresStore(
         super().__init__(dsn, clock=clock)
         self.polls = self._address.poll_only
         self._listener = Listener(self._address)
+        self._resting: asyncio.Task[None] | None = None
+        self._room.neighbours += [self._user_room.give_up, self._do_without_hints]
+        self._user_room.neighbours += [self._room.give_up]
 
     async def open(self) -> None:
         for lanes in self._every_lane:
             lanes.open()
         await self._side_lanes.run_once(lambda connection: prepare(connection, self._address))
         self._listener.open()
+        if is_over(self._resting):
+            self._resting = asyncio.create_task(self._rest())
 
     async def close(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
         await self._starting.close()
         await self._start_within.close()
         await self._delivering.close()
@@ -56,6 +69,17 @@ class PostgresStore(
             await asyncio.wait(self._finishing, timeout=ANSWER_SECONDS)
         for lanes in self._every_lane:
             await lanes.close()
+
+    async def _rest(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            short = self._room.is_short() or self._user_room.is_short()
+            for room in (self._room, self._user_room):
+                await room.rest(LOOKS_SHORT if short else LOOKS)
+
+    def _do_without_hints(self) -> bool:
+        """Hints only save time: their connection goes when there is no other to work with."""
+        return not self._room.connected and self._listener.give_up()
 
     @property
     def _every_lane(self) -> tuple[Lanes, ...]:

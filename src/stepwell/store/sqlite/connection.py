@@ -237,7 +237,3 @@ def _hit_committed(batch: Sequence[Operation]) -> None:
             failpoints.hit(f"{operation.verb.name}.ambiguous")
         except failpoints.Injected as fault:
             operation.error = OutcomeUnknown(f"injected at {fault}")
-
-
-def closed(path: str) -> StoreUnavailable:
-    return StoreUnavailable("the store is closed", hint="open it first, and use it before close()", path=path)

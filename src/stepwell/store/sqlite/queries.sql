@@ -639,6 +639,13 @@ WHERE run_id = ?1 AND seq > ?2
 ORDER BY seq
 LIMIT ?3;
 
+-- name: read_log_end
+SELECT seq, kind, path, attempt, at, payload
+FROM events
+WHERE run_id = ?1
+ORDER BY seq DESC
+LIMIT ?2;
+
 -- name: read_run
 SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,

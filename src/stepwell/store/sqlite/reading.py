@@ -24,6 +24,10 @@ def log(session: Session, asked: tuple[RunId, int, int]) -> Sequence[LogRow]:
     return [LogRow(*row) for row in session.rows("read_log", *asked)]
 
 
+def log_end(session: Session, asked: tuple[RunId, int]) -> Sequence[LogRow]:
+    return [LogRow(*row) for row in reversed(session.rows("read_log_end", *asked))]
+
+
 def inbox(session: Session, asked: tuple[RunId, int]) -> Sequence[InboxRow]:
     return [InboxRow(*row) for row in session.rows("read_inbox", *asked, INBOX_READ_MAX)]
 

@@ -37,7 +37,7 @@ from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart
-from stepwell.store.base import REAP_CHUNK
+from stepwell.store.base import REAP_CHUNK, closed
 from stepwell.store.sqlite import (
     archive,
     claims,
@@ -51,7 +51,7 @@ from stepwell.store.sqlite import (
     reading,
     starts,
 )
-from stepwell.store.sqlite.connection import Writer, closed
+from stepwell.store.sqlite.connection import Writer
 from stepwell.store.sqlite.fleet import Fleet, LeaseClock
 from stepwell.store.sqlite.operation import Verb, each
 from stepwell.store.sqlite.reader import Reader
@@ -83,6 +83,7 @@ REMOVE = each("remove", archive.remove)
 PURGE = each("purge", archive.purge)
 
 LOG = each("log", reading.log)
+LOG_END = each("log_end", reading.log_end)
 INBOX = each("inbox", reading.inbox)
 PUBLISHED = each("published", reading.published)
 RUN = each("run", reading.run)
@@ -149,12 +150,12 @@ class SqliteStore:
 
     def _write(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         if self._writer is None:
-            raise closed(self.path)
+            raise closed(path=self.path)
         return self._writer.waiting.ask(verb, load)
 
     def _read(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         if self._reader is None:
-            raise closed(self.path)
+            raise closed(path=self.path)
         return self._reader.waiting.ask(verb, load)
 
     async def now(self) -> float:
@@ -237,6 +238,9 @@ class SqliteStore:
 
     async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
         return await self._read(LOG, (run_id, after, limit))
+
+    async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
+        return await self._read(LOG_END, (run_id, count))
 
     async def read_run(self, run_id: RunId) -> RunRow | None:
         return await self._read(RUN, run_id)

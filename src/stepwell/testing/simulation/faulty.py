@@ -64,6 +64,7 @@ _READS = frozenset(
         "read_definition",
         "read_inbox",
         "read_log",
+        "read_log_end",
         "read_run",
         "read_tickets",
         "read_tree",
@@ -272,6 +273,9 @@ class FaultyStore:
 
     async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
         return await self._ask("read_log", run_id, after=after, limit=limit)  # type: ignore[no-any-return]
+
+    async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
+        return await self._ask("read_log_end", run_id, count=count)  # type: ignore[no-any-return]
 
     async def read_run(self, run_id: RunId) -> RunRow | None:
         return await self._ask("read_run", run_id)  # type: ignore[no-any-return]

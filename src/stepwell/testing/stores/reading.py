@@ -76,6 +76,19 @@ class ListRules:
         assert [row.seq for row in await read(claim.run_id, after=10)] == []
 
     @checked
+    async def test_the_end_of_a_log_is_read_oldest_first(self, scene: Scene) -> None:
+        claim = await scene.begun()
+        await scene.ok(scene.member(claim, *(scene.done(f"s{n}") for n in range(8))))
+        whole = list(await scene.store.read_log(claim.run_id))
+        end = scene.store.read_log_end
+
+        assert list(await end(claim.run_id)) == whole[-1:]
+        assert list(await end(claim.run_id, count=3)) == whole[-3:]
+        assert list(await end(claim.run_id, count=99)) == whole
+        assert list(await end(claim.run_id, count=0)) == []
+        assert list(await end(RunId("nobody"))) == []
+
+    @checked
     async def test_now_is_the_clock_of_the_store(self, scene: Scene) -> None:
         scene.clock.advance(12.0)
 

@@ -1,0 +1,225 @@
+"""Room: the connections that a store has, and what its lanes do when the server has no room for more.
+
+A lane connects when it is first needed. When the server is full it takes over the connection of a lane
+that is idle, or waits for the next one that a lane is done with: so a store that has one connection goes
+on, however many lanes it has. What nobody used for a while is given back to the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from stepwell.errors import StoreUnavailable
+from stepwell.store.base import closed
+from stepwell.store.postgres.address import Address
+from stepwell.store.postgres.connection import ANSWER_SECONDS, FIRST_PAUSE, TRIES, Connection, connect
+from stepwell.store.postgres.faults import is_full
+
+REPLAN_SECONDS = 1.0
+REPLAN_USES = 64
+
+LANE_SECONDS = 60.0  # waiting for a free lane
+SHARE_SECONDS = LANE_SECONDS / TRIES  # for the connection of another one; then all that is tried again
+CLOSE_SECONDS = 2.0
+SHORT_SECONDS = 30.0
+ASK_SECONDS_MAX = 1.0  # a full server is asked again after a pause, which doubles up to this
+
+
+class Lane:
+    """A place for one connection, made when it is first needed."""
+
+    __slots__ = ("_connection", "_loop", "_planned_at", "_room", "_uses", "closed", "looks", "used")
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._connection: Connection = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the connection
+        self.closed = False
+        self.used = False  # since it was last looked at
+        self.looks = 0  # at which it had not been used
+        self._planned_at = 0.0
+        self._uses = 0
+
+    async def connection(self) -> Connection:
+        if self._connection is None or self._connection.is_closed():
+            if self.closed:
+                raise closed(database=self._room.address.shown)
+            self._connection = await self._room.connection()
+            self._loop = asyncio.get_running_loop()
+        self.used = True
+        self._uses += 1
+        if self._uses >= REPLAN_USES and not self._room.address.poll_only:
+            await self._plan_anew()
+        return self._connection
+
+    async def _plan_anew(self) -> None:
+        """Forget plans now and then: those made on empty tables are bad for full ones.
+
+        The server does so itself when it analyzes a table, which may come a minute and 100,000
+        rows late. Planning both commit statements anew takes 0.75 ms.
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self._planned_at > REPLAN_SECONDS:
+            self._planned_at, self._uses = now, 0
+            await self._connection.execute("DISCARD PLANS")
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None and not self._connection.is_closed()
+
+    def give_up(self) -> Connection:
+        """The connection is the caller's from here on."""
+        connection, self._connection = self._connection, None
+        return connection
+
+    def open(self) -> None:
+        self.closed = False
+        if self._loop is not None and self._loop.is_closed():
+            self._connection = self._loop = None  # it ended with its loop
+
+    async def clean(self) -> None:
+        """After somebody else used it: no transaction, no setting, no cursor stays."""
+        try:
+            if self.connected:
+                await self._connection.reset(timeout=ANSWER_SECONDS)
+        except Exception:
+            self.drop()
+
+    def drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def close(self) -> None:
+        if self.connected:
+            await close(self.give_up())
+
+
+async def close(connection: Connection) -> None:
+    try:
+        await connection.close(timeout=CLOSE_SECONDS)
+    except Exception:
+        connection.terminate()
+
+
+class Room:
+    """Connections of one kind. `keeps`: so many are never given up, so that there is one to work with."""
+
+    def __init__(self, address: Address, settings: dict[str, str], *, keeps: int) -> None:
+        self.address = address
+        self._settings = settings
+        self._keeps = keeps
+        self._lanes: list[Lane] = []
+        self._idle: list[list[Lane]] = []  # by kind of work
+        self.queue: deque[asyncio.Future[Connection]] = deque()  # of those who wait for one of another lane
+        self.neighbours: list[Callable[[], bool]] = []  # who may have one to give up for us
+        self._full: StoreUnavailable | None = None  # what a full server said
+        self._refused_at = 0.0  # by the clock of the loop
+        self._ask_at = 0.0  # again
+        self._pause = FIRST_PAUSE
+
+    def lanes(self, count: int) -> list[Lane]:
+        """So many new ones, all idle: the list is where they are looked for when they are."""
+        idle = [Lane(self) for _ in range(count)]
+        self._lanes += idle
+        self._idle.append(idle)
+        return idle
+
+    def is_short(self) -> bool:
+        """The server was full a short while ago: others may wait for what we do not use."""
+        now = asyncio.get_running_loop().time()
+        return self._full is not None and now < self._refused_at + SHORT_SECONDS
+
+    @property
+    def connected(self) -> int:
+        return sum(lane.connected for lane in self._lanes)
+
+    async def connection(self) -> Connection:
+        """A new one or, when the server has no room for it, one that another lane does not need."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + SHARE_SECONDS
+        made_room = False
+        while True:
+            if self._full is not None and (spare := self._spare()) is not None:
+                return spare.give_up()
+            if loop.time() >= self._ask_at:
+                if (made := await self._asked()) is not None:
+                    return made
+                continue
+            if not made_room and any(give_up() for give_up in self.neighbours):
+                made_room = True
+                self._pause, self._ask_at = FIRST_PAUSE, loop.time() + FIRST_PAUSE
+            if loop.time() >= until or not (self.connected or made_room):
+                full = self._full
+                assert full is not None  # else it would have been asked
+                raise StoreUnavailable(full.message, hint=full.hint, **full.context) from full.__cause__
+            if (given := await self._given(min(self._ask_at, until) - loop.time())) is not None:
+                return given
+
+    async def _asked(self) -> Connection | None:
+        loop = asyncio.get_running_loop()
+        if self._full is not None:
+            self._ask_at = loop.time() + self._pause  # one asks for all
+        try:
+            made = await connect(self.address, self._settings)
+        except StoreUnavailable as error:
+            if not is_full(error):
+                self._full, self._ask_at = None, 0.0
+                raise
+            self._full = error
+            self._refused_at = loop.time()
+            self._ask_at = self._refused_at + self._pause
+            self._pause = min(2 * self._pause, ASK_SECONDS_MAX)
+            return None
+        self._full, self._ask_at, self._pause = None, 0.0, FIRST_PAUSE
+        return made
+
+    def _spare(self) -> Lane | None:
+        return next((lane for idle in self._idle for lane in idle if lane.connected), None)
+
+    async def _given(self, seconds: float) -> Connection | None:
+        given: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        self.queue.append(given)
+        try:
+            await asyncio.wait([given], timeout=max(seconds, 0.0))
+        except asyncio.CancelledError:
+            if given.done():
+                self.pass_on(given.result())
+            raise
+        finally:
+            if not given.done():
+                self.queue.remove(given)
+        return given.result() if given.done() else None
+
+    def pass_on(self, connection: Connection) -> None:
+        """To the lane that has waited longest."""
+        if self.queue:
+            self.queue.popleft().set_result(connection)
+        else:
+            connection.terminate()
+
+    def give_up(self) -> bool:
+        """End one that is idle, so that somebody else can connect."""
+        spare = self._spare() if self.connected > self._keeps else None
+        if spare is not None:
+            spare.drop()
+        return spare is not None
+
+    async def rest(self, looks: int) -> None:
+        """Give back to the server what was not used the last so many times that this was called."""
+        unused: list[Connection] = []
+        left = self.connected - self._keeps
+        for lane in [lane for idle in self._idle for lane in idle if lane.connected]:
+            lane.looks = 0 if lane.used else lane.looks + 1
+            lane.used = False
+            if lane.looks >= looks and len(unused) < left:
+                unused.append(lane.give_up())
+        try:
+            for connection in unused:
+                await close(connection)
+        finally:  # cancelled: they are nobody's
+            for connection in unused:
+                if not connection.is_closed():
+                    connection.terminate()

@@ -1,0 +1,82 @@
+"""An error of the engine itself, wherever it strikes: the run is given back and goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stepwell import Context, Retry, step, workflow
+from stepwell.engine import returns
+from stepwell.engine.activation import Activation
+from stepwell.engine.step_calls import StepCalls
+from stepwell.errors import StepError
+from tests.stage import Stage
+
+
+@step
+async def on_the_loop() -> str:
+    return "done"
+
+
+@step
+def in_a_thread() -> str:
+    return "done"
+
+
+@step(retry=Retry(1))
+async def failing() -> str:
+    raise ValueError("of the step")
+
+
+@step(transactional=True, retry=Retry(1))
+async def failing_transaction(connection: Any) -> str:
+    raise ValueError("of the step")
+
+
+@pytest.mark.req("K4")
+@pytest.mark.parametrize(
+    ("place", "doomed"),
+    [
+        ((StepCalls, "_encoded"), on_the_loop),
+        ((StepCalls, "_encoded"), in_a_thread),
+        ((StepCalls, "_failed"), failing),
+        ((StepCalls, "_failed"), failing_transaction),
+        ((Activation, "_go_on"), on_the_loop),  # after a commit
+    ],
+)
+async def test_a_run_with_which_the_engine_failed_is_given_back(
+    memory: Stage,
+    place: tuple[type, str],
+    doomed: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    right, faults = getattr(*place), [ZeroDivisionError("a bug of the engine")]
+
+    def broken(*args: Any, **options: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return right(*args, **options)
+
+    monkeypatch.setattr(returns, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(*place, broken)
+
+    @workflow
+    async def short(ctx: Context) -> str:
+        try:
+            await ctx.step(doomed)
+        except StepError:
+            return "failed"
+        return await ctx.step(on_the_loop)
+
+    async with memory.engine(short) as engine:
+        run = await engine.start(short)
+
+        assert await run.result(40) in {"done", "failed"}
+        assert not faults
+    told = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [record.message for record in told] == [f"run {run.id}: the engine failed; the run is given back"]
+    assert all(record.exc_info and record.exc_info[0] is ZeroDivisionError for record in told)
