@@ -170,3 +170,19 @@ async def test_the_hint_for_a_full_server_counts_right(narrow_url: str, postgres
     count = re.search(r"up to (\d+), and (\d+) for transactional steps", refused.value.hint)
     assert count is not None
     assert (int(count[1]) + int(count[2]), int(count[2])) == (most, STEPS_AT_ONCE)
+
+
+@pytest.mark.req("K31")
+async def test_a_worker_is_ready_to_commit_before_its_first_run(postgres_url: str) -> None:
+    """Otherwise that run, or one that is taken over, waits for a connection and two plans."""
+    async with Engine(postgres_url, workflows=[child], settings=SETTINGS), server(postgres_url) as connection:
+
+        async def planned() -> int:
+            count: int = await connection.fetchval(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND query LIKE 'WITH clock%FOR NO KEY UPDATE%' AND pid <> pg_backend_pid()"
+            )
+            return count
+
+        assert await until(planned) == 1
+        assert await connection.fetchval("SELECT count(*) FROM stepwell.events") == 0

@@ -158,7 +158,9 @@ class Execution:
             error = asyncio.CancelledError("the step was cancelled from outside")
         elif isinstance(error, Unwind):
             error = RuntimeError(f"a step raised {type(error).__name__}, which only the engine may")
-        self._end(result, error)
+        ended, self._ended = self._ended, None
+        if ended is not None:  # else it was stopped, or took too long
+            ended(result, error)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
         ended, self._ended = self._ended, None

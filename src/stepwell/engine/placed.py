@@ -73,7 +73,8 @@ class Placed:
     ) -> Call:
         future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
         call = StepCall(self._prefix + place, future, spec, args, kwargs, queue=spec.queue, digest="")
-        return self._asked(call, answered)
+        self._activation.ask(call).add_done_callback(answered)
+        return call
 
     def attempt(self, call: Call) -> int:
         """How often a step was executed."""

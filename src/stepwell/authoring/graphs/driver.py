@@ -57,7 +57,8 @@ class Driver:
         """Do what the frontier wants. An ask that cannot even be made fails at once."""
         frontier = self._frontier
         while frontier.actions:
-            for action in frontier.take_actions():
+            actions, frontier.actions = frontier.actions, []
+            for action in actions:
                 if isinstance(action, Ask):
                     if not action.done:
                         self._ask(action)

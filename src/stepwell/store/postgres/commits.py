@@ -68,21 +68,30 @@ class PostgresCommits(PostgresStarts, PostgresDeliveries):
     async def _write_commits(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
         """The statement for members' own runs; also part of a transaction that reaches out."""
         if all(commit.events and commit.then is None and not _other_rows(commit) for commit in batch):
-            rows = await connection.fetch(
-                self._sql["commit_events"], self._now(), *_owned(batch), *_event_rows(batch)
-            )
+            rows = await self._commit_events(connection, batch)
         else:
-            rows = await connection.fetch(
-                self._sql["commit_batch"],
-                self._now(),
-                *_owned(batch),
-                *_endings(batch),
-                *_event_rows(batch),
-                *_shown_rows(batch),
-                *_consumed_rows(batch),
-                *_wait_rows(batch),
-            )
+            rows = await self._commit_batch(connection, batch)
         return [Committed(OUTCOMES[verdict], wakes, at) for verdict, wakes, at in rows]
+
+    def _commit_events(self, connection: Connection, batch: Sequence[Commit]) -> Any:
+        return connection.fetch(self._sql["commit_events"], self._now(), *_owned(batch), *_event_rows(batch))
+
+    def _commit_batch(self, connection: Connection, batch: Sequence[Commit]) -> Any:
+        return connection.fetch(
+            self._sql["commit_batch"],
+            self._now(),
+            *_owned(batch),
+            *_endings(batch),
+            *_event_rows(batch),
+            *_shown_rows(batch),
+            *_consumed_rows(batch),
+            *_wait_rows(batch),
+        )
+
+    async def _plan_commits(self, connection: Connection) -> None:
+        """Write nothing: what is kept are the plans."""
+        await self._commit_events(connection, [])
+        await self._commit_batch(connection, [])
 
     async def _write_reaching(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
         """Lock own, remote and target tickets in one statement, then write for the good members."""

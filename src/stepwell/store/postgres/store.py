@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
+from stepwell.domain.commit import WorkerInfo
 from stepwell.store.postgres.archive import PostgresArchive
 from stepwell.store.postgres.claims import PostgresClaims
 from stepwell.store.postgres.connection import ANSWER_SECONDS
@@ -19,7 +21,7 @@ from stepwell.store.postgres.remote import PostgresRemote
 from stepwell.store.postgres.session import COMMITS_AT_ONCE
 
 LOOK_SECONDS = 1.0  # one look for all connections of a store; it asks nobody anything
-LOOKS = 30  # a connection that was not used at so many is given back to the server
+LOOKS = 300  # a connection that was not used at so many is given back to the server; a new one costs 10 ms
 LOOKS_SHORT = 2  # while the server is full
 
 
@@ -44,6 +46,7 @@ class PostgresStore(
         self.polls = self._address.poll_only
         self._listener = Listener(self._address)
         self._resting: asyncio.Task[None] | None = None
+        self._preparing: asyncio.Task[None] | None = None
         self._room.neighbours += [self._user_room.give_up, self._do_without_hints]
         self._user_room.neighbours += [self._room.give_up]
 
@@ -56,9 +59,10 @@ class PostgresStore(
             self._resting = asyncio.create_task(self._rest())
 
     async def close(self) -> None:
-        if self._resting is not None:
-            self._resting.cancel()
-            self._resting = None
+        for task in (self._resting, self._preparing):
+            if task is not None:
+                task.cancel()
+        self._resting = self._preparing = None
         await self._starting.close()
         await self._start_within.close()
         await self._delivering.close()
@@ -69,6 +73,16 @@ class PostgresStore(
             await asyncio.wait(self._finishing, timeout=ANSWER_SECONDS)
         for lanes in self._every_lane:
             await lanes.close()
+
+    async def register(self, worker: WorkerInfo) -> None:
+        await super().register(worker)
+        if is_over(self._preparing) and not self._address.poll_only:
+            self._preparing = asyncio.create_task(self._prepare_commits())
+
+    async def _prepare_commits(self) -> None:
+        """A worker will commit: its first run does not wait for a connection and two plans, 30 ms."""
+        with suppress(Exception):
+            await self._commit_lanes.run(self._plan_commits)
 
     async def _rest(self) -> None:
         while True:

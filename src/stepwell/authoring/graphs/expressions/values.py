@@ -96,7 +96,7 @@ def copy(value: Any) -> Any:
     """The same value in lists and maps of its own; call check_size first, which bounds the depth."""
     kind = type(value)
     if kind is dict:
-        return {key: copy(item) for key, item in value.items()}
+        return {key: copy(item) for key, item in value.items()} if value else {}
     if kind is list:
         return [copy(item) for item in value]
     return value
