@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
@@ -41,7 +40,7 @@ class Workflow(Generic[In, R]):
         self._version = checked_name(version, "a version")
         self._definition: Definition | None = None
 
-    @cached_property
+    @functools.cached_property
     def _types(self) -> tuple[Codec, Codec]:
         """Looked up at first use, so that types defined further down in the module are known."""
         hints = annotations_of(self._function)
