@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -28,6 +29,13 @@ _log = logging.getLogger("stepwell.engine")
 # Callbacks in one turn. Ten thousand tasks at once need some ten thousands; code that goes round and round
 # without waiting for an answer would hold its worker for ever.
 _TURN = range(1_000_000)
+
+# Asked at each turn. In 3.11 current_task is a function of Python that looks into this dict.
+_task_of: Callable[[asyncio.AbstractEventLoop], asyncio.Task[Any] | None] = (
+    tasks._current_tasks.get  # type: ignore[attr-defined]
+    if sys.version_info < (3, 12)
+    else asyncio.current_task
+)
 
 
 class Scope:
@@ -104,7 +112,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
         if not ready:
             return
         outer = events._get_running_loop()
-        current = asyncio.current_task(outer) if outer is not None else None
+        current = _task_of(outer) if outer is not None else None
         if outer is not None and current is not None:
             tasks._leave_task(outer, current)
         events._set_running_loop(self)
@@ -188,8 +196,8 @@ class TurnLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def get_debug(self) -> bool:
-        return False
+    # Every future asks for it, from C: a call of Python there costs more than making the future.
+    get_debug = staticmethod(bool)
 
     def is_running(self) -> bool:
         return True
