@@ -11,7 +11,7 @@ import pytest
 from stepwell import Context, Engine, RunFailed, SyncClient, step, workflow
 from stepwell.cli import main
 from stepwell.domain.status import Status
-from stepwell.errors import NotCompensable
+from stepwell.errors import NotCompensable, RunCancelled
 from tests.stage import suspended
 
 
@@ -111,3 +111,51 @@ def test_the_sync_client_has_the_verbs_of_history(tmp_path: Path) -> None:
         assert run.state(at=1).status is Status.PENDING
         new.delete()
         assert client.import_run(file).result(15) == 15
+
+
+@pytest.mark.req("K13", "K26", "C1")
+def test_a_run_is_forked_run_again_and_cancelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = str(tmp_path / "a.db")
+    old = asyncio.run(started(database))
+    (tmp_path / "input.json").write_text("10")
+
+    def made(*arguments: str) -> str:
+        assert main(["runs", *arguments, "--database", database]) == 0
+        return capsys.readouterr().out.strip()
+
+    new = [made("rerun", old), made("rerun", old, "--input", f"@{tmp_path / 'input.json'}")]
+    new += [made("fork", old, "--at", "3"), made("rerun", old, "--from-step", "0/signal:more#1")]
+    assert made("cancel", old, "--reason", "enough") == ""
+    with SyncClient(engine=Engine(database, workflows=[asking])) as client:
+        for run_id in new:
+            client.handle(run_id).signal("more", 1)
+        assert [client.handle(run_id).result(15) for run_id in new] == [3, 12, 3, 3]
+        with pytest.raises(RunCancelled, match="enough"):
+            client.handle(old).result(15)
+
+
+@pytest.mark.req("C1", "K26")
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["fork", "RUN", "--at", "99"], 4, "NOT_FORKABLE"),
+        (["fork", "RUN", "--at", "3", "--input", "{"], 2, "--input is no JSON"),
+        (["fork", "RUN", "--at", "3", "--input", '"x"'], 2, "INVALID_INPUT"),
+        (["fork", "RUN", "--at", "3", "--state", "{}"], 2, "a function has no state"),
+        (["rerun", "RUN", "--from-step", "nope"], 3, "STEP_NOT_FOUND"),
+        (["rerun", "RUN", "--from-step", "0/signal:more#1", "--input", "1"], 2, "does not go with"),
+        (["cancel", "nope"], 3, "RUN_NOT_FOUND"),
+    ],
+)
+def test_what_cannot_be_made_is_told_as_in_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
+) -> None:
+    database = str(tmp_path / "a.db")
+    run_id = asyncio.run(started(database))
+
+    asked = [run_id if argument == "RUN" else argument for argument in arguments]
+    assert main(["runs", *asked, "--database", database]) == code
+
+    told = capsys.readouterr().err
+    assert words in told
+    assert "hint" in told

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Machine, RunFailed, RunHandle, step, transition
+from stepwell import Context, Machine, RunFailed, RunHandle, step, transition, workflow
 from stepwell.domain.commit import LogRow
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput, NotForkable
@@ -187,4 +187,61 @@ async def test_a_state_that_does_not_fit_or_has_no_place_is_refused(stage: Stage
             await engine.fork(old, at=(await rows(old))[-1].seq)
 
         assert refused.value.hint == f"fork at {opened.seq}, its last checkpoint"
+        assert refused.value.context["run"] == old.id
         assert len(await engine.runs()) == 1
+
+
+@pytest.mark.req("K25", "K26")
+async def test_what_a_failed_attempt_saved_is_not_seen_in_its_fork(memory: Stage) -> None:
+    class Files(Machine[Count]):
+        @transition("start", "filed")
+        async def file(self, ctx: Context) -> None:
+            await ctx.step(say, "filing")
+            if broken:
+                ctx.save("scrap", "of the attempt that failed")
+                raise ValueError(broken[0])
+
+        @transition("filed", "end", wait=True)
+        async def close(self, ctx: Context) -> None: ...
+
+    broken.append("no")
+    async with memory.engine(Files) as engine:
+        old = await engine.start(Files)
+        with pytest.raises(RunFailed):
+            await old.result(15)
+        broken.clear()
+        new = await engine.fork(old, at=len(await rows(old)))
+        await suspended(new)
+
+        assert await new.documents() == []
+        assert [c.documents for c in await new.checkpoints()] == [()]
+        assert done == ["filing"]
+
+
+@pytest.mark.req("K26", "K28", "M4")
+async def test_a_fork_tells_that_the_old_runs_child_does_not_call_it_back(memory: Stage) -> None:
+    @workflow
+    async def check(ctx: Context) -> str:
+        return await ctx.signal("word", str)
+
+    class Delegates(Machine[Count]):
+        @transition("start", "checking")
+        async def ask(self, ctx: Context) -> None:
+            await ctx.start(check, None, trigger="checked")
+
+        @transition("checking", "end", wait=str)
+        async def checked(self, ctx: Context, word: str) -> None:
+            self.state.said.append(word)
+
+    async with memory.engine(Delegates, check) as engine:
+        old = await engine.start(Delegates)
+        await suspended(old)
+        [checkpoint] = await old.checkpoints()
+        new = await engine.fork(old, at=checkpoint.seq)
+        await suspended(new)
+
+        child = "child 0/ask@1/child:check#1 calls back the run that this one is a fork of"
+        assert f"(checked: {child})" in (await new.why()).text
+        await new.trigger("checked", "by hand")
+        assert (await new.result(15)).said == ["by hand"]
+        assert await old.status() is Status.SUSPENDED

@@ -120,5 +120,6 @@ async def test_a_held_machine_is_undone_over_all_its_checkpoints(stage: Stage) -
         await run.compensate()
         with pytest.raises(RunFailed):
             await run.result()
+        assert (await run.state()).has_error
 
     assert UNBOOKED == ["second", "first"]

@@ -9,6 +9,8 @@ import pytest
 from stepwell import Context, Machine, Retry, RunHandle, step, transition, workflow
 from stepwell.errors import Conflict
 from stepwell.testing import VirtualEngine, crash_everywhere
+from stepwell.testing.clock import FakeClock
+from stepwell.testing.crashes import CrashingStore
 from tests.machines.approvals import Review
 
 
@@ -67,6 +69,44 @@ class Busy(Machine[dict[str, Any]]):
     @transition(["mended", "never"], "done")
     async def finish(self, ctx: Context) -> None:
         self.state["trail"].append(f"finish: {self.error.message if self.error else ''}")
+
+
+class Hopeless(Machine[dict[str, Any]]):
+    @transition("start", "middle")
+    async def open(self, ctx: Context) -> None: ...
+
+    @transition("middle", "end", retry=Retry(2, delay="1s"))
+    async def fail(self, ctx: Context) -> None:
+        raise ValueError(f"attempt {ctx.attempt}")
+
+
+@pytest.mark.req("M5", "K9", "R2")
+async def test_the_last_attempt_is_the_last_also_when_its_worker_dies_right_behind_it() -> None:
+    """The failure may be in the log and the end of the run not: the next owner ends it, and tries nothing."""
+    commits = 0
+    crashed = True
+    while crashed:
+        commits += 1
+        clock = FakeClock()
+        store = CrashingStore(clock.time)
+        store.crash_at, store.written = commits, True
+        first = VirtualEngine(Hopeless, store=store, clock=clock)
+        first.dead = lambda store=store: store.crashed  # type: ignore[misc]  # the store of this round
+        await first.open()
+        run = await first.start(Hopeless)
+        await first.settle()
+        while not store.crashed and await first.skip():
+            pass
+        crashed, store.crashed = store.crashed, False
+        if crashed:
+            await first.crash()
+            async with VirtualEngine(Hopeless, store=store, clock=clock) as second:
+                await second.advance("1m")
+        failed = [row for row in await store.read_log(run.id, after=0, limit=100) if row.kind == "failed"]
+        await first.close()
+
+        assert [b'"attempt 2"' in row.payload for row in failed] == [True], f"crash after commit {commits}"
+    assert commits > 4
 
 
 async def nothing(engine: VirtualEngine, run: RunHandle[Any]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from stepwell import Context, Machine, Retry, Status, step, transition, workflow
 from stepwell.errors import RunFailed
+from stepwell.testing import VirtualEngine
 from tests.stage import Stage, all_events, crash, kinds, reaches, suspended, until
 
 
@@ -221,6 +222,7 @@ async def test_a_place_without_a_way_out_is_told(memory: Stage) -> None:
 
         with pytest.raises(RunFailed) as caught:
             await run.result(15)
+        assert (await run.state()).has_error
     assert caught.value.cause_code == "NO_WAY_OUT"
     assert "'start'" in caught.value.message
 
@@ -330,6 +332,37 @@ async def test_cancel_lets_the_body_clean_up_and_cancels_its_children(stage: Sta
         children = await engine.runs(workflow="endless")
         await reaches(engine.handle(children[0].id), Status.CANCELLED)
     assert cleaned == [1]
+
+
+@pytest.mark.req("M5", "K13")
+@pytest.mark.parametrize("delay", [0, 1])
+async def test_the_second_attempt_cleans_up_as_the_first_does(delay: float) -> None:
+    """It was left while it slept; that the first had failed before does not make it a pause between two."""
+    cleaned: list[int] = []
+
+    @step
+    async def clean(n: int) -> None:
+        cleaned.append(n)
+
+    class Flaky(Machine[dict[str, int]]):
+        @transition("start", "end", retry=Retry(2, delay=delay))
+        async def work(self, ctx: Context) -> None:
+            if ctx.attempt == 1:
+                raise ValueError("not yet")
+            try:
+                await ctx.sleep("3d")
+            finally:
+                await ctx.step(clean, ctx.attempt)
+
+    async with VirtualEngine(Flaky) as engine:
+        run = await engine.start(Flaky)
+        await engine.advance("1h")
+        assert await run.status() is Status.SUSPENDED
+        await run.cancel()
+        await engine.settle()
+
+        assert await run.status() is Status.CANCELLED
+    assert cleaned == [2]
 
 
 @pytest.mark.req("K13")

@@ -383,6 +383,37 @@ async def _says(run: RunHandle[Any], words: str) -> bool:
     return words in (await run.why()).text
 
 
+@pytest.mark.req("M4", "K15")
+async def test_of_several_triggers_that_were_kept_the_first_one_counts(rehearsal: Stage) -> None:
+    """Also over a checkpoint, and whatever order the transitions are written in."""
+
+    class Early(Machine[list[str]]):
+        @transition("start", "hall", wait=True)
+        async def enter(self, ctx: Context) -> None: ...
+
+        @transition("hall", "room", wait=True)
+        async def walk(self, ctx: Context) -> None: ...
+
+        @transition("room", "end", wait=str)
+        async def left(self, ctx: Context, why: str) -> None:
+            self.state.append(f"left {why}")
+
+        @transition("room", "end", wait=str)
+        async def right(self, ctx: Context, why: str) -> None:
+            self.state.append(f"right {why}")
+
+    async with rehearsal.engine(Early) as engine:
+        run = await engine.start(Early)
+        for name, why in (("right", 7), ("right", "b"), ("left", "c"), ("right", "d")):
+            await run.signal(name, why)
+        await until(lambda: _offers(run, "enter"))
+        await run.trigger("enter")
+        await until(lambda: _offers(run, "walk"))
+        await run.trigger("walk")
+
+        assert await run.result(15) == ["right b"]
+
+
 @pytest.mark.req("M4", "K6")
 async def test_signals_that_wait_over_checkpoints_are_known_after_a_restart(rehearsal: Stage) -> None:
     """Each is taken once, also when a claim reads the log from a later checkpoint; a repeat is no news."""

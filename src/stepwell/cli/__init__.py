@@ -72,7 +72,9 @@ def exit_code(error: StepwellError) -> int:
 
 def add_runs(verbs: Any) -> None:
     where: dict[str, Any] = {"help": "a SQLite file or postgresql://..."}
-    runs = verbs.add_parser("runs", help="export, import, retry, compensate or delete a run")
+    runs = verbs.add_parser(
+        "runs", help="cancel, retry, compensate, rerun, fork, export, import or delete a run"
+    )
     runs.add_argument("--database", default="stepwell.db", **where)
     what = runs.add_subparsers(dest="what", required=True)
     here = argparse.ArgumentParser(add_help=False)  # the option may stand behind the verb too
@@ -88,6 +90,19 @@ def add_runs(verbs: Any) -> None:
     add("import", "bring exported runs back").add_argument("file", help="- is stdin")
     add("retry", "send a run on that failed or timed out").add_argument("run")
     add("compensate", "undo what a failed run did and kept").add_argument("run")
+    cancel = add("cancel", "ask a run to clean up and end")
+    cancel.add_argument("run")
+    cancel.add_argument("--reason", default="", help="what its log and its error say")
+    json = "as JSON, or @file"
+    rerun = add("rerun", "start a new run like this one, or from one of its steps on")
+    rerun.add_argument("run")
+    rerun.add_argument("--from-step", metavar="STEP", help="what came before this step is taken over")
+    rerun.add_argument("--input", metavar="JSON", help=f"another input, {json}")
+    fork = add("fork", "start a new run from a place in the log of this one")
+    fork.add_argument("run")
+    fork.add_argument("--at", type=int, required=True, metavar="SEQ", help="the last event that counts")
+    fork.add_argument("--input", metavar="JSON", help=f"another input, {json}")
+    fork.add_argument("--state", metavar="JSON", help=f"another state of a machine, {json}")
     add("delete", "remove a run that has ended, and those below it").add_argument("run")
 
 

@@ -1,11 +1,15 @@
-"""`stepwell runs export | import | retry | compensate | delete`: whole runs, without their code."""
+"""`stepwell runs cancel | retry | compensate | rerun | fork | export | import | delete`, without any code."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from stepwell.app import Engine
 from stepwell.cli.source import must_exist
 from stepwell.client import Client
 from stepwell.errors import AskedWrongly, InvalidFile
@@ -19,6 +23,8 @@ async def do(given: argparse.Namespace) -> int:
         file = _read(given.file)  # before a new database is made for it
     else:
         must_exist(given.database)
+    if given.what in ("rerun", "fork"):
+        return await _make_another(given)
     store = open_store(given.database)
     await store.open()
     try:
@@ -35,12 +41,44 @@ async def do(given: argparse.Namespace) -> int:
         elif given.what == "compensate":
             await client.handle(given.run).compensate()
             print(f"a worker undoes {given.run}", file=sys.stderr)
+        elif given.what == "cancel":
+            asked = await client.handle(given.run).cancel(given.reason)
+            print(f"{given.run} is asked to end" if asked else f"{given.run} had ended", file=sys.stderr)
         else:
             await client.handle(given.run).delete()
             print(f"deleted {given.run}", file=sys.stderr)
     finally:
         await store.close()
     return 0
+
+
+async def _make_another(given: argparse.Namespace) -> int:
+    """By an engine without a worker: of a graph it knows what depends on what."""
+    edits = {name: getattr(given, name, None) for name in ("input", "state")}
+    changed = {name: _json(name, text) for name, text in edits.items() if text is not None}
+    step = getattr(given, "from_step", None)
+    if step is not None and changed:
+        raise AskedWrongly(
+            "--input does not go with --from-step",
+            hint="what came before the step was done with the old input; use fork --at SEQ --input",
+        )
+    async with Engine(given.database, worker=False) as engine:
+        if given.what == "fork":
+            run = await engine.fork(str(given.run), at=given.at, **changed)
+        elif step is not None:
+            run = await engine.rerun_from(str(given.run), step)
+        else:
+            run = await engine.rerun(str(given.run), **changed)
+        print(run.id)
+    return 0
+
+
+def _json(option: str, text: str) -> Any:
+    data = _read(text[1:]) if text.startswith("@") else text
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise AskedWrongly(f"--{option} is no JSON: {error}", hint="text is JSON in double quotes") from None
 
 
 def _write(where: str, data: bytes) -> None:

@@ -300,7 +300,10 @@ class RunHandle(Past, Generic[R]):
             )
         match await self._sent_on(undo=True):
             case RetryOutcome.COMPENSATED:
-                raise NotCompensable(f"run {self.id} has undone what it did already")
+                raise NotCompensable(
+                    f"run {self.id} has undone what it did already",
+                    hint="rerun it, or fork it before it failed",
+                )
             case RetryOutcome.NOT_FAILED:
                 raise NotCompensable(
                     f"run {self.id} is {await self.status()}",

@@ -10,7 +10,8 @@ The old run is only read: its log is the same byte by byte afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
@@ -26,7 +27,14 @@ from stepwell.domain.cuts import Edits, place_before
 from stepwell.domain.forking import Birth, forked
 from stepwell.domain.ids import Ids, RunId
 from stepwell.domain.text import checked_text
-from stepwell.errors import InvalidInput, KeyConflict, RunExists, RunNotFound, UnknownWorkflow
+from stepwell.errors import (
+    InvalidInput,
+    KeyConflict,
+    RunExists,
+    RunNotFound,
+    StepwellError,
+    UnknownWorkflow,
+)
 
 if TYPE_CHECKING:
     from stepwell.store.base import Store
@@ -95,7 +103,8 @@ class History:
         `step` is a path, or the name of a step that the run has once.
         """
         old = await self._read(run)
-        place = place_before([ev.read(row) for row in old.log], step)
+        with _about(old.id):
+            place = place_before([ev.read(row) for row in old.log], step)
         edits = Edits(outputs=self._encoded_outputs(outputs))
         return await self._fork(run, old, ev.Origin(how="rerun_from", run=old.id, seq=place), edits, key)
 
@@ -200,7 +209,8 @@ class History:
         birth = Birth(
             run_id, checked_text(key, "key") or f"run/{run_id}", self._ids.token(), await self.store.now()
         )
-        new = forked(old, origin, edits, birth)
+        with _about(old.id):
+            new = forked(old, origin, edits, birth)
         [started], _ = await self.insist(lambda: self.store.restore([new]))
         if started.conflict:
             raise KeyConflict(
@@ -250,6 +260,16 @@ class History:
             if await self.store.read_run(copy.id) is not None:
                 raise RunExists(f"run {copy.id} exists")
         raise RunExists("one of the runs existed while it was imported", hint="try again")
+
+
+@contextmanager
+def _about(run: RunId) -> Iterator[None]:
+    """Whoever refuses does not know which run it is about."""
+    try:
+        yield
+    except StepwellError as error:
+        error.context = {"run": run, **error.context}
+        raise
 
 
 def _id_of(run: RunHandle[Any] | str) -> RunId:

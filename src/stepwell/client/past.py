@@ -61,7 +61,15 @@ class Past:
             known = ", ".join(d.id for d in shelf.versions[-10:]) or "none"
             what = name if version is None else f"{name} version {version}"
             raise DocumentNotFound(f"run {self.id} has no document {what}", documents=known)
-        return codec_for(type).decode(found[-1].value)
+        try:
+            return codec_for(type).decode(found[-1].value)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"document {found[-1].id} of run {self.id} is no {getattr(type, '__name__', type)}: "
+                f"{error.message}",
+                hint=f"it was saved as {found[-1].type}; leave the type out to get its JSON",
+                **error.context,
+            ) from None
 
     async def _shelf(self, at: int | None) -> Documents:
         shelf = Documents()

@@ -105,6 +105,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[_Run]
 
 
+_ENDS = frozenset(ev.KIND[fact] for fact in ev.ENDINGS)
 _RAW = ("input", "output", "error", "tags")
 
 
@@ -134,6 +135,8 @@ def read(data: bytes | str) -> list[RunCopy]:
         head = msgspec.json.decode(data, type=_Head)
         if head.format != FORMAT:
             raise InvalidFile(f"this is no exported run: its format is {head.format!r}, not {FORMAT!r}")
+        if head.version < 1:
+            raise InvalidFile("the file does not say which version of the format it has")
         if head.version > VERSION:
             raise InvalidFile(
                 f"the file has version {head.version}, this Stepwell reads {VERSION}",
@@ -144,6 +147,8 @@ def read(data: bytes | str) -> list[RunCopy]:
         raise InvalidFile(f"this is no exported run: {error}") from None
     if not runs:
         raise InvalidFile("the file holds no run")
+    if len({run.id for run in runs}) < len(runs):
+        raise InvalidFile("the file holds a run twice")
     return [_copy(run) for run in runs]
 
 
@@ -186,6 +191,22 @@ def _check(copy: RunCopy) -> None:
         raise InvalidFile(f"{where}: its ticket says that it goes on from event {own[0].base}")
     if own and own[0].head != len(copy.log):
         raise InvalidFile(f"{where}: its ticket says that the log ends at {own[0].head}, not {len(copy.log)}")
+    _check_row(copy, where)
+
+
+def _check_row(copy: RunCopy, where: str) -> None:
+    """The log is the truth; what is kept beside it must say the same."""
+    accepted = ev.read_as(ev.Accepted, copy.log[0])
+    for what in ("workflow", "version", "kind"):
+        if getattr(copy, what) != getattr(accepted, what):
+            told = f"{getattr(copy, what)!r}, and its log {getattr(accepted, what)!r}"
+            raise InvalidFile(f"{where}: its {what} is {told}")
+    if any(row.kind == ev.KIND[ev.Accepted] for row in copy.log[1:]):
+        raise InvalidFile(f"{where}: its log begins twice")
+    last = copy.log[-1].kind
+    ended = last if last in _ENDS else ""
+    if ended != (copy.status if copy.status.terminal else ""):
+        raise InvalidFile(f"{where}: it is {copy.status}, but its log ends with {last}")
 
 
 def _check_queueing(copy: RunCopy, where: str) -> None:

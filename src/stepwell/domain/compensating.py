@@ -68,6 +68,13 @@ def find(name: str) -> StepSpec | None:
     return found
 
 
+def note_done(done: dict[str, StepCompleted], path: str, fact: StepCompleted) -> None:
+    """What may have to be undone. One path twice: behind a failure it was done with other arguments."""
+    while path in done and done[path] is not fact and done[path] != fact:
+        path = f"{path}!"
+    done[path] = fact
+
+
 def undoing(spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> Undo | None:
     """What the log must keep of this call, so that it can be undone; NotSerialisable if it cannot."""
     if spec.compensate is None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.compensating import is_leaving
+from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput, NotForkable, StepNotFound
@@ -104,7 +105,7 @@ def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
             hint="edit what its steps returned (outputs=), or its input (input=)",
         )
     seq = _before_the_end(events, seq)
-    kept = list(events[:seq])
+    kept = _mended(events[:seq], edits)
     for event in kept:
         if is_leaving(event.fact):
             raise NotForkable(
@@ -126,10 +127,38 @@ def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     return Cut(kept, seq)
 
 
+def _mended(events: Sequence[Event], edits: Edits) -> list[Event]:
+    """Without what the code did because of a failure that is a result now: only what was open then ended."""
+    last = {event.path: event for event in events if event.path in edits.outputs and is_answer(event.fact)}
+    failed = min((event.seq for event in last.values() if _is_failure(event.fact)), default=len(events))
+    before = Open()
+    for event in events[:failed]:
+        before.take(event)
+    ended = [event for event in events[failed:] if event.path in before.paths]
+    taken = {event.fact.received for event in ended if isinstance(event.fact, ev.WaitEnded)}
+    came = [event for event in events[failed:] if isinstance(event.fact, ev.Received)]
+    kept = [
+        e
+        for e in came
+        if isinstance(e.fact, ev.Received) and (e.fact.what == "signal" or e.fact.key in taken)
+    ]
+    return [*events[:failed], *sorted([*ended, *kept], key=lambda event: event.seq)]
+
+
+def _is_failure(fact: ev.Fact) -> bool:
+    match fact:
+        case ev.ChildEnded(status=status):
+            return status != Status.COMPLETED
+        case ev.WaitEnded(outcome=outcome):
+            return outcome != "answered"
+        case _:
+            return isinstance(fact, ev.StepFailed)
+
+
 def _before_the_end(events: Sequence[Event], seq: int) -> int:
     if type(seq) is not int or not 1 <= seq <= len(events):
         raise NotForkable(
-            f"the log has events 1 to {len(events)}, not {seq}", hint="look at run.checkpoints()"
+            f"the log has events 1 to {len(events)}, not {seq!r}", hint="look at run.checkpoints()"
         )
     while isinstance(events[seq - 1].fact, (*ev.ENDINGS, ev.CompensationCompleted)):
         seq -= 1
@@ -187,8 +216,13 @@ def _answered(visit: Sequence[Event]) -> list[Event]:
                 settled.add(event.path)
             case _:
                 pass
-    kept = [e for e in visit if e.path in settled or isinstance(e.fact, _NEWS)]
+    kept = [e for e in visit if e.path in settled or (isinstance(e.fact, _NEWS) and not _own_save(e))]
     return [e for e in kept if not isinstance(e.fact, ev.StepFailed | ev.StepStarted | ev.StepScheduled)]
+
+
+def _own_save(event: Event) -> bool:
+    """What the visit's code saved itself, not a step of it: it runs again, and saves what it will."""
+    return isinstance(event.fact, ev.DocumentSaved) and is_direct(event.path)
 
 
 # Graphs

@@ -101,7 +101,7 @@ class RunState:
     compensation: CompensationState | None = None
     outputs: dict[str, Raw] = field(default_factory=dict)  # what steps and children returned, by path
     checkpoint: Checkpoint | None = None  # of a machine
-    has_error: bool = False  # a transition failed since then
+    has_error: bool = False  # it failed, or a transition did since then
     failing: str = ""  # that transition
     retry_at: float | None = None  # when it is tried again
     retry_attempt: int = 0
@@ -159,7 +159,7 @@ def apply(state: RunState, event: Event) -> None:
             state.retry_attempt = event.attempt + 1
         case ev.Retried():
             state.status, state.error, state.unconsumed = Status.RUNNING, None, []
-            state.has_error = False
+            state.has_error = state.has_error and fact.undo
         case ev.Continued():
             state.generation = fact.generation
             state.steps.clear()
@@ -186,6 +186,8 @@ def _arrive(state: RunState, event: Event, fact: ev.TransitionCompleted) -> None
     state.steps.clear()
     state.outputs.clear()
     state.waits = {path: wait for path, wait in state.waits.items() if path in fact.children}
+    for path in fact.triggers.keys() - fact.children.keys():  # a fork has no children of the old run
+        state.refused[fact.triggers[path]] = f"child {path} calls back the run that this one is a fork of"
 
 
 def _apply_step(state: RunState, event: Event) -> None:
@@ -260,8 +262,8 @@ def _end(state: RunState, fact: ev.Completed | ev.Failed | ev.Cancelled | ev.Tim
         case ev.Completed():
             state.status, state.output = Status.COMPLETED, fact.result
         case ev.Failed():
-            state.status, state.error = Status.FAILED, fact.error
+            state.status, state.error, state.has_error = Status.FAILED, fact.error, True
         case ev.Cancelled():
             state.status, state.reason = Status.CANCELLED, fact.reason
         case ev.TimedOut():
-            state.status, state.error = Status.TIMED_OUT, fact.error
+            state.status, state.error, state.has_error = Status.TIMED_OUT, fact.error, True

@@ -21,6 +21,17 @@ class Attempts(msgspec.Struct):
     begun: int = 0
     failures: int = 0  # since the last retry by a person
     retry_at: float | None = None
+    stopped: ev.Problem | None = None  # why there is no other attempt, and no other place to go to
+
+    def failed(self, event: ev.Event, fact: ev.TransitionFailed) -> None:
+        self.begun = max(self.begun, event.attempt)
+        self.failures += 1
+        self.retry_at = None if fact.retry_in is None else event.at + fact.retry_in
+        self.stopped = fact.error if fact.retry_in is None and not fact.target else None
+
+    def sent_on(self) -> None:
+        """A person retries the run."""
+        self.failures, self.retry_at, self.stopped = 0, None, None
 
 
 def chosen_by(path: str, visit: int) -> str:
@@ -30,6 +41,20 @@ def chosen_by(path: str, visit: int) -> str:
         return ""
     name, _, number = parts[1].rpartition("@")
     return name if number.partition("~")[0] == str(visit) else ""
+
+
+# Facts of a visit that do not come from its code: they say nothing of an attempt.
+_FROM_OUTSIDE = (ev.TransitionFailed, ev.ChildEnded)
+
+
+def note_visit(journal: Journal, event: ev.Event) -> None:
+    """Which transition this visit began with, and whether the attempt after a failure has begun."""
+    if journal.chosen and journal.attempts.retry_at is None:
+        return
+    name = chosen_by(event.path, journal.version + 1)
+    journal.chosen = journal.chosen or name
+    if name and not isinstance(event.fact, _FROM_OUTSIDE):
+        journal.attempts.retry_at = None
 
 
 def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:

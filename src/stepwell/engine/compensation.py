@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow
-from stepwell.domain.compensating import arguments, find
+from stepwell.domain.compensating import arguments, find, note_done
 from stepwell.domain.events import Problem, StepCompleted
 from stepwell.domain.status import Status
 from stepwell.domain.steps import StepSpec
@@ -93,7 +93,7 @@ def _undoable(activation: Activation) -> dict[str, StepCompleted]:
     found = activation.journal.undoable
     for answer in activation.answers:
         if isinstance(answer.fact, StepCompleted) and answer.fact.undo is not None:
-            found[answer.path] = answer.fact
+            note_done(found, answer.path, answer.fact)
     return found
 
 
@@ -223,7 +223,7 @@ def _note(found: Undoable, row: LogRow) -> None:
     if row.kind == ev.KIND[StepCompleted]:
         fact = ev.read_as(StepCompleted, row)
         if fact.undo is not None:
-            found[row.path] = fact
+            note_done(found, row.path, fact)
 
 
 def _prepared(fact: StepCompleted) -> tuple[StepSpec, tuple[Any, ...], dict[str, Any]]:

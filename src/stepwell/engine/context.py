@@ -57,7 +57,8 @@ class RunContext:
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
         self._turns = activation.turns
-        self._marks = marks_all(activation)
+        # Its steps keep a digest of their arguments.
+        self.marks = marks_all(activation) or activation.journal.retries > 0
         self.step = StepCaller(self)
 
     @property
@@ -106,7 +107,7 @@ class RunContext:
         queue = queue or spec.queue
         if queue and spec.transactional:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
-        mark = _fingerprint(args, kwargs) if concurrent or self._marks else ""
+        mark = _fingerprint(args, kwargs) if concurrent or self.marks else ""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
         call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
         if spec.compensate is not None:

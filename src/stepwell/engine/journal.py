@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
+from stepwell.domain.compensating import note_done
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.engine.active_time import count_active, count_from
-from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, chosen_by, open_calls
+from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, note_visit, open_calls
 
 _ALWAYS = frozenset((ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested))
 MAY_ANSWER = _ALWAYS | {ev.StepFailed, ev.WaitEnded}
@@ -152,8 +153,8 @@ def read_journal(rows: Sequence[LogRow], now: float = 0.0) -> Journal:
     for row in islice(rows, 1, None):
         event = ev.read(row)
         absorb(journal, event)
-        if machine and not journal.chosen:
-            journal.chosen = chosen_by(event.path, journal.version + 1)
+        if machine:
+            note_visit(journal, event)
     count_active(journal, max(now, journal.last_at))
     return journal
 
@@ -169,7 +170,7 @@ def absorb(journal: Journal, event: Event) -> None:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
             _answered(journal, event)
             if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
-                journal.undoable[path] = fact
+                note_done(journal.undoable, path, fact)
         case ev.CancelRequested():
             journal.cancel_reason, journal.cancelled = fact.reason, open_calls(journal)
             _answered(journal, event)
@@ -237,9 +238,7 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
         case ev.TransitionCompleted() as completed:
             _transition_completed(journal, completed, event.at)
         case ev.TransitionFailed() as failure:
-            journal.attempts.begun = max(journal.attempts.begun, event.attempt)
-            journal.attempts.failures += 1
-            journal.attempts.retry_at = None if failure.retry_in is None else event.at + failure.retry_in
+            journal.attempts.failed(event, failure)
             begin_anew(journal)
         case _:
             pass
@@ -295,12 +294,12 @@ def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
 
 
 def _retried(journal: Journal, seq: int) -> None:
-    """Forget the failure that ended the run; what was recorded after it may not be asked for again."""
+    """Forget the failure that ended the run; what was recorded behind it may not be asked for again."""
     path = journal.failed.error.path if journal.failed else ""
     journal.failed = None
     journal.retries += 1
     count_from(journal, 0.0, 0.0)  # the whole of its timeout again
-    journal.attempts.failures, journal.attempts.retry_at = 0, None
+    journal.attempts.sent_on()
     failure = max(
         (a.seq for a in journal.answers if path and a.path in (path, result_path(path))), default=seq
     )

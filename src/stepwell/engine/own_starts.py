@@ -156,8 +156,9 @@ class OwnStarts:
         """What the store gave us. What it gave without saying so, or too late, is a stray."""
         if self._closed or self._clock.monotonic() - began >= self._patience:
             return
+        worker = self._worker()
         for run, answer in zip(offered, started, strict=True):
-            if answer.claim is not None and run.owner == self._worker():
+            if answer.claim is not None and run.owner == worker:
                 self._begin(answer.claim, answer.claim.log[0].at)
 
     async def settled(self) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepwell.domain import events as ev
+from stepwell.domain.compensating import note_done
 from stepwell.domain.events import Problem
 from stepwell.domain.problems import step_error
 from stepwell.domain.status import Status
 from stepwell.engine.calls import BodyCall, Call, ChildCall, StepCall, TriggerCall
+from stepwell.engine.checkpoints import failed_answer
 from stepwell.engine.documents import show
 from stepwell.engine.ending import code_changed
 from stepwell.engine.journal import Answer, Journal
@@ -27,7 +29,7 @@ def release(activation: Activation, answer: Answer) -> None:
         return
     if type(fact) is ev.StepCompleted:
         if fact.undo is not None:
-            activation.journal.undoable[answer.path] = fact
+            note_done(activation.journal.undoable, answer.path, fact)
         if activation.journal.saved:
             show(activation.journal, answer.path)
     activation.recorded.discard(answer.path)
@@ -41,17 +43,39 @@ def release(activation: Activation, answer: Answer) -> None:
         and not call.future.done()
     ):
         call.future.set_result(fact.result)  # the everyday answer
+    elif (answer.optional or activation.visits is not None) and _other_arguments(call, fact):
+        _ask_anew(activation, call)
     elif not call.future.done():
         if activation.visits is not None:
             activation.visits.note(answer, call)
         _answer(call, answer, activation.journal)
+        if failed_answer(fact):
+            activation.ctx.marks = True  # what is done behind a failure may be met again, see below
 
 
 def _not_asked(activation: Activation, answer: Answer) -> None:
-    if isinstance(answer.fact, ev.ChildEnded):
+    """A child's end that nobody awaits yet; or what a function did behind a failure that was sent on.
+
+    Both wait until they are asked for: what is recorded is not done again. (A graph's cleanup is.)
+    """
+    behind = answer.optional and activation.journal.accepted.kind == "function"
+    if behind or isinstance(answer.fact, ev.ChildEnded):
         activation.arrived[answer.path] = answer
     elif not (answer.optional or activation.live or answer.path in activation.withdrawn):
         raise code_changed(answer, activation.calls, activation.program)
+
+
+def _other_arguments(call: Call, fact: ev.Fact) -> bool:
+    """Behind the failure it was `notify("failed")`, now it is `notify("paid")`: that is another step."""
+    if not isinstance(call, StepCall) or not isinstance(fact, ev.StepCompleted | ev.StepFailed):
+        return False
+    return bool(fact.digest and call.digest) and fact.digest != call.digest
+
+
+def _ask_anew(activation: Activation, call: Call) -> None:
+    activation.calls[call.path] = call
+    call.after = activation.writer.barrier
+    activation.commands.append(call)
 
 
 def _cancel_calls(activation: Activation) -> None:

@@ -187,6 +187,8 @@ class Visits:
                 attempts.retry_at = None
             if activation.cancelling:
                 raise RunCancelling
+            if attempts.stopped is not None:  # recorded by an owner that was lost before it could end the run
+                raise TransitionStopped(attempts.stopped)
             attempts.begun += 1
             call = BodyCall(path, asyncio.Future(loop=activation.turns), move, body, attempts.begun)
             self._call = call

@@ -17,6 +17,7 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.messages import Decision, Ending, cancel_request, decide_key, event_key
 from stepwell.engine.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
 from stepwell.engine.journal import Message, called_back
+from stepwell.engine.signals import Signals
 from stepwell.errors import StepwellError, StoreError
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ class Waits:
         self.cancel_reason = journal.cancel_reason
         self._open: dict[str, WaitCall] = {}
         self._timers = set(journal.timers)  # set, neither fired nor withdrawn
-        self._signals: dict[str, deque[Message]] = {}
+        self._signals = Signals()
         self._children: dict[str, ev.ChildStarted] = dict(journal.children)
         for message in journal.messages.values():
             if message.what == "signal":
-                self._signals.setdefault(message.name, deque()).append(message)
+                self._signals.add(message)
 
     # Opening
 
@@ -237,19 +238,16 @@ class Waits:
 
     def _queue(self, message: Message) -> None:
         """It waits for its wait; one that is open takes it at once."""
-        self._signals.setdefault(message.name, deque()).append(message)
+        self._signals.add(message)
         for call in list(self._open.values()):
             if message.name in call.names and self._answer_from_queue(call):
                 break
 
     def _answer_from_queue(self, call: WaitCall) -> bool:
-        for name in call.names:
-            queue = self._signals.get(name)
-            while queue:
-                message = queue.popleft()
-                if self._fits(call, message):
-                    self._answer(call, message)
-                    return True
+        while (message := self._signals.take(call.names)) is not None:
+            if self._fits(call, message):
+                self._answer(call, message)
+                return True
         return False
 
     def _answer_from_log(self, call: WaitCall) -> bool:
@@ -337,8 +335,7 @@ class Waits:
                 decision = msgspec.json.decode(row.payload, type=Decision)
                 self._received(row, decision.answer, choice=decision.choice, by=decision.by)
             else:
-                message = self._received(row, Raw(row.payload))
-                self._signals.setdefault(message.name, deque()).append(message)
+                self._signals.add(self._received(row, Raw(row.payload)))
         return left
 
     # Leaving
@@ -369,12 +366,11 @@ class Waits:
     @property
     def untouched(self) -> bool:
         """No message came, and no child is out."""
-        return not (self.keys or self._signals or self._children)
+        return not (self.keys or self._signals.came or self._children)
 
     def unmatched(self) -> Iterator[Message]:
         """Signals in the log that no wait has taken."""
-        for queue in self._signals.values():
-            yield from queue
+        return iter(self._signals)
 
     def untaken_keys(self) -> Iterable[str]:
         return [message.key for message in self.unmatched()]

@@ -38,27 +38,26 @@ class Workflow(Generic[In, R]):
             )
         self._name = checked_name(name or function.__name__)
         self._version = checked_name(version, "a version")
-        self._codecs: tuple[Codec, Codec] | None = None
         self._definition: Definition | None = None
 
+    @functools.cached_property
     def _types(self) -> tuple[Codec, Codec]:
         """Looked up at first use, so that types defined further down in the module are known."""
-        if self._codecs is None:
-            hints = annotations_of(self._function)
-            names = list(inspect.signature(self._function).parameters)
-            input = hints.get(names[1], inspect.Parameter.empty) if self._takes_input else type(None)
-            try:
-                self._codecs = codec_for(input), codec_for(hints.get("return", inspect.Parameter.empty))
-                self._codecs[0].schema()
-            except InvalidDefinition as error:
-                error.message = f"workflow {self._name}: {error.message}"
-                raise
-        return self._codecs
+        hints = annotations_of(self._function)
+        names = list(inspect.signature(self._function).parameters)
+        input = hints.get(names[1], inspect.Parameter.empty) if self._takes_input else type(None)
+        try:
+            codecs = codec_for(input), codec_for(hints.get("return", inspect.Parameter.empty))
+            codecs[0].schema()
+        except InvalidDefinition as error:
+            error.message = f"workflow {self._name}: {error.message}"
+            raise
+        return codecs
 
     @property
     def definition(self) -> Definition:
         if self._definition is None:
-            schema = msgspec.json.encode(self._types()[0].schema())
+            schema = msgspec.json.encode(self._types[0].schema())
             where = f"{self._function.__module__}:{self._function.__qualname__}"
             options = {
                 "timeout": self.options.timeout,
@@ -80,13 +79,13 @@ class Workflow(Generic[In, R]):
 
     def encode_input(self, input: In) -> bytes:
         try:
-            return self._types()[0].encode(input)
+            return self._types[0].encode(input)
         except InvalidInput as error:
             error.context = {"workflow": self._name, **error.context}
             raise
 
     def decode_result(self, data: bytes) -> R:
-        result: R = self._types()[1].decode(data)
+        result: R = self._types[1].decode(data)
         return result
 
     def run(self, ctx: Any, input: bytes) -> Any:
@@ -100,7 +99,7 @@ class Workflow(Generic[In, R]):
 
     def _encode_result(self, result: Any) -> bytes:
         try:
-            return self._types()[1].encode(result)
+            return self._types[1].encode(result)
         except InvalidInput as error:
             error.message = f"the workflow's result: {error.message}"
             if type(error) is InvalidInput:
@@ -108,7 +107,7 @@ class Workflow(Generic[In, R]):
             raise
 
     def _arguments(self, input: bytes) -> tuple[Any, ...]:
-        return (self._types()[0].decode(input),) if self._takes_input else ()
+        return (self._types[0].decode(input),) if self._takes_input else ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Outside a run a workflow is its function."""
