@@ -3,7 +3,8 @@
 Durable state changes in few ways, each one transaction: runs are started, an owner commits,
 somebody delivers a message, a lost owner is reaped. These are the words for them. Times are
 seconds since the epoch by the store's clock; intervals are seconds. They are msgspec structs because
-a step makes several of them: a frozen dataclass takes five times as long to make.
+a step makes several of them: a frozen dataclass takes five times as long to make. Those that a step makes
+are never part of a cycle, so the garbage collector need not count them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class NewWait(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0  # events published earlier do not count
 
 
-class Park(msgspec.Struct, frozen=True, kw_only=True):
+class Park(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Give the lease back until `due`. Refused (`woken`) when a message came since `seen`.
 
     The ticket is due at the earlier of `due_at` and the commit's time + `due_in`.
@@ -163,7 +164,7 @@ class Park(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float = 0.0
 
 
-class Finish(msgspec.Struct, frozen=True, kw_only=True):
+class Finish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The run ends. Refused (`woken`) when a message came since `seen`."""
 
     seen: int
@@ -174,7 +175,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float = 0.0
 
 
-class Commit(msgspec.Struct, kw_only=True):
+class Commit(msgspec.Struct, kw_only=True, gc=False):
     """What an owner writes at once. Before it nothing happened; after it everything did."""
 
     run_id: RunId
