@@ -222,7 +222,7 @@ async def test_a_worker_is_ready_to_commit_before_its_first_run(postgres_url: st
         async def planned() -> int:
             count: int = await connection.fetchval(
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-                " AND query LIKE 'WITH clock%FOR NO KEY UPDATE%' AND pid <> pg_backend_pid()"
+                " AND query LIKE '%grown, settled%' AND pid <> pg_backend_pid()"  # of both statements
             )
             return count
 
