@@ -3,8 +3,7 @@
 Durable state changes in few ways, each one transaction: runs are started, an owner commits,
 somebody delivers a message, a lost owner is reaped. These are the words for them. Times are
 seconds since the epoch by the store's clock; intervals are seconds. They are msgspec structs because
-a step makes several of them: a frozen dataclass takes five times as long to make. Those that a step makes
-are never part of a cycle, so the garbage collector need not count them (`gc=False`).
+a step makes several of them: a frozen dataclass takes five times as long to make.
 """
 
 from __future__ import annotations
@@ -84,9 +83,14 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     lease: str = ""
 
     @property
+    def at_once(self) -> bool:
+        """May somebody have it as it starts? Not if it must wait, or if its slots must be counted first."""
+        return not self.delay and not self.lane
+
+    @property
     def wanted(self) -> bool:
-        """May its owner have it at once? Not if it must wait, or if its slots must be counted first."""
-        return bool(self.owner) and not self.delay and not self.lane
+        """Does its owner want it, and may it have it at once?"""
+        return bool(self.owner) and self.at_once
 
     def taken(self, at: float) -> Claim:
         """What its owner has when it was started at that time: all there is, for nobody else saw it."""
@@ -150,7 +154,7 @@ class NewWait(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0  # events published earlier do not count
 
 
-class Park(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Park(msgspec.Struct, frozen=True, kw_only=True):
     """Give the lease back until `due`. Refused (`woken`) when a message came since `seen`.
 
     The ticket is due at the earlier of `due_at` and the commit's time + `due_in`.
@@ -164,7 +168,7 @@ class Park(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: float = 0.0
 
 
-class Finish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """The run ends. Refused (`woken`) when a message came since `seen`."""
 
     seen: int
@@ -175,7 +179,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: float = 0.0
 
 
-class Commit(msgspec.Struct, kw_only=True, gc=False):
+class Commit(msgspec.Struct, kw_only=True):
     """What an owner writes at once. Before it nothing happened; after it everything did."""
 
     run_id: RunId

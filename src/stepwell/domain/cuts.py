@@ -130,7 +130,7 @@ def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
 def _mended(events: Sequence[Event], edits: Edits) -> list[Event]:
     """Without what the code did because of a failure that is a result now: only what was open then ended."""
     last = {event.path: event for event in events if event.path in edits.outputs and is_answer(event.fact)}
-    failed = min((event.seq for event in last.values() if _is_failure(event.fact)), default=len(events))
+    failed = min((event.seq for event in last.values() if failed_answer(event.fact)), default=len(events))
     before = Open()
     for event in events[:failed]:
         before.take(event)
@@ -145,7 +145,8 @@ def _mended(events: Sequence[Event], edits: Edits) -> list[Event]:
     return [*events[:failed], *sorted([*ended, *kept], key=lambda event: event.seq)]
 
 
-def _is_failure(fact: ev.Fact) -> bool:
+def failed_answer(fact: ev.Fact) -> bool:
+    """It lets the code go on, but not with what it asked for."""
     match fact:
         case ev.ChildEnded(status=status):
             return status != Status.COMPLETED

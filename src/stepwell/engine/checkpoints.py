@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stepwell.domain import events as ev
+from stepwell.domain.cuts import failed_answer
 
 if TYPE_CHECKING:
     from stepwell.engine.journal import Journal
@@ -75,18 +76,6 @@ def begin_anew(journal: Journal) -> None:
     for path in again:
         journal.children.pop(path, None)
     journal.retries += 1  # a child that failed is another child next time
-
-
-def failed_answer(fact: ev.Fact) -> bool:
-    match fact:
-        case ev.StepFailed():
-            return True
-        case ev.WaitEnded():
-            return fact.outcome != "answered"
-        case ev.ChildEnded():
-            return fact.status != "completed"
-        case _:
-            return False
 
 
 def open_calls(journal: Journal) -> set[str]:

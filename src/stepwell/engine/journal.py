@@ -36,7 +36,7 @@ def is_answer(fact: ev.Fact) -> bool:
     return isinstance(fact, ev.WaitEnded) and fact.outcome != "withdrawn"
 
 
-class Answer(msgspec.Struct, frozen=True, eq=False, gc=False):
+class Answer(msgspec.Struct, frozen=True, eq=False):
     """A recorded fact that lets workflow code go on."""
 
     seq: int

@@ -144,8 +144,7 @@ class OwnStarts:
         worker, lease = self._worker(), self._ids.lease_id()
         offered: list[NewRun] = []
         for number, run in enumerate(runs):
-            may_have = not run.lane and not run.delay  # see NewRun.wanted
-            if room > 0 and may_have and run.queue in self._queues and run.needs in self._needs:
+            if room > 0 and run.at_once and run.queue in self._queues and run.needs in self._needs:
                 room -= 1
                 offered.append(replace(run, owner=worker, lease=f"{lease}{number:03x}"))
             else:
@@ -184,7 +183,9 @@ class _Asked(NamedTuple):
 
 
 def _stopped() -> StoreUnavailable:
-    return StoreUnavailable("the worker stopped before it started these runs")
+    return StoreUnavailable(
+        "the worker stopped before it started these runs", hint="start them again: nothing was written"
+    )
 
 
 def _tell(batch: Sequence[_Asked], started: Sequence[Started]) -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from stepwell.domain import events as ev
 from stepwell.domain.compensating import note_done
+from stepwell.domain.cuts import failed_answer
 from stepwell.domain.events import Problem
 from stepwell.domain.problems import step_error
 from stepwell.domain.status import Status
 from stepwell.engine.calls import BodyCall, Call, ChildCall, StepCall, TriggerCall
-from stepwell.engine.checkpoints import failed_answer
 from stepwell.engine.documents import show
 from stepwell.engine.ending import code_changed
 from stepwell.engine.journal import Answer, Journal
@@ -43,7 +43,11 @@ def release(activation: Activation, answer: Answer) -> None:
         and not call.future.done()
     ):
         call.future.set_result(fact.result)  # the everyday answer
-    elif (answer.optional or activation.visits is not None) and _other_arguments(call, fact):
+    elif (
+        (answer.optional or activation.visits is not None)
+        and isinstance(fact, ev.StepCompleted | ev.StepFailed)
+        and _other_arguments(call, fact.digest)
+    ):
         _ask_anew(activation, call)
     elif not call.future.done():
         if activation.visits is not None:
@@ -65,11 +69,9 @@ def _not_asked(activation: Activation, answer: Answer) -> None:
         raise code_changed(answer, activation.calls, activation.program)
 
 
-def _other_arguments(call: Call, fact: ev.Fact) -> bool:
+def _other_arguments(call: Call, digest: str) -> bool:
     """Behind the failure it was `notify("failed")`, now it is `notify("paid")`: that is another step."""
-    if not isinstance(call, StepCall) or not isinstance(fact, ev.StepCompleted | ev.StepFailed):
-        return False
-    return bool(fact.digest and call.digest) and fact.digest != call.digest
+    return isinstance(call, StepCall) and bool(digest and call.digest) and digest != call.digest
 
 
 def _ask_anew(activation: Activation, call: Call) -> None:
@@ -130,7 +132,7 @@ def _release_child(call: Call, fact: ev.ChildEnded) -> None:
 
 
 def _same_arguments(call: Call, digest: str) -> None:
-    if isinstance(call, StepCall) and digest and call.digest and digest != call.digest:
+    if _other_arguments(call, digest):
         raise CodeChanged(
             f"{call.path} was recorded with other arguments than the code gives now",
             hint="create concurrent branches in the same order, or guard the change with ctx.patched; "

@@ -135,8 +135,7 @@ class StepCalls:
                     self._failed(call, refusal, retry_in=None)
                 else:
                     call.answered = True
-                    fact = ev.StepCompleted(result=Raw(data), digest=call.digest, undo=call.undo)
-                    activation.record(fact, call.path, call.attempt)
+                    activation.record(_completed(call, Raw(data)), call.path, call.attempt)
             else:
                 chance = activation.services.ids.jitter()
                 self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))

@@ -19,11 +19,12 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import Codec, limited
 from stepwell.domain.commit import NEVER, InboxRow
+from stepwell.domain.cuts import failed_answer
 from stepwell.domain.events import Problem
 from stepwell.domain.moves import Move
 from stepwell.domain.problems import problem_of
 from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TriggerCall, WaitCall
-from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, failed_answer, open_calls
+from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, open_calls
 from stepwell.engine.documents import visible_after
 from stepwell.engine.journal import Answer, StepRecord
 from stepwell.errors import (

@@ -32,7 +32,7 @@ class Role(StrEnum):
     JOIN = "join"
 
 
-class Outcome(msgspec.Struct, frozen=True, eq=False, gc=False):
+class Outcome(msgspec.Struct, frozen=True, eq=False):
     """How a node came out: which handles are live, its output, and what it writes besides."""
 
     handles: tuple[str, ...] = OUT
