@@ -112,6 +112,28 @@ async def test_engines_on_a_full_server_work_with_what_they_have(narrow_url: str
             ]
 
 
+@workflow
+async def other(ctx: Context, n: int) -> int:
+    return await ctx.step(keep, n)
+
+
+@pytest.mark.req("R4")
+@pytest.mark.slow
+async def test_an_engine_makes_way_for_one_that_has_too_little(narrow_url: str, postgres_url: str) -> None:
+    async with server(postgres_url) as connection:
+        await connection.execute(f"ALTER ROLE {role_of(narrow_url)} CONNECTION LIMIT 100")
+        async with Engine(narrow_url, workflows=[other], settings=SETTINGS) as one:
+            runs = [await one.start(other, n) for n in range(20)]
+            assert [await run.result(60) for run in runs] == list(range(20))
+            room = await used(connection) + 1
+            await connection.execute(f"ALTER ROLE {role_of(narrow_url)} CONNECTION LIMIT {room}")
+
+            async with Engine(narrow_url, workflows=[child], settings=SETTINGS) as two:
+                run = await two.start(child, 0)
+
+                assert await run.result(30) == 0
+
+
 @pytest.mark.req("R4")
 async def test_one_connection_carries_all_kinds_of_work(narrow_url: str, postgres_url: str) -> None:
     async with server(postgres_url) as connection:

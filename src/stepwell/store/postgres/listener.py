@@ -14,21 +14,25 @@ from collections.abc import Callable
 
 from stepwell.store.postgres.address import Address
 from stepwell.store.postgres.connection import LANE_SETTINGS, Connection, connect, pauses
+from stepwell.store.postgres.room import MAKE_ROOM_SECONDS
 
 HINT_SECONDS = 0.005
 BUSY_HINT_SECONDS = 0.02
 BUSY_RATE = 800.0  # hints a second
 CHECK_SECONDS = 10.0  # is the connection still there?
 CHECK_ANSWER_SECONDS = 5.0
-GAVE_UP_SECONDS = 2.0  # then whoever needed the place of our connection has it
+NO_ROOM = "no room"  # what an engine says that has no connection for a kind of its work
 # NOTIFY writes to the log of the server too, but a hint may be lost: nobody waits for the disk.
 SETTINGS = LANE_SETTINGS | {"synchronous_commit": "off"}
 
 
 class Listener:
-    def __init__(self, address: Address) -> None:
+    """`make_way` is called when another engine has too few connections."""
+
+    def __init__(self, address: Address, make_way: Callable[[], object]) -> None:
         self._address = address
-        self._channel = f"stepwell_{address.schema}"[:63]
+        self._make_way = make_way
+        self.channel = f"stepwell_{address.schema}"[:63]
         self._callbacks: list[Callable[[], None]] = []
         self._wanted: asyncio.Event = asyncio.Event()  # somebody hinted
         self._hints = 0  # since the last that was sent
@@ -91,13 +95,13 @@ class Listener:
             try:
                 connection = await connect(self._address, SETTINGS)
                 connection.add_termination_listener(self._broken)
-                await connection.add_listener(self._channel, self._heard)
+                await connection.add_listener(self.channel, self._heard)
                 pause = pauses()
                 self._connection, self._gave_up = connection, False
                 self._tell()  # hints may have been missed while we were away
                 await self._serve(connection)
             except Exception:  # nobody waits for this task: whatever it was, connect again
-                await asyncio.sleep(GAVE_UP_SECONDS if self._gave_up else next(pause, 2.0))
+                await asyncio.sleep(MAKE_ROOM_SECONDS if self._gave_up else next(pause, 2.0))
             finally:
                 self._connection = None
                 if connection is not None:
@@ -117,7 +121,7 @@ class Listener:
             self._wanted.clear()
             self._hints = 0
             try:
-                await connection.execute(f'NOTIFY "{self._channel}"', timeout=CHECK_ANSWER_SECONDS)
+                await connection.execute(f'NOTIFY "{self.channel}"', timeout=CHECK_ANSWER_SECONDS)
             except BaseException:
                 self._wanted.set()  # the next connection sends it
                 raise
@@ -127,7 +131,9 @@ class Listener:
     def _heard(self, connection: Connection, process: int, channel: str, payload: str) -> None:
         if connection.is_closed():
             return  # it was on its way when we left; the next connection begins by telling
-        if process != connection.get_server_pid():  # our own hints come back to us
+        if payload == NO_ROOM:
+            self._make_way()
+        elif process != connection.get_server_pid():  # our own hints come back to us
             self._tell()
 
     def _broken(self, connection: Connection) -> None:

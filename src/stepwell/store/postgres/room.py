@@ -25,6 +25,7 @@ SHARE_SECONDS = LANE_SECONDS / TRIES  # for the connection of another one; then 
 CLOSE_SECONDS = 2.0
 SHORT_SECONDS = 30.0
 ASK_SECONDS_MAX = 1.0  # a full server is asked again after a pause, which doubles up to this
+MAKE_ROOM_SECONDS = 2.0  # then a place that was made for somebody is taken, by them or by others
 
 
 class Lane:
@@ -143,23 +144,28 @@ class Room:
         """A new one or, when the server has no room for it, one that another lane does not need."""
         loop = asyncio.get_running_loop()
         until = loop.time() + SHARE_SECONDS
-        made_room = False
+        made_room_at: float | None = None
         while True:
-            if self._full is not None and (spare := self._spare()) is not None:
+            now = loop.time()
+            if self._is_sharing(now) and (spare := self._spare()) is not None:
                 return spare.give_up()
-            if loop.time() >= self._ask_at:
+            if now >= self._ask_at or not (self._full or self.connected):
                 if (made := await self._asked()) is not None:
                     return made
                 continue
-            if not made_room and any(give_up() for give_up in self.neighbours):
-                made_room = True
-                self._pause, self._ask_at = FIRST_PAUSE, loop.time() + FIRST_PAUSE
-            if loop.time() >= until or not (self.connected or made_room):
-                full = self._full
-                assert full is not None  # else it would have been asked
+            is_old = made_room_at is None or now >= made_room_at + MAKE_ROOM_SECONDS
+            if is_old and any(give_up() for give_up in self.neighbours):
+                made_room_at = now
+                self._pause, self._ask_at = FIRST_PAUSE, now + FIRST_PAUSE
+            if (full := self._full) is not None and (
+                now >= until or (made_room_at is None and not self.connected)
+            ):
                 raise StoreUnavailable(full.message, hint=full.hint, **full.context) from full.__cause__
-            if (given := await self._given(min(self._ask_at, until) - loop.time())) is not None:
+            if (given := await self._given(min(self._ask_at, until) - now)) is not None:
                 return given
+
+    def _is_sharing(self, now: float) -> bool:
+        return self._full is not None or now < self._ask_at
 
     async def _asked(self) -> Connection | None:
         loop = asyncio.get_running_loop()
@@ -209,6 +215,13 @@ class Room:
         if spare is not None:
             spare.drop()
         return spare is not None
+
+    def make_way(self) -> bool:
+        """The same, for another engine: until it had time to connect, we share what is left."""
+        gave_up = self.give_up()
+        if gave_up:
+            self._ask_at = asyncio.get_running_loop().time() + MAKE_ROOM_SECONDS
+        return gave_up
 
     async def rest(self, looks: int) -> None:
         """Give back to the server what was not used the last so many times that this was called."""

@@ -14,7 +14,7 @@ from stepwell.store.postgres.connection import ANSWER_SECONDS
 from stepwell.store.postgres.endings import PostgresEndings
 from stepwell.store.postgres.fleet import PostgresFleet
 from stepwell.store.postgres.lanes import Lanes
-from stepwell.store.postgres.listener import Listener, is_over
+from stepwell.store.postgres.listener import NO_ROOM, Listener, is_over
 from stepwell.store.postgres.migrate import prepare
 from stepwell.store.postgres.rates import PostgresRates
 from stepwell.store.postgres.reading import PostgresReading
@@ -46,13 +46,15 @@ class PostgresStore(
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
         self.polls = self._address.poll_only
-        self._listener = Listener(self._address)
+        self._listener = Listener(self._address, self._make_way)
         self._resting: asyncio.Task[None] | None = None
         self._preparing: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._room.neighbours += [self._user_room.give_up, partial(self._do_without_hints, self._room)]
         self._user_room.neighbours += [
             self._room.give_up,
             partial(self._do_without_hints, self._user_room),
+            self._ask_other_engines,
         ]
 
     async def open(self) -> None:
@@ -64,10 +66,10 @@ class PostgresStore(
             self._resting = asyncio.create_task(self._rest())
 
     async def close(self) -> None:
-        for task in (self._resting, self._preparing):
+        for task in (self._resting, self._preparing, self._telling):
             if task is not None:
                 task.cancel()
-        self._resting = self._preparing = None
+        self._resting = self._preparing = self._telling = None
         await self._starting.close()
         await self._start_within.close()
         await self._delivering.close()
@@ -99,6 +101,26 @@ class PostgresStore(
     def _do_without_hints(self, room: Room) -> bool:
         """Hints only save time: their connection goes when there is no other to work with."""
         return not room.connected and self._listener.give_up()
+
+    def _ask_other_engines(self) -> bool:
+        """For a place, when transactional steps have none and we have none to give up for them."""
+        if self._user_room.connected or self._address.poll_only:
+            return False
+        if is_over(self._telling):
+            self._telling = asyncio.create_task(self._tell_other_engines())
+        return True
+
+    async def _tell_other_engines(self) -> None:
+        with suppress(Exception):
+            await self._side_lanes.run(
+                lambda connection: connection.execute(f"NOTIFY \"{self._listener.channel}\", '{NO_ROOM}'")
+            )
+
+    def _make_way(self) -> None:
+        """For another engine, which has too few connections: it takes the place of one that is idle."""
+        for give_up in (self._user_room.make_way, self._room.make_way, self._listener.give_up):
+            if give_up():
+                return
 
     @property
     def _every_lane(self) -> tuple[Lanes, ...]:
