@@ -84,8 +84,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_once(self) -> bool:
-        """May somebody have it as it starts? Not if it must wait, or if its slots must be counted first."""
-        return not self.delay and not self.lane
+        """May somebody have it as it starts? Not if it must wait."""
+        return not self.delay
 
     @property
     def wanted(self) -> bool:
@@ -95,14 +95,14 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     def taken(self, at: float) -> Claim:
         """What its owner has when it was started at that time: all there is, for nobody else saw it."""
         log = [LogRow(1, "accepted", "", 0, at, self.accepted)]
-        return Claim(self.id, "", self.needs, LeaseId(self.lease), 1, 0, 0, "", log, [])
+        return Claim(self.id, "", self.needs, LeaseId(self.lease), 1, 0, 0, "", log, [], bool(self.lane))
 
 
 class Started(NamedTuple):
     """`run_id` is the run of that key; `conflict`: it has another input.
 
-    `claim`: the worker that it named owns it. Only a worker that is known gets it, and only while no
-    limits are set; otherwise the run waits as any other.
+    `claim`: the worker that it named owns it. Only a worker that is known gets it, only while no limits
+    are set, and only if those that it brings along leave room; otherwise the run waits as any other.
     """
 
     run_id: RunId

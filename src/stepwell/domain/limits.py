@@ -18,8 +18,9 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from stepwell.domain.commit import NEVER, ClaimRequest, Definition
+from stepwell.domain.commit import NEVER, ClaimRequest, Definition, NewRun
 from stepwell.domain.ids import NEEDS_EMIT, needs_step
 from stepwell.domain.program import RunOptions
 from stepwell.errors import InvalidDefinition, InvalidInput
@@ -291,6 +292,27 @@ def choose(waiting: Iterable[Waiting], slots: Slots, *, now: float, wanted: int)
         else:
             more = True
     return Chosen(taken, next_due, blocked, more)
+
+
+def brought(runs: Iterable[NewRun]) -> set[str]:
+    """The lanes of those whose owner wants them as they start: their limits are to be asked first."""
+    return {run.lane for run in runs if run.lane and run.wanted}
+
+
+def owned_within(runs: Sequence[NewRun], slots: Slots, *, waiting: bool) -> Sequence[NewRun]:
+    """The same runs; those of a lane keep their owner where there is a slot and nobody to be passed.
+
+    `waiting`: a ticket of a lane is due. Which of their limits they share is not looked at.
+    """
+    found: list[NewRun] = []
+    for run in runs:
+        limited = run.lane and run.at_once
+        if limited and not waiting:
+            waiting = not run.owner or slots.blocking(run.lane, started=False) is not None
+            if not waiting:
+                slots.take(run.lane, started=False)
+        found.append(replace(run, owner="") if limited and waiting else run)
+    return found
 
 
 def _place(ticket: Waiting) -> tuple[bool, int, float, str, str]:

@@ -56,6 +56,7 @@ class Claimer:
         self._solo_until = 0.0  # how long to hold back for it
         self._full = False  # there may be more than we had slots for
         self._behind = True  # something older may wait than what is started now
+        self.blocked = False  # runs wait for slots of limits
         self._asked = 0  # slots that the claim under way may fill
         self._asking = asyncio.Lock()
 
@@ -148,6 +149,7 @@ class Claimer:
         finally:
             self._asked = 0
         self._unanswered = None
+        self.blocked = found.blocked
         if request.solo:
             self.solo_wanted = False
             self.solo_active = bool(found.claims)

@@ -36,6 +36,7 @@ class OwnStarts:
         patience: float,
         worker: Callable[[], WorkerId],
         room: Callable[[], int],
+        blocked: Callable[[], bool],
         begin: Callable[[Claim, float], None],
     ) -> None:
         self._store = store
@@ -46,6 +47,7 @@ class OwnStarts:
         self._patience = patience  # seconds; later an answer is too late: see Strays
         self._worker = worker
         self._room = room
+        self._blocked = blocked  # by limits: then their runs wait in line
         self._begin = begin
         self._waiting: deque[_Asked] = deque()
         self._idle: list[asyncio.Future[None]] = []  # of servers that have nothing to send
@@ -144,12 +146,16 @@ class OwnStarts:
         worker, lease = self._worker(), self._ids.lease_id()
         offered: list[NewRun] = []
         for number, run in enumerate(runs):
-            if room > 0 and run.at_once and run.queue in self._queues and run.needs in self._needs:
+            if room > 0 and self._is_for_us(run):
                 room -= 1
                 offered.append(replace(run, owner=worker, lease=f"{lease}{number:03x}"))
             else:
                 offered.append(run)
         return offered
+
+    def _is_for_us(self, run: NewRun) -> bool:
+        known = run.queue in self._queues and run.needs in self._needs
+        return known and run.at_once and not (run.lane and self._blocked())
 
     def _take(self, offered: Sequence[NewRun], started: Sequence[Started], began: float) -> None:
         """What the store gave us. What it gave without saying so, or too late, is a stray."""

@@ -143,6 +143,7 @@ class Worker:
             patience=self.options.heartbeat_seconds,
             worker=lambda: self._info.id,
             room=lambda: self._claimer.room,
+            blocked=lambda: self._claimer.blocked,
             begin=self._begin,
         )
 

@@ -33,7 +33,7 @@ from stepwell.store.memory.transaction import entering, leaving, transaction
 class MemoryRuns(Tables):
     @transaction("start")
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        return [self._start(run) for run in runs]
+        return [self._start(run) for run in self._owned_within_limits(runs)]
 
     @transaction("start_within")
     async def start_within(self, asked: RatedStart) -> RatedAnswer:
@@ -43,7 +43,7 @@ class MemoryRuns(Tables):
         if full is not None:
             return full
         self._windows.update({key: starts for key, starts, _ in ledger.changed()})
-        return [self._start(run) for run in asked.runs]
+        return [self._start(run) for run in self._owned_within_limits(asked.runs)]
 
     @transaction("commit")
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -24,10 +24,10 @@ from stepwell.domain.commit import (
     WorkerInfo,
 )
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import Limit, Scope, Slots
+from stepwell.domain.limits import Limit, Scope, Slots, brought, owned_within
 from stepwell.domain.rates import WindowKey
 from stepwell.domain.status import Status
-from stepwell.store.base import INBOX_MAX
+from stepwell.store.base import INBOX_MAX, SOLO_LOSSES
 
 
 @dataclass(slots=True)
@@ -125,6 +125,17 @@ class Tables:
             return Started(new.id, created=True)
         ticket.owner, ticket.lease, ticket.started = new.owner, new.lease, True
         return Started(new.id, created=True, claim=new.taken(now))
+
+    def _owned_within_limits(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
+        """The same runs: their starter owns those of lanes for which there is a slot."""
+        if not brought(runs):
+            return runs
+        now = self._clock()
+        waiting = any(
+            ticket.lane and ticket.lease is None and ticket.due_at <= now and ticket.losses < SOLO_LOSSES
+            for ticket in self._tickets.values()
+        )
+        return owned_within(runs, self._slots(), waiting=waiting)
 
     def _slots(self) -> Slots:
         lanes = [ticket for ticket in self._tickets.values() if ticket.lane]

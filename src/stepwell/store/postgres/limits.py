@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from stepwell.domain.commit import ENDING_PRIORITY, ClaimRequest
+from stepwell.domain.commit import ENDING_PRIORITY, ClaimRequest, NewRun
 from stepwell.domain.ids import LeaseId
 from stepwell.domain.limits import (
     LaneUse,
@@ -22,6 +22,7 @@ from stepwell.domain.limits import (
     Waiting,
     choose,
     lanes_for,
+    owned_within,
     reach,
     rest_counts,
 )
@@ -39,6 +40,7 @@ class TakenTickets(NamedTuple):
     blocked: bool
 
 
+FREE = Slots((), {})  # to ask which limits a lane brings along
 NOTHING = TakenTickets((), None, False)
 
 
@@ -62,6 +64,16 @@ class PostgresLimits(Session):
             return found._replace(next_in=0.0) if more else found
 
         return await self._write("claim", self._claim_lanes, take)
+
+    async def _owned_within_limits(
+        self, connection: Connection, runs: Sequence[NewRun], lanes: Iterable[str]
+    ) -> Sequence[NewRun]:
+        """The same runs: their starter owns those of these lanes for which there is a slot."""
+        locks = {_lock(self._address.schema, limit.scope) for lane in lanes for limit in FREE.limits(lane)}
+        await connection.execute(self._sql["lock_limits"], sorted(locks))
+        slots = await self._slots(connection, (), lanes)
+        waiting = await connection.fetchval(self._sql["any_due_in_lanes"], self._now())
+        return owned_within(runs, slots, waiting=waiting)
 
     async def _give_lanes(self, connection: Connection, request: ClaimRequest, reached: Reach) -> bool:
         """To runs that bring no limit and are within reach of one that was set; True: there are more."""
@@ -97,7 +109,7 @@ class PostgresLimits(Session):
             await connection.execute(self._sql["lock_limits"], sorted(locks))
             slots = await self._slots(connection, table, lanes)
         waiting = await self._waiting_in_lanes(connection, request, lanes, roomy, wanted)
-        able = [ticket for ticket in waiting if ticket.lane in roomy or ticket.ending]
+        able = [ticket for ticket in waiting if ticket.lane in roomy or ticket.ending or ticket.due_at > now]
         blocked = any(t.due_at <= now and t.lane not in roomy and not t.ending for t in waiting)
         able += await self._waiting_without_lane(connection, request, reach(table), wanted)
         chosen = choose(able, slots, now=now, wanted=wanted)

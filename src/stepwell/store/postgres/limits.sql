@@ -53,6 +53,51 @@ WHERE t.lease IS NOT NULL
     AND t.lane <> ''
 GROUP BY t.lane;
 
+-- name: any_due_in_lanes
+-- Does a ticket of a lane wait for somebody? One jump in the index for each kind of work.
+WITH RECURSIVE k AS (
+    (
+        SELECT t.queue, t.needs
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
+            AND t.due_at < 'Infinity'
+            AND t.solo = false
+        ORDER BY t.queue, t.needs
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT n.queue, n.needs
+    FROM k
+    CROSS JOIN LATERAL (
+        SELECT t.queue, t.needs
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
+            AND t.due_at < 'Infinity'
+            AND t.solo = false
+            AND (t.queue, t.needs) > (k.queue, k.needs)
+        ORDER BY t.queue, t.needs
+        LIMIT 1
+    ) AS n
+)
+SELECT EXISTS (
+    SELECT
+    FROM k
+    CROSS JOIN LATERAL (
+        SELECT
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
+            AND t.due_at < 'Infinity'
+            AND t.solo = false
+            AND t.queue = k.queue
+            AND t.needs = k.needs
+            AND t.due_at <= coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8)
+        LIMIT 1
+    ) AS due
+);
+
 -- name: resting_lanes
 -- Reads every suspended run of a lane: only asked for where a limit holds for the whole run.
 SELECT t.lane, count(*)

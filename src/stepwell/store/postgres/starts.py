@@ -8,18 +8,19 @@ from typing import Any
 
 from stepwell.domain.commit import Claim, NewRun, Started
 from stepwell.domain.ids import RunId
+from stepwell.domain.limits import brought
 from stepwell.store.base import BATCH_BYTES_MAX
 from stepwell.store.postgres.connection import Connection
 from stepwell.store.postgres.gathering import Gathering
 from stepwell.store.postgres.joined import BETWEEN_COLUMNS, joined, unjoined
-from stepwell.store.postgres.session import Session
+from stepwell.store.postgres.limits import PostgresLimits
 
 Known = dict[tuple[str, str], tuple[str, str]]  # (workspace, key) -> run, digest of its input
 
 STARTS_MAX = 1000  # in one statement; more in a call are several statements of one transaction
 
 
-class PostgresStarts(Session):
+class PostgresStarts(PostgresLimits):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
         self._starting = Gathering[NewRun, Started](self._start_many, STARTS_MAX)
@@ -37,7 +38,8 @@ class PostgresStarts(Session):
         async def work(connection: Connection) -> dict[str, Claim | None]:
             return await self._write_starts(connection, runs)
 
-        single = len(runs) == 1 or (len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX)
+        few = len(runs) == 1 or (len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX)
+        single = few and not brought(runs)
         created = await self._write(
             "start", self._start_lanes, work, single=single, on_doubt=in_doubt, own_task=True
         )
@@ -67,6 +69,8 @@ class PostgresStarts(Session):
     async def _write_starts(self, connection: Connection, runs: Sequence[NewRun]) -> dict[str, Claim | None]:
         """Those that are new, by id, with what their owner has of them. Keys are sorted over all
         statements, and come once each."""
+        if lanes := brought(runs):
+            runs = await self._owned_within_limits(connection, runs, lanes)
         if len(runs) == 1:
             return await self._write_start(connection, runs[0])
         first = {(run.workspace, run.key): run for run in reversed(runs)}

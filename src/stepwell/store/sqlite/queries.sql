@@ -508,6 +508,13 @@ FROM tickets
 WHERE lease IS NOT NULL AND lane <> ''
 GROUP BY lane;
 
+-- name: any_due_in_lanes
+-- Does a ticket of a lane wait for somebody?
+SELECT 1
+FROM tickets
+WHERE lease IS NULL AND losses < 2 AND lane <> '' AND due_at <= ?1
+LIMIT 1;
+
 -- name: resting_lanes
 -- Reads every suspended run of a lane: only asked for where a limit holds for the whole run.
 SELECT lane, count(*)

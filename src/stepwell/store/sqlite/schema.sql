@@ -109,6 +109,9 @@ CREATE INDEX tickets_lane ON tickets (lane, needs, rank, due_at, run_id)
 CREATE INDEX tickets_lane_solo ON tickets (lane, needs, rank, due_at, run_id)
     WHERE lease IS NULL AND losses >= 2 AND lane <> '';
 
+-- Does anybody wait there? A start that wants an owner asks that.
+CREATE INDEX tickets_lane_due ON tickets (due_at) WHERE lease IS NULL AND losses < 2 AND lane <> '';
+
 -- What is used of the limits.
 CREATE INDEX tickets_held ON tickets (lane) WHERE lease IS NOT NULL AND lane <> '';
 

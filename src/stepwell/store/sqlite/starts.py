@@ -7,12 +7,16 @@ from itertools import chain
 
 from stepwell.domain.commit import NewRun, Started
 from stepwell.domain.ids import RunId
+from stepwell.domain.limits import brought, owned_within
+from stepwell.store.sqlite.limits import slots_now
 from stepwell.store.sqlite.session import Session, as_list
 
 
 def start(session: Session, calls: Sequence[Sequence[NewRun]]) -> list[list[Started]]:
     """The answers to several calls, written as one."""
-    runs = list(chain.from_iterable(calls))
+    runs: Sequence[NewRun] = list(chain.from_iterable(calls))
+    if lanes := brought(runs):
+        runs = _owned_within_limits(session, runs, lanes)
     known = {
         (workspace, key): (RunId(run_id), digest)
         for workspace, key, run_id, digest in session.rows(
@@ -35,6 +39,12 @@ def start(session: Session, calls: Sequence[Sequence[NewRun]]) -> list[list[Star
         _insert(session, created, takers)
     ordered = iter(answers)
     return [[next(ordered) for _ in call] for call in calls]
+
+
+def _owned_within_limits(session: Session, runs: Sequence[NewRun], lanes: set[str]) -> Sequence[NewRun]:
+    """The same runs: their starter owns those of these lanes for which there is a slot."""
+    waiting = session.row("any_due_in_lanes", session.now) is not None
+    return owned_within(runs, slots_now(session, lanes), waiting=waiting)
 
 
 def _takers(session: Session, runs: Sequence[NewRun]) -> set[str]:

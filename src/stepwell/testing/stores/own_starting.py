@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from stepwell.domain.commit import Claim, NewRun, Outcome
 from stepwell.domain.ids import LeaseId, WorkerId
 from stepwell.domain.limits import Limit
 from stepwell.domain.status import Status
-from stepwell.testing.stores.limiting import lane
+from stepwell.testing.stores.limiting import keyed, lane
 from stepwell.testing.stores.scene import NEEDS, Scene, checked
 
 
@@ -84,16 +85,110 @@ class OwnStartRules:
 
     @pytest.mark.req("K19")
     @checked
-    async def test_limits_are_asked_first(self, scene: Scene) -> None:
+    async def test_limits_that_were_set_are_asked_first(self, scene: Scene) -> None:
         await scene.worker("w1")
-        brought, claim = await start_own(scene, lane=lane(1))
-        assert claim is None
         await scene.store.put_limit(Limit(kind="workflow", workspace="default", name="order", most=1))
 
-        _, claim = await start_own(scene)
+        new, claim = await start_own(scene)
+        _, other = await start_own(scene, lane=lane(1))
+
+        assert (claim, other) == (None, None)
+        assert await scene.claimed_ids("w1") == [new.id]
+
+    @pytest.mark.req("K19")
+    @checked
+    async def test_a_limit_that_a_run_brings_along_leaves_it_to_its_starter_while_there_is_a_slot(
+        self, scene: Scene
+    ) -> None:
+        await scene.worker("w1")
+
+        first, claim = await start_own(scene, lane=lane(1))
+        second, none = await start_own(scene, lane=lane(1))
+
+        assert claim is not None
+        assert (claim.run_id, claim.limited, none) == (first.id, True, None)
+        assert (await scene.ticket(second.id)).owner == ""
+        assert await scene.claimed_ids("w1") == []
+        await scene.ok(scene.member(claim, scene.completed(), then=scene.finish(claim)))
+        assert await scene.claimed_ids("w1") == [second.id]
+
+    @pytest.mark.req("K19")
+    @checked
+    async def test_of_many_that_start_together_as_many_as_there_are_slots(self, scene: Scene) -> None:
+        await scene.worker("w1")
+        await start_own(scene, lane=lane(9, workflow="other", workspace_most=3))
+        text = lane(9, workspace_most=3)
+        runs = [scene.new_run(lane=text, owner="w1", lease=f"l{n}") for n in range(4)]
+
+        answers = await scene.store.start(runs)
+
+        assert [answer.claim is not None for answer in answers] == [True, True, False, False]
+        assert {use.leased for use in await scene.store.read_lanes()} == {1, 2}
+
+    @pytest.mark.req("K19")
+    @checked
+    async def test_nobody_who_waits_for_a_slot_is_passed(self, scene: Scene) -> None:
+        """Whatever lane it is in: they may share a limit."""
+        await scene.worker("w1")
+        waits = await scene.start(lane=lane(1))
+
+        newer, claim = await start_own(scene, lane=lane(5, workflow="other"))
 
         assert claim is None
-        assert await scene.claimed_ids("w1") == [brought.id]
+        assert await scene.claimed_ids("w1") == [waits, newer.id]
+
+    @pytest.mark.req("K19")
+    @checked
+    async def test_nobody_is_passed_who_starts_in_the_same_call(self, scene: Scene) -> None:
+        await scene.worker("w1")
+        runs = [scene.new_run(lane=lane(5), owner=owner, lease=f"l{owner}") for owner in ("", "w1")]
+
+        answers = await scene.store.start(runs)
+
+        assert [answer.claim for answer in answers] == [None, None]
+        assert await scene.claimed_ids("w1") == [run.id for run in runs]
+
+    @pytest.mark.req("K19")
+    @checked
+    async def test_a_suspended_run_of_a_lane_is_not_passed_and_holds_nobody_up(self, scene: Scene) -> None:
+        await scene.worker("w1")
+        _, claim = await start_own(scene, lane=lane(1))
+        assert claim is not None
+        await scene.ok(scene.member(claim, scene.claimed(claim), then=scene.park(claim)))
+        await scene.start(lane=lane(1), delay=5.0)
+
+        _, claim = await start_own(scene, lane=lane(1))
+
+        assert claim is not None
+
+    @pytest.mark.req("K19")
+    @checked
+    async def test_what_is_held_for_the_whole_run_counts_suspended_ones(self, scene: Scene) -> None:
+        await scene.worker("w1")
+        _, claim = await start_own(scene, lane=keyed("k", hold="run"))
+        assert claim is not None
+        await scene.ok(scene.member(claim, scene.claimed(claim), then=scene.park(claim)))
+
+        _, held = await start_own(scene, lane=keyed("k", hold="run"))
+
+        assert held is None
+
+    @pytest.mark.req("K19", "R2")
+    @checked
+    async def test_many_starters_and_claimers_at_once_never_exceed_it(self, scene: Scene) -> None:
+        workers = [await scene.worker(f"w{number}") for number in range(4)]
+        text = lane(7, workspace_most=9)
+
+        async def begin(worker: str) -> None:
+            for _ in range(5):
+                await start_own(scene, lane=text, owner=worker)
+                await scene.claim_as(WorkerId(worker), limit=2)
+
+        async with asyncio.TaskGroup() as group:
+            for worker in workers:
+                group.create_task(begin(worker))
+
+        assert [(use.lane, use.leased) for use in await scene.store.read_lanes()] == [(text, 7)]
 
     @pytest.mark.req("K19")
     @checked
