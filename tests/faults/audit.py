@@ -17,21 +17,23 @@ from stepwell.domain.limits import read_lane
 _TRIGGER = """
 CREATE SCHEMA audit;
 CREATE TABLE audit.leases (
-    n bigint GENERATED ALWAYS AS IDENTITY, tx text, run_id text, lane text, lease text, taken boolean
+    n bigint GENERATED ALWAYS AS IDENTITY,
+    tx text, run_id text, lane text, lease text, taken boolean, born boolean
 );
 CREATE FUNCTION audit.note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP <> 'INSERT' AND OLD.lease IS NOT NULL AND (TG_OP = 'DELETE' OR NEW.lease IS NULL) THEN
-        INSERT INTO audit.leases (tx, run_id, lane, lease, taken)
-        VALUES (pg_current_xact_id()::text, OLD.run_id, OLD.lane, OLD.lease, false);
-    ELSIF TG_OP = 'UPDATE' AND NEW.lease IS NOT NULL AND OLD.lease IS NULL THEN
-        INSERT INTO audit.leases (tx, run_id, lane, lease, taken)
-        VALUES (pg_current_xact_id()::text, NEW.run_id, NEW.lane, NEW.lease, true);
+        INSERT INTO audit.leases (tx, run_id, lane, lease, taken, born)
+        VALUES (pg_current_xact_id()::text, OLD.run_id, OLD.lane, OLD.lease, false, false);
+    ELSIF NEW.lease IS NOT NULL AND (TG_OP = 'INSERT' OR OLD.lease IS NULL) THEN
+        INSERT INTO audit.leases (tx, run_id, lane, lease, taken, born)
+        VALUES (pg_current_xact_id()::text, NEW.run_id, NEW.lane, NEW.lease, true, TG_OP = 'INSERT');
     END IF;
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER note AFTER UPDATE OR DELETE ON stepwell.tickets FOR EACH ROW EXECUTE FUNCTION audit.note();
+CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON stepwell.tickets
+FOR EACH ROW EXECUTE FUNCTION audit.note();
 """
 
 
@@ -41,6 +43,7 @@ class Lease(NamedTuple):
     workflow: str
     lease: str
     taken: bool
+    born: bool  # taken as its run was started
 
 
 async def install(url: str) -> None:
@@ -55,11 +58,11 @@ async def read(url: str) -> list[Lease]:
     connection = await asyncpg.connect(url)
     try:
         rows = await connection.fetch(
-            "SELECT tx, run_id, lane, lease, taken FROM audit.leases WHERE lane <> '' ORDER BY n"
+            "SELECT tx, run_id, lane, lease, taken, born FROM audit.leases WHERE lane <> '' ORDER BY n"
         )
     finally:
         await connection.close()
-    return [Lease(tx, run, read_lane(lane).workflow, lease, taken) for tx, run, lane, lease, taken in rows]
+    return [Lease(tx, run, read_lane(lane).workflow, *rest) for tx, run, lane, *rest in rows]
 
 
 def most_at_once(leases: list[Lease]) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Six workflows of at most ten runs each, in a workspace of fifty; and a process that runs them.
 
-`python -m tests.faults.limited_work URL` is a worker.
+`python -m tests.faults.limited_work URL` is a worker; with a number it also starts so many runs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tests.authoring.graphs.graphs import START, a, chart
 SETTINGS = Settings(lease_seconds=2.0, heartbeat_seconds=0.4, sweep_seconds=0.4)
 PER_WORKFLOW = 10
 PER_WORKSPACE = 50
+AT_ONCE = 30  # of those that a process starts: three of them want more than there are slots
 NAMES = [f"limited-{number}" for number in range(6)]
 
 
@@ -34,11 +35,22 @@ def engine(url: str, **options: Any) -> Engine:
     return Engine(url, workflows=graphs, nodes=[pause], settings=SETTINGS, **options)
 
 
-async def main(url: str) -> None:
+async def main(url: str, starts: int) -> None:
     worker = engine(url)
     print("ready", flush=True)
-    await worker.serve()
+    if not starts:
+        await worker.serve()
+    async with worker, asyncio.TaskGroup() as group:
+        for number in range(AT_ONCE):
+            group.create_task(start_in_turn(worker, range(number, starts, AT_ONCE)))
+    print("done", flush=True)
+
+
+async def start_in_turn(worker: Engine, numbers: range) -> None:
+    for number in numbers:
+        run = await worker.start(NAMES[number % len(NAMES)], {})
+        assert await run.result(120) == {"done": True}
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0))

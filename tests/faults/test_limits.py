@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,22 +14,23 @@ from typing import Any
 
 import pytest
 
-from stepwell import RunHandle
+from stepwell import Engine, RunHandle
 from tests.faults import audit
 from tests.faults.limited_work import NAMES, PER_WORKFLOW, PER_WORKSPACE, engine
+from tests.stage import until
 
 RUNS = int(os.environ.get("STEPWELL_LIMIT_RUNS", "2004"))
 KILLS = 2
 
 
-def process(url: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.faults.limited_work", url]
+def process(url: str, starts: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.faults.limited_work", url, str(starts)]
     return subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE)
 
 
 @contextmanager
-def fleet(url: str, count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    workers = [process(url) for _ in range(count)]
+def fleet(url: str, count: int, *, starts: int = 0) -> Iterator[list[subprocess.Popen[bytes]]]:
+    workers = [process(url, starts) for _ in range(count)]
     try:
         for worker in workers:
             assert worker.stdout is not None
@@ -64,3 +66,30 @@ async def test_limits_are_never_exceeded_and_no_slot_leaks(postgres_url: str) ->
     assert audit.most_at_once(leases) == (PER_WORKFLOW, PER_WORKSPACE)
     for name, handles in runs.items():
         assert audit.first_takes(leases, name) == sorted(handle.id for handle in handles)
+
+
+@pytest.mark.slow
+@pytest.mark.req("K19", "K4")
+async def test_limits_hold_where_those_who_start_runs_work_on_them(postgres_url: str) -> None:
+    """They own some as they start and claim the others, and one of them dies."""
+    async with engine(postgres_url, worker=False) as client:
+        await audit.install(postgres_url)
+        with fleet(postgres_url, 3, starts=RUNS // 6) as workers:
+            await until(lambda: client.runs(status="completed", limit=1))
+            workers[0].send_signal(signal.SIGKILL)
+            for worker in workers[1:]:
+                assert worker.stdout is not None
+                assert await asyncio.to_thread(worker.stdout.readline) == b"done\n"
+            async with engine(postgres_url):  # finishes what the dead one began
+                await until(lambda: nothing_in_hand(client))
+        leases = await audit.read(postgres_url)
+
+    assert audit.left_over(leases) == 0
+    of_one, of_all = audit.most_at_once(leases)
+    assert 1 < of_one <= PER_WORKFLOW
+    assert of_one < of_all <= PER_WORKSPACE
+    assert any(lease.born for lease in leases)
+
+
+async def nothing_in_hand(client: Engine) -> bool:
+    return not await client.runs(status=("pending", "running"), limit=1)

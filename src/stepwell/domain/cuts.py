@@ -129,7 +129,7 @@ def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
 
 def _mended(events: Sequence[Event], edits: Edits) -> list[Event]:
     """Without what the code did because of a failure that is a result now: only what was open then ended."""
-    last = {event.path: event for event in events if event.path in edits.outputs and is_answer(event.fact)}
+    last = {event.path: event for event in events if event.path in edits.outputs and settles(event.fact)}
     failed = min((event.seq for event in last.values() if failed_answer(event.fact)), default=len(events))
     before = Open()
     for event in events[:failed]:
@@ -239,7 +239,7 @@ def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     cancelled = (event.seq for event in events[:seq] if isinstance(event.fact, ev.CancelRequested))
     seq = min(seq, next(cancelled, seq + 1) - 1)
     past = _without(edits.dropped, _addressed(_sent_on(events[:seq]), edits.delivered))
-    settled = {event.path for event in past if is_answer(event.fact)}
+    settled = {event.path for event in past if settles(event.fact)}
     begun = {event.path for event in past if isinstance(event.fact, ev.ChildStarted)}
     kept = [
         event
@@ -258,7 +258,7 @@ def _sent_on(events: Sequence[Event]) -> list[Event]:
         if ended is not None:
             assert isinstance(ended.fact, ev.Failed | ev.TimedOut)
             path = ended.fact.error.path
-            gone |= {e.seq for e in before if e.path == path and e.seq < ended.seq and is_answer(e.fact)}
+            gone |= {e.seq for e in before if e.path == path and e.seq < ended.seq and settles(e.fact)}
             gone.add(ended.seq)
     return [event for event in events if event.seq not in gone]
 
@@ -302,7 +302,7 @@ def _is_child(event: Event) -> bool:
     return isinstance(event.fact, ev.ChildEnded)
 
 
-def is_answer(fact: ev.Fact) -> bool:
+def settles(fact: ev.Fact) -> bool:
     """It settles what was asked for at its path."""
     match fact:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded() | ev.ChildStarted(detached=True):

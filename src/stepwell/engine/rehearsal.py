@@ -11,8 +11,8 @@ from stepwell.domain.events import Problem
 from stepwell.domain.ids import Ids, LeaseId, RunId, WorkerId
 from stepwell.domain.program import Program, needs_of
 from stepwell.engine.activation import Activation
+from stepwell.engine.run_limits import RunLimits
 from stepwell.engine.services import Services
-from stepwell.engine.timers import RunLimits
 from stepwell.errors import CodeChanged, InvalidInput
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock

@@ -17,8 +17,8 @@ from stepwell.system import Clock
 if TYPE_CHECKING:
     from stepwell.domain.commit import Commit
     from stepwell.engine.committer import Written
+    from stepwell.engine.run_limits import RunLimits
     from stepwell.engine.step_runner import StepRunner
-    from stepwell.engine.timers import RunLimits
 
 
 class Submits(Protocol):

@@ -36,9 +36,9 @@ from stepwell.domain.program import Program, Startable, needs_of
 from stepwell.domain.starting import new_run, startable
 from stepwell.domain.status import Status
 from stepwell.engine.activation import Activation
+from stepwell.engine.run_limits import RunLimits
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
-from stepwell.engine.timers import RunLimits
 from stepwell.errors import AskedWrongly, StatelessWait, UnknownWorkflow
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock, SystemClock, SystemIds

@@ -125,23 +125,27 @@ class StepCalls:
             return
         try:
             if error is None:
-                try:
-                    data = self._encoded(call, result)
-                    if execution.saved:
-                        limit = activation.services.payload_bytes_max
-                        saved = documents.checked(execution.saved, call.path, limit)
-                        documents.record(activation, saved, call.path, call.attempt)
-                except StepwellError as refusal:
-                    self._failed(call, refusal, retry_in=None)
-                else:
-                    call.answered = True
-                    activation.record(_completed(call, Raw(data)), call.path, call.attempt)
+                self._returned(call, execution, result)
             else:
                 chance = activation.services.ids.jitter()
                 self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
         except Exception:
             give_back(activation)
         activation.advance()
+
+    def _returned(self, call: StepCall, execution: Execution, result: Any) -> None:
+        activation = self._activation
+        try:
+            data = self._encoded(call, result)
+            if execution.saved:
+                limit = activation.services.payload_bytes_max
+                saved = documents.checked(execution.saved, call.path, limit)
+                documents.record(activation, saved, call.path, call.attempt)
+        except StepwellError as refusal:
+            self._failed(call, refusal, retry_in=None)
+        else:
+            call.answered = True
+            activation.record(_completed(call, Raw(data)), call.path, call.attempt)
 
     def _encoded(self, call: StepCall, result: Any) -> bytes:
         data = call.spec.returns.encode(result)

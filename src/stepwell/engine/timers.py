@@ -15,8 +15,6 @@ from stepwell.engine.journal import Journal
 from stepwell.engine.services import Services
 from stepwell.patience import Patience
 
-_SHARED_MAX = 100  # a caller may give every run a timeout of its own
-
 
 class Timers:
     def __init__(self, services: Services, now: float, fired: Callable[[], None]) -> None:
@@ -95,21 +93,6 @@ class Timers:
         self.stop()
         self.unlimit_run()
         self._fired = self._timed_out = _unheard
-
-
-class RunLimits:
-    """The timeouts of runs: those that begin with the same one share a timer."""
-
-    def __init__(self) -> None:
-        self._shared: dict[float, Patience[Timers]] = {}
-
-    def of(self, seconds: float, *, shared: bool) -> Patience[Timers]:
-        found = self._shared.get(seconds) if shared else None
-        if found is None:
-            found = Patience(seconds, Timers.ran_out)
-            if shared and len(self._shared) < _SHARED_MAX:
-                self._shared[seconds] = found
-        return found
 
 
 def _unheard() -> None:

@@ -22,11 +22,11 @@ from stepwell.engine.own_starts import OwnStarts
 from stepwell.engine.remote import RemoteStep, deliver, not_begun
 from stepwell.engine.retention import Retention
 from stepwell.engine.returns import Returns
+from stepwell.engine.run_limits import RunLimits
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
 from stepwell.engine.strays import Strays
 from stepwell.engine.sweeper import Sweeper
-from stepwell.engine.timers import RunLimits
 from stepwell.errors import StoreError, Suspended
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin

@@ -24,7 +24,7 @@ from stepwell.authoring.graphs.trace import Trace, TraceEntry, trace
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.copies import RunCopy
-from stepwell.domain.cuts import Edits, is_answer
+from stepwell.domain.cuts import Edits, settles
 from stepwell.domain.events import Event
 from stepwell.domain.forking import Birth, forked
 from stepwell.domain.schema import Schema
@@ -52,11 +52,11 @@ def _behind(
     """
     known = told.by_path()
     races = {racer for path in again for racer in _racers(plan, path)}
-    first = next((e.seq for e in log if e.path in dropped and _owner(e.path) and is_answer(e.fact)), None)
+    first = next((e.seq for e in log if e.path in dropped and _owner(e.path) and settles(e.fact)), None)
     found = set()
     for event in log if first is not None else ():
         owner = _owner(event.path)
-        if event.seq < (first or 0) or event.path in dropped or not owner or not is_answer(event.fact):
+        if event.seq < (first or 0) or event.path in dropped or not owner or not settles(event.fact):
             continue
         entry = known.get(owner)
         lost = entry is not None and entry.status is StepStatus.FAILED and "error" not in entry.handles

@@ -18,7 +18,7 @@ from stepwell.authoring.graphs.starting import WAIT_TIMEOUT, failure_of
 from stepwell.authoring.graphs.state import SETTLED, Ask, Failure, Purpose, ScopeRun, Step, StepStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
-from stepwell.domain.cuts import Delivered, is_answer
+from stepwell.domain.cuts import Delivered, settles
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
 
@@ -216,7 +216,7 @@ class _Reader:
             self._start(event)
         ask = self._asks.get(place.removesuffix(_LOOKED_UP))
         if ask is None or ask.done:
-            if is_answer(fact):
+            if settles(fact):
                 self.unasked.add(event.path)
             return
         if place.endswith(_LOOKED_UP):

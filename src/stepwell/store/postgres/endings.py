@@ -25,8 +25,9 @@ from stepwell.errors import AskedWrongly, InvalidInput, StepwellError, StoreUnav
 from stepwell.store.postgres.commits import LAST_PATH, PostgresCommits
 from stepwell.store.postgres.connection import ANSWER_SECONDS, USER_SETTINGS, Connection
 from stepwell.store.postgres.faults import Fault, Refused, fault, translated
+from stepwell.store.postgres.lane import Lane
 from stepwell.store.postgres.lanes import Lanes
-from stepwell.store.postgres.room import Lane, Room
+from stepwell.store.postgres.room import Room
 from stepwell.store.postgres.session import pass_by
 
 STEPS_AT_ONCE = 4  # connections for transactional steps

@@ -17,7 +17,8 @@ from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import closed
 from stepwell.store.postgres.connection import ANSWER_SECONDS, Connection, pauses
 from stepwell.store.postgres.faults import Fault, Refused, fault, translated
-from stepwell.store.postgres.room import LANE_SECONDS, Lane, Room
+from stepwell.store.postgres.lane import Lane
+from stepwell.store.postgres.room import LANE_SECONDS, Room
 
 T = TypeVar("T")
 Work = Callable[[Connection], Awaitable[T]]
