@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed.stamp
+BENCH_HOME := .bench/home
+BENCH_STAMP := $(BENCH_HOME)/installed.stamp
 PIP_FLAGS := --quiet --disable-pip-version-check
 
 PEERS ?= dbos absurd pgqrs langgraph
@@ -52,11 +54,17 @@ demo: setup
 faults: setup
 	@$(BIN)/python -m tools.faults
 
-bench: setup
-	@$(BIN)/python -m bench.run --repeat $(REPEAT) $(if $(QUICK),--quick)
+# How a Python was built moves every figure: the fastest one here is measured with, for all contestants alike.
+$(BENCH_STAMP): pyproject.toml bench/interpreter.py
+	@$(PYTHON) -m bench.interpreter $(BENCH_HOME)
+	@$(BENCH_HOME)/bin/pip install $(PIP_FLAGS) --editable ".[postgres]"
+	@touch $@
 
-bench-peers: setup
-	@$(BIN)/python -m bench.run_peers --peers $(PEERS) --works $(WORKS) --repeat $(REPEAT) $(if $(QUICK),--quick)
+bench: $(BENCH_STAMP)
+	@$(BENCH_HOME)/bin/python -m bench.run --repeat $(REPEAT) $(if $(QUICK),--quick)
+
+bench-peers: $(BENCH_STAMP)
+	@$(BENCH_HOME)/bin/python -m bench.run_peers --peers $(PEERS) --works $(WORKS) --repeat $(REPEAT) $(if $(QUICK),--quick)
 
 clean:
 	rm -rf .venv .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -183,11 +183,17 @@ def amount(value: float) -> str:
 
 def settings(lines: Sequence[Line]) -> Iterator[str]:
     """How each contestant was set up, once for each work."""
+    yield python_used()
     yield from dict.fromkeys(
         f"{line['who']:<10} {line['work']} {line['store']} {line['mode']}: {json.dumps(line['settings'])}"
         for line in lines
         if line.get("settings")
     )
+
+
+def python_used() -> str:
+    """With its path: how it was built moves every figure."""
+    return f"Python {platform.python_version()} of {os.path.realpath(sys.executable)}"
 
 
 def keep(title: str, lines: Sequence[Line], found: Medians) -> Path:
@@ -199,7 +205,7 @@ def keep(title: str, lines: Sequence[Line], found: Medians) -> Path:
         "machine": {
             "cores": os.cpu_count(),
             "system": platform.platform(),
-            "python": platform.python_version(),
+            "python": python_used(),
         },
         "medians": [
             {"work": work, "store": store, "mode": mode, "figure": figure, **by_name}

@@ -51,11 +51,11 @@ PEERS: Mapping[str, Peer] = MappingProxyType(
 
 
 def install(name: str, peer: Peer) -> Path:
-    """The Python of the peer's environment; made anew when its packages change."""
+    """The Python of the peer's environment with its packages; made anew when they or the Python change."""
     folder = ENVIRONMENTS / name
     python = folder / "bin" / "python"
     stamp = folder / "installed.stamp"
-    wanted = "\n".join(peer.packages)
+    wanted = "\n".join([*peer.packages, sys.base_prefix, sys.version])
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return python
     say(f"installing {name}")
