@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from typing import Any
 
@@ -56,6 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     except StepwellError as error:
         print(f"stepwell: {error}", file=sys.stderr)
         return exit_code(error)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to flush at exit
+        return 0
     except KeyboardInterrupt:  # while it opens or imports; a worker that works stops in peace
         print("stepwell: interrupted", file=sys.stderr)
         return _INTERRUPTED
@@ -73,7 +77,7 @@ def exit_code(error: StepwellError) -> int:
 def add_runs(verbs: Any) -> None:
     where: dict[str, Any] = {"help": "a SQLite file or postgresql://..."}
     runs = verbs.add_parser(
-        "runs", help="cancel, retry, compensate, rerun, fork, export, import or delete a run"
+        "runs", help="list, look at, signal, cancel, retry, rerun, fork, export or delete runs"
     )
     runs.add_argument("--database", default="stepwell.db", **where)
     what = runs.add_subparsers(dest="what", required=True)
@@ -84,6 +88,25 @@ def add_runs(verbs: Any) -> None:
         verb: argparse.ArgumentParser = what.add_parser(name, help=help, parents=[here])
         return verb
 
+    as_json: dict[str, Any] = {"action": "store_true", "help": "for programs"}
+    listed = add("list", "the newest runs")
+    listed.add_argument("--workflow", default="", help="of this one only")
+    listed.add_argument("--status", action="append", default=[], help="in this one only (repeatable)")
+    listed.add_argument("--limit", type=int, default=50, help="so many at most")
+    listed.add_argument("--json", **as_json)
+    get = add("get", "what a run is, where it stands, and why it does not move")
+    get.add_argument("run")
+    get.add_argument("--json", **as_json)
+    events = add("events", "the log of a run")
+    events.add_argument("run")
+    events.add_argument("-f", "--follow", action="store_true", help="until it ends")
+    events.add_argument("--json", **as_json)
+    json = "as JSON, or @file"
+    signal = add("signal", "leave a signal for a run")
+    signal.add_argument("run")
+    signal.add_argument("name")
+    signal.add_argument("--payload", metavar="JSON", help=json)
+    signal.add_argument("--id", default="", help="the same id counts once")
     export = add("export", "write a run and those below it as one JSON file")
     export.add_argument("run")
     export.add_argument("-o", "--output", default="-", help="the file; - is stdout")
@@ -93,7 +116,6 @@ def add_runs(verbs: Any) -> None:
     cancel = add("cancel", "ask a run to clean up and end")
     cancel.add_argument("run")
     cancel.add_argument("--reason", default="", help="what its log and its error say")
-    json = "as JSON, or @file"
     rerun = add("rerun", "start a new run like this one, or from one of its steps on")
     rerun.add_argument("run")
     rerun.add_argument("--from-step", metavar="STEP", help="what came before this step is taken over")

@@ -1,4 +1,5 @@
-"""`stepwell runs cancel | retry | compensate | rerun | fork | export | import | delete`, without any code."""
+"""`stepwell runs signal | cancel | retry | compensate | rerun | fork | export | import | delete`, without any
+code; `list`, `get` and `events` are in `shown`."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 
 from stepwell.app import Engine
+from stepwell.cli.shown import show
 from stepwell.cli.source import must_exist
 from stepwell.client import Client
 from stepwell.errors import AskedWrongly, InvalidFile
@@ -30,7 +32,11 @@ async def do(given: argparse.Namespace) -> int:
     try:
         client = Client(store, SystemIds())
         client.bulletin.on_far(store.hint)
-        if given.what == "export":
+        if given.what in ("list", "get", "events"):
+            await show(client, given)
+        elif given.what == "signal":
+            await _signal(client, given)
+        elif given.what == "export":
             _write(given.output, await client.export(given.run))
         elif given.what == "import":
             run = await client.import_run(file)
@@ -50,6 +56,12 @@ async def do(given: argparse.Namespace) -> int:
     finally:
         await store.close()
     return 0
+
+
+async def _signal(client: Client, given: argparse.Namespace) -> None:
+    payload = None if given.payload is None else _json("payload", given.payload)
+    await client.handle(given.run).signal(given.name, payload, id=given.id)
+    print(f"left {given.name} for {given.run}", file=sys.stderr)
 
 
 async def _make_another(given: argparse.Namespace) -> int:
