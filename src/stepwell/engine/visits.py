@@ -200,6 +200,8 @@ class Visits:
             except Unwind:
                 raise
             except BaseException as error:
+                if activation.closed is not None:  # the run has timed out: its code is left, it did not fail
+                    raise
                 if self._failed(move, path, error, state):
                     return
             else:
