@@ -134,6 +134,25 @@ def test_a_run_is_forked_run_again_and_cancelled(tmp_path: Path, capsys: pytest.
             client.handle(old).result(15)
 
 
+@pytest.mark.req("K13", "C1")
+def test_a_cancel_says_whether_the_run_has_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = str(tmp_path / "a.db")
+    run = asyncio.run(started(database))
+
+    def told() -> str:
+        assert main(["runs", "cancel", run, "--database", database]) == 0
+        return capsys.readouterr().err.strip()
+
+    assert told() == f"{run} is asked to end"  # a worker must clean up: it was waiting
+    assert told() == f"{run} was already asked to end"
+    with (
+        SyncClient(engine=Engine(database, workflows=[asking])) as client,
+        pytest.raises(RunCancelled),
+    ):
+        client.handle(run).result(15)
+    assert told() == f"{run} had ended: it is cancelled"
+
+
 @pytest.mark.req("C1", "K26")
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),

@@ -233,6 +233,9 @@ def broken_files(file: bytes) -> list[tuple[bytes, str]]:
         (changed(status="asleep"), "no exported run"),
         (changed(tickets=[]), "tickets"),
         (changed(tickets=[{**ticket, "head": 1}]), "ends at 1"),
+        (changed(tickets=[{**ticket, "wakes": -1}]), "do not count upwards to -1"),
+        (changed(inbox=[{**message, "n": 9, "kind": "x", "payload": 5}]), "do not count upwards"),
+        (changed(log=[*log[:-1], {**log[-1], "at": 1e18}]), "no time"),
         # What every worker reads before it knows whose it is
         (changed(tickets=[{**ticket, "base": 99}]), "from event 99"),
         (changed(tickets=[ticket, ticket]), "tickets"),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import enum
 import typing
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+import pydantic
 import pytest
 
 from stepwell.domain.codec import codec_for
@@ -111,3 +114,71 @@ def test_subclasses_inside_a_dict_of_anything_are_refused(annotation: Any) -> No
         codec_for(annotation).encode({"words": [Word("x")]})
 
     assert refused.value.context["field"] == "words[0]"
+
+
+class Address(pydantic.BaseModel):
+    zip: str = pydantic.Field(default="", alias="zipCode")
+
+
+class Told(pydantic.BaseModel):
+    zip: str = pydantic.Field(default="", serialization_alias="zipCode")
+
+
+class Unread(pydantic.BaseModel):
+    zip: str = pydantic.Field(default="", validation_alias="zipCode")
+
+
+class Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True, ser_json_bytes="base64", val_json_bytes="base64")
+
+    at: datetime
+    raw: bytes
+
+
+class Remembering(pydantic.BaseModel):
+    name: str
+    _cache: object = pydantic.PrivateAttr(default_factory=object)
+
+
+@dataclass
+class Parcel:
+    address: Address
+
+
+@pytest.mark.req("F9")
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (Address, Address(zipCode="55")),
+        (list[Address], [Address(zipCode="55")]),
+        (Parcel, Parcel(Address(zipCode="55"))),
+        (Address | None, Address(zipCode="55")),
+        (dict[str, Address | Told], {"a": Address(zipCode="55")}),
+        (Told, Told(zip="55")),
+        (list[Told], [Told(zip="55")]),
+        (list[Strict], [Strict(at=datetime(2026, 3, 4, tzinfo=UTC), raw=b"\x00\xff")]),
+    ],
+    ids=str,
+)
+def test_models_come_back_equal_whatever_their_fields_are_called_in_json(annotation: Any, value: Any) -> None:
+    codec = codec_for(annotation)
+
+    back = codec.decode(codec.encode(value))
+
+    assert (type(back), back) == (type(value), value)
+
+
+@pytest.mark.req("F9")
+@pytest.mark.parametrize("annotation", [Unread, list[Unread]], ids=str)
+def test_model_that_would_lose_a_field_is_refused(annotation: Any) -> None:
+    value: Any = Unread.model_validate({"zipCode": "55"})
+
+    with pytest.raises(NotSerialisable, match=r"Unread would come back as another value"):
+        codec_for(annotation).encode(value if annotation is Unread else [value])
+
+
+@pytest.mark.req("F9")
+def test_private_attributes_of_a_model_do_not_count() -> None:
+    codec = codec_for(Remembering)
+
+    assert codec.decode(codec.encode(Remembering(name="a"))).name == "a"

@@ -245,3 +245,58 @@ async def test_a_fork_tells_that_the_old_runs_child_does_not_call_it_back(memory
         await new.trigger("checked", "by hand")
         assert (await new.result(15)).said == ["by hand"]
         assert await old.status() is Status.SUSPENDED
+
+
+class Awaiting(Machine[Count]):
+    @transition("start", "asked")
+    async def ask(self, ctx: Context) -> None:
+        self.state.said.append(await ctx.step(say, "asked"))
+
+    @transition("asked", "end")
+    async def work(self, ctx: Context) -> None:
+        self.state.said.append(await ctx.step(fail, "step"))
+        self.state.said.append(await ctx.run(failing, "child"))
+        self.state.said.append(await ctx.signal("answer", str, timeout=0.01))
+
+
+@step
+async def fail(what: str) -> str:
+    raise ValueError(f"no {what}")
+
+
+@workflow
+async def failing(ctx: Context, what: str) -> str:
+    return await ctx.step(fail, what)
+
+
+@pytest.mark.req("K26")
+async def test_what_failed_in_a_transition_is_skipped_by_giving_its_output(stage: Stage) -> None:
+    async with stage.engine(Awaiting, failing) as engine:
+        run = await engine.start(Awaiting)
+        for path in ["0/work@2/fail#1", "0/work@2/child:failing#1", "0/work@2/signal:answer#1"]:
+            with pytest.raises(RunFailed):
+                await run.result(15)
+            run = await engine.fork(run, at=(await rows(run))[-1].seq, outputs={path: f"given {path[9]}"})
+
+        assert (await run.result(15)).said == ["asked", "given f", "given c", "given s"]
+
+
+@pytest.mark.req("K26")
+async def test_an_output_that_is_in_the_state_already_is_not_edited_in_vain(memory: Stage) -> None:
+    async with memory.engine(Awaiting, failing) as engine:
+        old = await engine.start(Awaiting)
+        with pytest.raises(RunFailed):
+            await old.result(15)
+        [checkpoint] = await old.checkpoints()
+        edited = {"0/ask@1/say#1": "edited"}
+
+        with pytest.raises(NotForkable, match="the state there was made from it") as refused:
+            await engine.fork(old, at=checkpoint.seq, outputs=edited)
+        with pytest.raises(NotForkable):
+            await engine.rerun_from(old, "work", outputs=edited)
+        assert refused.value.hint == f"edit that state (state=), or fork at {checkpoint.seq - 1}"
+
+        new = await engine.fork(old, at=checkpoint.seq - 1, outputs=edited)
+        with pytest.raises(RunFailed):
+            await new.result(15)
+        assert (await new.checkpoints())[0].read(Count).said == ["edited"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,14 +11,18 @@ import pytest
 from stepwell import (
     Context,
     Machine,
+    Retry,
     RunFailed,
+    Status,
+    SyncContext,
     step,
     transition,
 )
 from stepwell.errors import (
     NotRetryable,
+    RunTimedOut,
 )
-from tests.stage import Stage
+from tests.stage import Stage, kinds
 
 UNBOOKED: list[str] = []
 
@@ -123,3 +129,41 @@ async def test_a_held_machine_is_undone_over_all_its_checkpoints(stage: Stage) -
         assert (await run.state()).has_error
 
     assert UNBOOKED == ["second", "first"]
+
+
+@pytest.mark.req("K12", "K27", "M3")
+@pytest.mark.parametrize("threaded", [False, True], ids=["async", "thread"])
+async def test_a_run_that_times_out_in_a_transition_stays_at_its_place(memory: Stage, threaded: bool) -> None:
+    UNBOOKED.clear()
+    let_go = threading.Event()
+
+    class Slow(Machine[Trip], timeout=0.1):
+        ends = frozenset({"end", "trouble"})
+
+        @transition("start", "booked")
+        async def book(self, ctx: Context) -> None:
+            await ctx.step(kept_book, "flight")
+
+        if threaded:
+
+            @transition("booked", "end", on_error="trouble")
+            def hang(self, ctx: SyncContext) -> None:
+                let_go.wait()
+
+        else:
+
+            @transition("booked", "end", retry=Retry(3, delay=0.001, then="trouble"))
+            async def wait(self, ctx: Context) -> None:
+                await asyncio.Event().wait()
+
+    async with memory.engine(Slow) as engine:
+        run = await engine.start(Slow)
+        with pytest.raises(RunTimedOut):
+            await run.result(15)
+        let_go.set()
+
+        checkpoint = (await run.state()).checkpoint
+        assert checkpoint is not None
+        assert (checkpoint.place, checkpoint.version) == ("booked", 1)
+        assert "transition_failed" not in await kinds(run)
+        assert (await run.status(), UNBOOKED) == (Status.TIMED_OUT, ["flight"])

@@ -14,6 +14,7 @@ from stepwell.app import Engine
 from stepwell.cli.shown import show
 from stepwell.cli.source import must_exist
 from stepwell.client import Client
+from stepwell.client.handle import RunHandle
 from stepwell.errors import AskedWrongly, InvalidFile
 from stepwell.store.open import open_store
 from stepwell.system import SystemIds
@@ -48,8 +49,7 @@ async def do(given: argparse.Namespace) -> int:
             await client.handle(given.run).compensate()
             print(f"a worker undoes {given.run}", file=sys.stderr)
         elif given.what == "cancel":
-            asked = await client.handle(given.run).cancel(given.reason)
-            print(f"{given.run} is asked to end" if asked else f"{given.run} had ended", file=sys.stderr)
+            print(await _cancel(client.handle(given.run), given.reason), file=sys.stderr)
         else:
             await client.handle(given.run).delete()
             print(f"deleted {given.run}", file=sys.stderr)
@@ -62,6 +62,16 @@ async def _signal(client: Client, given: argparse.Namespace) -> None:
     payload = None if given.payload is None else _json("payload", given.payload)
     await client.handle(given.run).signal(given.name, payload, id=given.id)
     print(f"left {given.name} for {given.run}", file=sys.stderr)
+
+
+async def _cancel(run: RunHandle[Any], reason: str) -> str:
+    asked = await run.cancel(reason)
+    status = await run.status()
+    if not asked and status.terminal:
+        return f"{run.id} had ended: it is {status}"
+    if asked and status.terminal:
+        return f"{run.id} is {status}"
+    return f"{run.id} {'is' if asked else 'was already'} asked to end"
 
 
 async def _make_another(given: argparse.Namespace) -> int:

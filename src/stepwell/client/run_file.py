@@ -106,6 +106,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ENDS = frozenset(ev.KIND[fact] for fact in ev.ENDINGS)
+_YEAR_10000 = 253_402_300_800.0
 _RAW = ("input", "output", "error", "tags")
 
 
@@ -175,6 +176,8 @@ def _check(copy: RunCopy) -> None:
     if not copy.id or [row.seq for row in copy.log] != list(range(1, len(copy.log) + 1)):
         raise InvalidFile(f"{where}: its log does not count 1, 2, 3, ...")
     for row in copy.log:
+        if not 0 <= row.at < _YEAR_10000:
+            raise InvalidFile(f"{where}: event {row.seq} ({row.kind}) was at no time that a calendar has")
         try:
             ev.read(row)
         except (KeyError, msgspec.MsgspecError) as error:
@@ -191,6 +194,9 @@ def _check(copy: RunCopy) -> None:
         raise InvalidFile(f"{where}: its ticket says that it goes on from event {own[0].base}")
     if own and own[0].head != len(copy.log):
         raise InvalidFile(f"{where}: its ticket says that the log ends at {own[0].head}, not {len(copy.log)}")
+    numbers = sorted(message.n for message in copy.inbox)
+    if own and [0, *numbers, own[0].wakes + 1] != sorted({0, *numbers, own[0].wakes + 1}):
+        raise InvalidFile(f"{where}: its messages do not count upwards to {own[0].wakes}, as its ticket says")
     _check_row(copy, where)
 
 

@@ -121,11 +121,32 @@ class ModelCodec:
 
     def encode(self, value: object) -> bytes:
         try:
-            data = self._adapter.dump_json(self._adapter.validate_python(value), warnings="error")
-            self._adapter.validate_json(data)
+            kept = self._adapter.validate_python(value)
+            data = self._written(kept, by_alias=True)
+            if data is None:  # their aliases may be for writing only
+                data = self._written(kept, by_alias=False)
         except self._errors as error:
             raise self._misfit(error) from None
+        if data is None:
+            raise NotSerialisable(
+                f"{_name(self._annotation)} would come back as another value",
+                hint="a field is written under one name and read under another: "
+                "use Field(alias=...), or populate_by_name=True",
+            )
         return data
+
+    def _written(self, value: object, *, by_alias: bool) -> bytes | None:
+        """None: something of it is lost on the way back."""
+        data = self._adapter.dump_json(value, by_alias=by_alias, warnings="error")
+        try:
+            read = self._adapter.validate_json(data)
+        except self._errors:
+            if by_alias:
+                return None
+            raise
+        # Not equal may also be what no JSON shows: private attributes, parts without __eq__.
+        same = read == value or self._adapter.dump_json(read, by_alias=by_alias) == data
+        return data if same else None
 
     def decode(self, data: bytes | msgspec.Raw) -> Any:
         try:
@@ -215,13 +236,13 @@ def _is_model(annotation: Any) -> bool:
 
 def _to_json(value: Any) -> Any:
     if _is_model(type(value)):
-        return msgspec.Raw(value.model_dump_json().encode())
+        return msgspec.Raw(codec_for(type(value)).encode(value))
     raise TypeError(f"{type(value).__qualname__} is no JSON type")
 
 
 def _from_json(annotation: Any, value: Any) -> Any:
     if _is_model(annotation):
-        return annotation.model_validate(value)
+        return annotation.model_validate_json(_encoder.encode(value))  # as JSON: a strict model minds
     if annotation is object:
         return value
     raise TypeError(f"{_name(annotation)} is no type that can be read back from JSON")

@@ -178,6 +178,7 @@ def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
     seq = _before_the_end(events, seq)
     places = [e.seq for e in events[:seq] if isinstance(e.fact, ev.TransitionCompleted)]
     place = places[-1] if places else 1
+    _check_outputs(events[:place], edits)
     past = [_arrived(event, edits) if event.seq == place else event for event in events[:place]]
     if edits.state is not None:
         if not places:
@@ -191,7 +192,18 @@ def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
         raise NotForkable(
             f"at event {seq} the run was already ending", hint=f"fork at {place}, its last checkpoint"
         )
-    return Cut([*past, *_answered(visit)], seq)
+    return Cut([*past, *_answered(visit, edits)], seq)
+
+
+def _check_outputs(past: Sequence[Event], edits: Edits) -> None:
+    """What a completed transition was given is in the state that it left: another answer would be in vain."""
+    for index, event in enumerate(past):
+        if event.path in edits.outputs and settles(event.fact):
+            arrival = next(e for e in past[index:] if isinstance(e.fact, ev.TransitionCompleted))
+            raise NotForkable(
+                f"{event.path} was answered before event {arrival.seq}, and the state there was made from it",
+                hint=f"edit that state (state=), or fork at {arrival.seq - 1}",
+            )
 
 
 def _arrived(event: Event, edits: Edits) -> Event:
@@ -204,9 +216,10 @@ def _arrived(event: Event, edits: Edits) -> Event:
 _NEWS = (ev.ValueRecorded, ev.Published, ev.Progress, ev.DocumentSaved, ev.Received)
 
 
-def _answered(visit: Sequence[Event]) -> list[Event]:
-    """What the code of a visit may be given again: nothing that failed, or was open."""
-    settled: set[str] = set()
+def _answered(visit: Sequence[Event], edits: Edits) -> list[Event]:
+    """What the code of a visit may be given again: nothing that was open, or failed and is not edited."""
+    mended = {e.path: e for e in visit if e.path in edits.outputs and settles(e.fact)}
+    settled = set(mended)
     for event in visit:
         match event.fact:
             case ev.StepCompleted() | ev.TimerFired() | ev.WaitEnded(outcome="answered"):
@@ -218,7 +231,8 @@ def _answered(visit: Sequence[Event]) -> list[Event]:
             case _:
                 pass
     kept = [e for e in visit if e.path in settled or (isinstance(e.fact, _NEWS) and not _own_save(e))]
-    return [e for e in kept if not isinstance(e.fact, ev.StepFailed | ev.StepStarted | ev.StepScheduled)]
+    tried = (ev.StepFailed, ev.StepStarted, ev.StepScheduled)
+    return [e for e in kept if e is mended.get(e.path) or not isinstance(e.fact, tried)]
 
 
 def _own_save(event: Event) -> bool:

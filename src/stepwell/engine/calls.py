@@ -15,6 +15,7 @@ from stepwell.domain.commit import NewRun
 from stepwell.domain.events import Undo
 from stepwell.domain.moves import Move
 from stepwell.domain.steps import StepSpec
+from stepwell.errors import CodeChanged
 
 
 class Call:
@@ -152,7 +153,10 @@ class TriggerCall(WaitCall):
         return tuple(self.codecs)
 
     def decode(self, name: str, payload: Raw) -> Any:
-        return self.codecs[name].decode(payload)
+        codec = self.codecs.get(name)
+        if codec is None:  # an older version of the code had asked
+            raise CodeChanged(f"nothing that {name!r} triggers leaves {self.name!r} any more")
+        return codec.decode(payload)
 
     @property
     def choices(self) -> list[ev.Choice]:

@@ -28,6 +28,7 @@ from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, open_calls
 from stepwell.engine.documents import visible_after
 from stepwell.engine.journal import Answer, StepRecord
 from stepwell.errors import (
+    CodeChanged,
     InvalidDefinition,
     InvalidInput,
     PayloadTooLarge,
@@ -197,9 +198,14 @@ class Visits:
                 after = await activation.ask(call)
                 if len(after) > (limit := activation.services.payload_bytes_max):
                     limited(after, f"the state after {move.name}", limit)
-            except Unwind:
+            except (
+                Unwind,
+                CodeChanged,
+            ):  # the second is no failure of the run: it stays until a person mends it
                 raise
             except BaseException as error:
+                if activation.closed is not None:  # the run has timed out: its code is left, it did not fail
+                    raise
                 if self._failed(move, path, error, state):
                     return
             else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import InboxRow, NewWait, PublishedEvent
@@ -289,6 +290,13 @@ class Waits:
             self._answer(call, message)
         else:
             self.keys.pop(row.key, None)  # a fitting decision may follow
+            self._ask_anew(call)
+
+    def _ask_anew(self, call: WaitCall) -> None:
+        """Whoever answered was told of the choices that older code had: those of now are open."""
+        opened, choices = self._activation.journal.waits.get(call.path), call.choices
+        if opened is not None and opened.fact.choices != choices:
+            self._activation.record(replace(opened.fact, choices=choices), call.path)
 
     def _take_event(self, row: InboxRow) -> None:
         call = self._open.get(row.name)

@@ -13,12 +13,17 @@ from msgspec import Raw
 
 from stepwell.authoring.machines.checks import where
 from stepwell.authoring.machines.exits import START, Exit
-from stepwell.errors import InvalidDefinition, NoWayOut
+from stepwell.errors import CodeChanged, InvalidDefinition, InvalidInput, NoWayOut
 
 if TYPE_CHECKING:
     from stepwell.authoring.machines.machine import Plan
     from stepwell.domain.events import Problem
     from stepwell.domain.moves import MachineRun
+
+_MEND = (
+    "keep places and fields that live runs need, or make the change a new version=... of the class; "
+    "then retry the run"
+)
 
 
 async def run_machine(plan: Plan, ctx: Any, input: bytes) -> bytes:
@@ -42,26 +47,37 @@ async def run_machine(plan: Plan, ctx: Any, input: bytes) -> bytes:
 
 def _automatic(plan: Plan, place: str, chosen: str, state: Raw, input: bytes) -> Exit | None:
     """The first way out whose guard holds; what was begun is not chosen again."""
-    exits = plan.places[place].automatic
+    try:
+        exits = plan.places[place].automatic
+    except KeyError:
+        raise CodeChanged(
+            f"the machine is at {place!r}, which is no place of it any more", hint=_MEND
+        ) from None
     if exits and exits[0].when is None:
         return exits[0]
     if chosen:
         for exit in exits:
             if exit.name == chosen:
                 return exit
-    for exit in exits:
-        if exit.holds(plan.state.decode(state), lambda: plan.input.decode(input)):
-            return exit
+    try:
+        for exit in exits:
+            if exit.holds(plan.state.decode(state), lambda: plan.input.decode(input)):
+                return exit
+    except InvalidInput as error:
+        raise _unreadable(place, error) from error
     return None
 
 
 async def _triggered(plan: Plan, at: MachineRun, place: str, state: Raw, input: bytes) -> tuple[Exit, bytes]:
     exits = plan.places[place]
-    waiting = {
-        exit.name: exit
-        for exit in exits.waiting
-        if exit.holds(plan.state.decode(state), lambda: plan.input.decode(input))
-    }
+    try:
+        waiting = {
+            exit.name: exit
+            for exit in exits.waiting
+            if exit.holds(plan.state.decode(state), lambda: plan.input.decode(input))
+        }
+    except InvalidInput as error:
+        raise _unreadable(place, error) from error
     if not waiting:
         names = ", ".join(exit.name for exit in [*exits.automatic, *exits.waiting])
         raise NoWayOut(
@@ -87,13 +103,16 @@ class Attempt:
     def _prepared(self, ctx: Any) -> tuple[Any, tuple[Any, ...]]:
         plan, exit = self._plan, self._exit
         machine = plan.machine()
-        machine.state = plan.state.decode(self._state)
         if self._error is not None:
             machine.error = self._error
-        if exit.takes < 2:
-            return machine, (ctx,)[: exit.takes]
-        codec = plan.payloads[exit.name] if exit.waits else plan.input
-        return machine, (ctx, codec.decode(self._payload))
+        try:
+            machine.state = plan.state.decode(self._state)
+            if exit.takes < 2:
+                return machine, (ctx,)[: exit.takes]
+            codec = plan.payloads[exit.name] if exit.waits else plan.input
+            return machine, (ctx, codec.decode(self._payload))
+        except InvalidInput as error:
+            raise _unreadable(", ".join(exit.sources), error) from error
 
     async def run(self, ctx: Any) -> bytes:
         machine, arguments = self._prepared(ctx)
@@ -108,6 +127,13 @@ class Attempt:
         if returned is not None:
             raise _returned(self._exit, returned)
         return self._plan.state.encode(machine.state)
+
+
+def _unreadable(place: str, error: InvalidInput) -> CodeChanged:
+    """They were checked when they were written: it is the type that is another."""
+    return CodeChanged(
+        f"what the machine has at {place!r} does not fit its types: {error.message}", hint=_MEND
+    )
 
 
 def _returned(exit: Exit, value: object) -> InvalidDefinition:
