@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,12 +76,12 @@ class Counter(Machine[State]):
 
 
 @pytest.fixture(params=["", "from __future__ import annotations\n"], ids=["objects", "text"])
-def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """A module made of it; annotations are types, or text that must be looked up."""
-    module = type(sys)("new_syntax")
-    monkeypatch.setitem(sys.modules, "new_syntax", module)
-    exec(compile(request.param + SOURCE, "new_syntax.py", "exec", dont_inherit=True), vars(module))
-    return module
+    (tmp_path / "new_syntax.py").write_text(request.param + SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("new_syntax")
+    del sys.modules["new_syntax"]
 
 
 @pytest.mark.req("F9")
