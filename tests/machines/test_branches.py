@@ -212,6 +212,37 @@ async def test_branches_of_a_group_keep_their_answers_when_the_body_begins_again
         assert paths == {"0/both@1~1/filed#1": "late", "0/both@1~2/filed#1": "early"}
 
 
+WORK = "abcdefgh"
+
+
+class Named(Machine[list[str]]):
+    @transition("start", "end")
+    async def each(self, ctx: Context, names: str) -> None:
+        async def one(name: str) -> str:
+            filed_as = await ctx.step(filed, name)
+            await ctx.signal("go")
+            return filed_as
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(what), name=name) for what, name in zip(WORK, names, strict=True)]
+        self.state = [task.result() for task in tasks]
+
+
+@pytest.mark.req("M9", "K5")
+@pytest.mark.parametrize("names", ["stuvwxyz", "zyxwvuts", "xxxxxxxx", "xyxyxyxy"])
+async def test_steps_of_tasks_with_names_are_not_repeated(rehearsal: Stage, names: str) -> None:
+    async with rehearsal.engine(Named) as engine:
+        run = await engine.start(Named, names)
+        for _ in WORK:
+            await suspended(run)
+            await run.signal("go")
+
+        assert await run.result(15) == list(WORK)
+        steps = [(e.path, e.data["result"]) async for e in run.events() if e.kind == "step_completed"]
+        by_name = [what for _, what in sorted(zip(names, WORK, strict=True))]
+        assert sorted(steps) == [(f"0/each@1~{n}/filed#1", what) for n, what in enumerate(by_name, 1)]
+
+
 class Outside(Machine[list[str]]):
     @transition("start", "end")
     async def use(self, ctx: Context, where: str) -> None:

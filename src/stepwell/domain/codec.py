@@ -18,6 +18,7 @@ from typing import Any, Protocol, get_args, get_origin
 
 import msgspec
 
+from stepwell.domain.aliases import without_alias
 from stepwell.errors import InvalidDefinition, InvalidInput, NotSerialisable, PayloadTooLarge
 
 PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
@@ -178,11 +179,16 @@ _UNTYPED: tuple[Any, ...] = (inspect.Parameter.empty, Any, object)
 
 @functools.lru_cache(maxsize=4096)
 def _codec(annotation: Any) -> Codec:
-    if _is_model(annotation):
-        return ModelCodec(annotation)
     try:
-        return (OpenCodec if _is_open(annotation) else TypedCodec)(annotation)
-    except TypeError:  # a union or a type that msgspec does not take
+        meant = without_alias(annotation)
+        if meant in _UNTYPED:
+            return PLAIN
+        if _is_model(meant):
+            return ModelCodec(meant)
+        return (OpenCodec if _is_open(meant) else TypedCodec)(meant)
+    except NameError as error:  # in the value of an alias
+        raise _no_type(annotation) from error
+    except (TypeError, RecursionError):  # a union that msgspec does not take, or an alias that names itself
         return ModelCodec(annotation)
 
 
@@ -220,7 +226,8 @@ def digest(data: bytes) -> str:
 
 def _is_open(annotation: Any) -> bool:
     """Containers all the way down to parts of which nothing is said."""
-    container, parts = _container(annotation), get_args(annotation)
+    annotation = without_alias(annotation)
+    container, parts = _container(annotation), [without_alias(part) for part in get_args(annotation)]
     if container not in (dict, list) or (container is dict and parts and parts[0] is not str):
         return False
     return not parts or parts[-1] in _UNTYPED or _is_open(parts[-1])

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import PLAIN, Codec, codec_for
 from stepwell.domain.retry import ONCE, Retry
 from stepwell.domain.text import is_whole
@@ -101,8 +102,10 @@ def checked_name(name: str, what: str = "a name") -> str:
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
+    # The first releases of 3.12 do not look for the T of `def f[T](x: "T")` themselves.
+    variables = {variable.__name__: variable for variable in getattr(function, "__type_params__", ())}
     try:
-        return typing.get_type_hints(function)
+        return typing.get_type_hints(function, localns=variables or None)
     except (NameError, TypeError):  # a type that exists only for the checker
         return dict(getattr(function, "__annotations__", {}))
 
@@ -157,4 +160,4 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _is_step_context(annotation: Any) -> bool:
-    return getattr(annotation, "__stepwell__", "") == "step_context"
+    return getattr(without_alias(annotation), "__stepwell__", "") == "step_context"

@@ -235,7 +235,7 @@ class Body:
     def main_station(self) -> Station:
         """Of the body itself; most have no other, and many not even this one."""
         if self._task is None:  # it runs for the first time: nothing else of it can
-            self._task = asyncio.current_task()
+            self._task = self._services.runner.loop.current()
         found = self._stations.get(self._task)
         if found is None:
             found = self._stations.main(Scope(self.path), self._task, self._code)

@@ -51,6 +51,13 @@ class Runners:
         """Is it one of ours, so that a step runs in it?"""
         return task in self._tasks
 
+    def current(self) -> asyncio.Task[Any] | None:
+        """The runner whose step runs now. While the step begins an eager task (3.12), asyncio names that."""
+        task = asyncio.current_task()
+        if task in self._tasks:
+            return task
+        return next((task for task in self._tasks if getattr(task.get_coro(), "cr_running", False)), None)
+
     def _call_next(self) -> None:
         self._taking = True
         while self._idle:

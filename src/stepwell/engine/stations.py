@@ -13,6 +13,7 @@ import contextvars
 import gc
 import re
 from collections.abc import Callable, Collection, Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from stepwell.engine.turns import Scope
@@ -34,7 +35,7 @@ class Station:
         self.code = code  # the coroutine that it runs
         self.calls = 0  # ctx calls that this task is in
         self.known_waiter: Any = None  # of which all tasks behind it have a station
-        self.branches: dict[Task, Scope] = {}  # of tasks that have not asked yet
+        self.branches: dict[Task, Iterator[Scope]] = {}  # of tasks that have not asked yet
 
 
 current: contextvars.ContextVar[Station] = contextvars.ContextVar("stepwell_station")
@@ -101,12 +102,20 @@ class Stations:
         self._tell()
 
     def scope_of(self, parent: Station, task: Task) -> Scope:
-        """Of a new branch: in the order in which they were made, whichever of them asks first."""
-        if task not in parent.branches:
-            for made in sorted(_awaited(parent).tasks, key=_made):
-                if made not in parent.branches and made not in self._known:
-                    parent.branches[made] = parent.scope.child()
-        return parent.branches.pop(task, None) or parent.scope.child()
+        """Of a new branch: in the order in which they were made, whichever of them asks first.
+
+        Tasks of one name cannot be told apart: these get theirs in the order of asking.
+        """
+        branches = parent.branches
+        if task not in branches:
+            new = [
+                made for made in _awaited(parent).tasks if made not in branches and made not in self._known
+            ]
+            for _, alike in groupby(sorted(new, key=_made), _made):
+                tasks = list(alike)
+                branches.update(dict.fromkeys(tasks, iter([parent.scope.child() for _ in tasks])))
+        mine = branches.pop(task, None)
+        return parent.scope.child() if mine is None else next(mine)
 
     # Do they wait for the log?
 
@@ -194,7 +203,8 @@ def _is_timed(code: Any) -> bool:
     return False
 
 
-def _made(task: Task) -> int:
-    """asyncio numbers tasks that nobody named."""
-    name = _UNNAMED.fullmatch(task.get_name())
-    return int(name[1]) if name is not None else 0
+def _made(task: Task) -> tuple[int, str]:
+    """asyncio numbers tasks that nobody named. The others go by name: a TaskGroup has them in no order."""
+    name = task.get_name()
+    number = _UNNAMED.fullmatch(name)
+    return (int(number[1]), "") if number is not None else (0, name)

@@ -12,6 +12,7 @@ from typing import Any
 from stepwell.authoring.context_parameter import misfit
 from stepwell.authoring.machines.exits import START, Exit, Exits, by_place
 from stepwell.authoring.machines.transition import MARK, Declared
+from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import codec_for
 from stepwell.domain.duration import timeout_seconds
 from stepwell.domain.moves import Move
@@ -206,9 +207,9 @@ def _schema(wait: Any, wrong: Callable[[str], None]) -> Any:
     """The type of what a trigger brings; True takes what the method's annotation says."""
     if wait is True or wait is False:
         return Any
-    usable = isinstance(wait, type) or hasattr(wait, "__origin__") or hasattr(wait, "__args__")
     try:
-        if usable:
+        meant = without_alias(wait)
+        if isinstance(meant, type) or hasattr(meant, "__origin__") or hasattr(meant, "__args__"):
             codec_for(wait).schema()
             return wait
     except Exception as error:  # whatever pydantic or msgspec make of it

@@ -13,6 +13,7 @@ from stepwell.authoring.machines.description import describe
 from stepwell.authoring.machines.exits import Exit, Exits, by_place, codec_of, input_type
 from stepwell.authoring.machines.options import checked_ends, checked_options
 from stepwell.authoring.machines.program import run_machine
+from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import Codec, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
@@ -170,7 +171,7 @@ def state_type(machine: type) -> Any:
     for kind in machine.__mro__:
         for base in getattr(kind, "__orig_bases__", ()):
             if typing.get_origin(base) is Machine and not isinstance(typing.get_args(base)[0], TypeVar):
-                return _resolved(typing.get_args(base)[0], kind)
+                return without_alias(_resolved(typing.get_args(base)[0], kind))
     return None
 
 
