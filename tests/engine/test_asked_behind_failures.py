@@ -5,6 +5,7 @@ What is recorded counts only for the same question: see `test_behind_failures` f
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import pytest
@@ -45,6 +46,19 @@ async def leaves_children(ctx: Context) -> list[str]:
     found = [await child, other.id]
     await ctx.sleep("1m")  # the code is replayed behind it
     return found
+
+
+@workflow
+async def gives_up_a_child(ctx: Context) -> str:
+    try:
+        async with asyncio.TaskGroup() as group:
+            child = group.create_task(ctx.run(helper, "beside it"))
+            group.create_task(ctx.step(pay))
+    except* StepError:
+        await ctx.sleep("1m")  # the end of the child comes meanwhile
+        raise
+    await ctx.sleep("1m")
+    return child.result()
 
 
 @workflow
@@ -137,6 +151,21 @@ async def test_a_child_that_a_failure_cancelled_is_started_again_behind_it(repla
         assert result == "tidy"
         assert sorted(helped) == ["alone", "tidy"]
         assert alone in {other.id for other in await engine.runs()}
+
+
+@both
+@pytest.mark.req("K5", "K11", "K18")
+async def test_a_child_that_the_code_gave_up_because_of_a_failure_is_started_again(replayed: bool) -> None:
+    async with VirtualEngine(gives_up_a_child, helper, replay_always=replayed) as engine:
+        run = await engine.start(gives_up_a_child)
+        await engine.advance("2m")
+        assert await run.status() is Status.FAILED
+        broken.clear()
+        await run.retry()
+        await engine.advance("2h")
+
+        assert await run.result(1) == "beside it"
+        assert helped == ["beside it"]
 
 
 @both

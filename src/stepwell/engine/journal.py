@@ -21,6 +21,7 @@ from stepwell.domain.compensating import note_done
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.messages import decide_key
+from stepwell.domain.status import Status
 from stepwell.engine.active_time import count_active, count_from
 from stepwell.engine.answers import Answer, result_path
 from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, note_visit, open_calls
@@ -294,11 +295,23 @@ def _retried(journal: Journal, seq: int) -> None:
     journal.waits.clear()
     for step in journal.steps.values():
         step.scheduled_at = None
-    for child, started in list(journal.children.items()):
-        if not started.detached:
-            del journal.children[child]
-            if journal.compensation is None:  # else the code is over, and the undoing goes on
-                journal.lost[child] = None
+    lost = [child for child, started in journal.children.items() if not started.detached]
+    for child in lost:
+        del journal.children[child]
+    if journal.compensation is None:  # else the code is over, and the undoing goes on
+        journal.lost.update(dict.fromkeys([*lost, *_given_up(journal)]))
+
+
+def _given_up(journal: Journal) -> list[str]:
+    """Children that were cancelled behind the failure: a task group leaves those of the other branches."""
+    ended = [a for a in journal.answers if a.optional and _is_cancelled(a.fact)]
+    if ended:
+        journal.answers = deque(a for a in journal.answers if a not in ended)
+    return [answer.path.removesuffix("!") for answer in ended]
+
+
+def _is_cancelled(fact: ev.Fact) -> bool:
+    return isinstance(fact, ev.ChildEnded) and fact.status == Status.CANCELLED
 
 
 def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> None:
