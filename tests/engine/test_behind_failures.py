@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pydantic
 import pytest
 
 from stepwell import Context, Machine, RunFailed, Status, step, transition, workflow
@@ -135,6 +136,40 @@ async def test_a_step_of_that_name_with_other_arguments_is_another_step(rehearsa
             await run.result(15)
 
     assert did == ["undo went well", "undo failed"]
+
+
+class News(pydantic.BaseModel):
+    words: set[str]
+
+
+@step
+async def publish(news: News) -> None:
+    did.append(" ".join(sorted(news.words)))
+
+
+@workflow(on_failure="hold")
+async def publishes(ctx: Context) -> None:
+    try:
+        await ctx.step(pay)
+    except StepError:
+        await ctx.step(publish, News(words={"not", "paid"}))
+        raise
+    await ctx.step(publish, News(words={"well", "paid"}))
+    await ctx.sleep("1h")
+
+
+@pytest.mark.req("K5", "K11", "F2")
+async def test_models_as_arguments_tell_steps_apart_as_well() -> None:
+    async with VirtualEngine(publishes, replay_always=True) as engine:
+        run = await engine.start(publishes)
+        await engine.settle()
+        assert await run.status() is Status.FAILED
+        broken.clear()
+        await run.retry()
+        await engine.advance("2h")
+
+        assert await run.status() is Status.COMPLETED
+        assert did == ["pay", "not paid", "pay", "paid well"]
 
 
 @pytest.mark.req("K26")

@@ -27,7 +27,7 @@ from stepwell.domain.node_facts import (
     NodeSkipped,
 )
 
-# What comes from its neighbours; everything else here is public too.
+# From its neighbours; everything else here is public too.
 __all__ = ["NULL", "Fact", "JoinLate", "LoopAdvanced", "LoopStarted", "MergeConflict", "NodeCancelled"]
 __all__ += ["NodeCompleted", "NodeFact", "NodeFailed", "NodeSkipped", "Problem"]
 
@@ -304,6 +304,7 @@ class ChildStarted(Fact, frozen=True, kw_only=True):
     version: str = ""
     detached: bool = False
     trigger: str = ""  # its result triggers this transition of a machine
+    digest: str = ""  # of what it is given, where that may be something else when the code comes again
 
 
 class ChildEnded(Fact, frozen=True, kw_only=True):
@@ -326,12 +327,8 @@ class Progress(Fact, frozen=True, kw_only=True):
 ENDINGS = (Completed, Failed, Cancelled, TimedOut)
 
 FACTS: tuple[type[Fact], ...] = (
-    Accepted,
-    Claimed,
-    LeaseLost,
-    Retried,
-    Continued,
-    CancelRequested,
+    *(Accepted, Claimed, LeaseLost),
+    *(Retried, Continued, CancelRequested),
     *ENDINGS,
     *(StepScheduled, StepStarted, StepCompleted, StepFailed),
     *(ValueRecorded, DocumentSaved),

@@ -21,13 +21,14 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.program import Program
 from stepwell.engine import compensation, parking
 from stepwell.engine import ending as endings
+from stepwell.engine.answers import MAY_ANSWER, Answer, is_answer, result_path
 from stepwell.engine.body_starts import start_body
 from stepwell.engine.calls import BodyCall, Call, ChildCall, StepCall, WaitCall
 from stepwell.engine.context import RunContext
 from stepwell.engine.continuing import begin_generation
 from stepwell.engine.draft import Draft
 from stepwell.engine.inbox_reader import InboxReader
-from stepwell.engine.journal import MAY_ANSWER, Answer, Journal, is_answer, read_journal, result_path
+from stepwell.engine.journal import Journal, read_journal
 from stepwell.engine.log_writer import LogWriter, opening
 from stepwell.engine.own_faults import give_back
 from stepwell.engine.releasing import release

@@ -8,8 +8,8 @@ from typing import Any
 
 from stepwell.domain.ids import RunId
 from stepwell.domain.program import Startable
+from stepwell.engine.answers import result_path
 from stepwell.engine.calls import Call, ResultCall
-from stepwell.engine.journal import result_path
 from stepwell.engine.turns import TurnLoop
 from stepwell.errors import AskedWrongly, Unwind
 

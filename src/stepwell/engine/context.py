@@ -211,6 +211,8 @@ class RunContext:
         activation = self._activation
         # A replay of a thousand children needs none of them made again.
         started = path in activation.recorded and path not in activation.journal.lost
+        if activation.visits is not None and self.marks:
+            started = False  # it may be another than was asked for before
         new = None if started else new_child(activation, path, workflow, input, detached)
         call = ChildCall(path, self._turns.create_future(), new, detached, trigger)
         run_id = RunId(await self._answer(call))
@@ -361,9 +363,16 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
+def _fields(value: Any) -> Any:
+    """Of a pydantic model, without what it works out itself; of nothing else."""
+    if not hasattr(type(value), "model_dump"):
+        raise TypeError
+    return value.model_dump(round_trip=True)
+
+
 def _fingerprint(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Guards against answers for the wrong branch; arguments that cannot be written have none."""
     try:
-        return digest(msgspec.json.encode([args, kwargs], order="deterministic"))
+        return digest(msgspec.json.encode([args, kwargs], order="deterministic", enc_hook=_fields))
     except (TypeError, ValueError, RecursionError):
         return ""

@@ -22,10 +22,11 @@ from stepwell.domain.messages import cancel_request, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
 from stepwell.domain.status import RETRYABLE, Status
+from stepwell.engine.answers import Answer
 from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall
 from stepwell.engine.draft import Draft
 from stepwell.engine.exits import as_failure
-from stepwell.engine.journal import Answer, Journal
+from stepwell.engine.journal import Journal
 from stepwell.errors import (
     CodeChanged,
     Continue,

@@ -20,29 +20,11 @@ from stepwell.domain.commit import LogRow, NewRun
 from stepwell.domain.compensating import note_done
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
+from stepwell.domain.messages import decide_key
+from stepwell.domain.status import Status
 from stepwell.engine.active_time import count_active, count_from
+from stepwell.engine.answers import Answer, result_path
 from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, note_visit, open_calls
-
-_ALWAYS = frozenset((ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested))
-MAY_ANSWER = _ALWAYS | {ev.StepFailed, ev.WaitEnded}
-
-
-def is_answer(fact: ev.Fact) -> bool:
-    """Does this fact let workflow code go on?"""
-    if type(fact) in _ALWAYS:
-        return True
-    if isinstance(fact, ev.StepFailed):
-        return fact.retry_in is None
-    return isinstance(fact, ev.WaitEnded) and fact.outcome != "withdrawn"
-
-
-class Answer(msgspec.Struct, frozen=True, eq=False):
-    """A recorded fact that lets workflow code go on."""
-
-    seq: int
-    path: str
-    fact: ev.Fact
-    optional: bool = False  # recorded after a failure that was retried: may not be asked for again
 
 
 @dataclass(slots=True)
@@ -103,6 +85,7 @@ class Journal(msgspec.Struct, eq=False):
     answers: deque[Answer] = msgspec.field(default_factory=deque)
     steps: dict[str, StepRecord] = {}
     timers: dict[str, float] = {}
+    asked: dict[str, ev.TimerSet] = {}  # what these timers are
     backoffs: set[str] = set()  # of the timers, those until the next attempt
     waits: dict[str, Opened] = {}
     children: dict[str, ev.ChildStarted] = {}
@@ -185,10 +168,12 @@ def absorb(journal: Journal, event: Event) -> None:
             step.retry_at = None
         case ev.TimerSet():
             journal.timers[path] = event.at + fact.seconds
+            journal.asked[path] = fact
             if fact.retry:
                 journal.backoffs.add(path)
         case ev.WaitOpened():
             journal.waits[path] = Opened(fact, event.at)
+            journal.keys.pop(decide_key(path), None)  # it was about another question at this path
         case ev.WaitEnded():
             _wait_ended(journal, event, fact)
         case ev.Received():
@@ -254,7 +239,8 @@ def _answered(journal: Journal, event: Event) -> None:
         if called is not None:
             journal.messages[called.key] = called
         path = result_path(path)
-    journal.answers.append(Answer(event.seq, path, fact))
+    asked = journal.asked.pop(path, None) if journal.asked else None
+    journal.answers.append(Answer(event.seq, path, fact, asked=asked))
 
 
 def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded) -> Message | None:
@@ -262,11 +248,6 @@ def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded
     if started is None or not started.trigger or ended.status != "completed":
         return None
     return Message(f"child/{path}", "signal", started.trigger, ended.result)
-
-
-def result_path(path: str) -> str:
-    """A child's start and its result are two answers at one path."""
-    return f"{path}!"
 
 
 def _step_failed(journal: Journal, event: Event, fact: ev.StepFailed) -> None:
@@ -281,7 +262,7 @@ def _step_failed(journal: Journal, event: Event, fact: ev.StepFailed) -> None:
 
 
 def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
-    journal.waits.pop(event.path, None)
+    opened = journal.waits.pop(event.path, None)
     journal.timers.pop(event.path, None)
     step = journal.steps.get(event.path)
     if step is not None:  # not wanted any more
@@ -290,7 +271,8 @@ def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
     if message is not None:
         journal.taken[fact.received] = message
     if fact.outcome != "withdrawn":
-        journal.answers.append(Answer(event.seq, event.path, fact))
+        asked = opened.fact if opened is not None else None
+        journal.answers.append(Answer(event.seq, event.path, fact, asked=asked))
 
 
 def _retried(journal: Journal, seq: int) -> None:
@@ -313,20 +295,37 @@ def _retried(journal: Journal, seq: int) -> None:
     journal.waits.clear()
     for step in journal.steps.values():
         step.scheduled_at = None
-    for child, started in list(journal.children.items()):
-        if not started.detached:
-            del journal.children[child]
-            if journal.compensation is None:  # else the code is over, and the undoing goes on
-                journal.lost[child] = None
+    lost = [child for child, started in journal.children.items() if not started.detached]
+    for child in lost:
+        del journal.children[child]
+    if journal.compensation is None:  # else the code is over, and the undoing goes on
+        journal.lost.update(dict.fromkeys([*lost, *_given_up(journal)]))
+
+
+def _given_up(journal: Journal) -> list[str]:
+    """Children that were cancelled behind the failure: a task group leaves those of the other branches."""
+    ended = [a for a in journal.answers if a.optional and _is_cancelled(a.fact)]
+    if ended:
+        journal.answers = deque(a for a in journal.answers if a not in ended)
+    return [answer.path.removesuffix("!") for answer in ended]
+
+
+def _is_cancelled(fact: ev.Fact) -> bool:
+    return isinstance(fact, ev.ChildEnded) and fact.status == Status.CANCELLED
 
 
 def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> None:
-    journal.children[event.path] = fact
-    if event.path in journal.lost:
-        del journal.lost[event.path]
-        journal.answers = deque(replace(a, fact=fact) if a.path == event.path else a for a in journal.answers)
-    else:
-        journal.answers.append(Answer(event.seq, event.path, fact))
+    path = event.path
+    journal.children[path] = fact
+    if path in journal.lost:
+        del journal.lost[path]
+        before = next((a for a in reversed(journal.answers) if a.path == path), None)
+        if before is not None and not before.optional:
+            journal.answers = deque(replace(a, fact=fact) if a is before else a for a in journal.answers)
+            return
+        # Behind the failure: the code came here again, and is told so where it did.
+        journal.answers = deque(a for a in journal.answers if a is not before)
+    journal.answers.append(Answer(event.seq, path, fact))
 
 
 def _continued(journal: Journal, fact: ev.Continued) -> None:
@@ -343,6 +342,7 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
     """The log from here on tells everything that is needed."""
     journal.steps.clear()
     journal.timers.clear()
+    journal.asked.clear()
     journal.waits.clear()
     journal.children.clear()
     journal.lost.clear()

@@ -16,9 +16,9 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.program import Startable
 from stepwell.domain.steps import StepSpec
+from stepwell.engine.answers import result_path
 from stepwell.engine.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.children import finding, found_workflow, new_child
-from stepwell.engine.journal import result_path
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation

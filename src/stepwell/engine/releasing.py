@@ -10,10 +10,12 @@ from stepwell.domain.cuts import failed_answer
 from stepwell.domain.events import Problem
 from stepwell.domain.problems import step_error
 from stepwell.domain.status import Status
+from stepwell.engine.answers import Answer, result_path
 from stepwell.engine.calls import BodyCall, Call, ChildCall, StepCall, TriggerCall
 from stepwell.engine.documents import show
 from stepwell.engine.ending import code_changed
-from stepwell.engine.journal import Answer, Journal
+from stepwell.engine.journal import Journal
+from stepwell.engine.questions import is_other
 from stepwell.errors import CodeChanged, RunCancelling, WaitTimedOut
 from stepwell.errors.conflicts import DIFFERS
 
@@ -43,11 +45,7 @@ def release(activation: Activation, answer: Answer) -> None:
         and not call.future.done()
     ):
         call.future.set_result(fact.result)  # the everyday answer
-    elif (
-        (answer.optional or activation.visits is not None)
-        and isinstance(fact, ev.StepCompleted | ev.StepFailed)
-        and _other_arguments(call, fact.digest)
-    ):
+    elif (answer.optional or activation.visits is not None) and is_other(call, answer, activation.journal):
         _ask_anew(activation, call)
     elif not call.future.done():
         if activation.visits is not None:
@@ -63,19 +61,18 @@ def _not_asked(activation: Activation, answer: Answer) -> None:
     Both wait until they are asked for: what is recorded is not done again. (A graph's cleanup is.)
     """
     behind = answer.optional and activation.journal.accepted.kind == "function"
-    if behind or isinstance(answer.fact, ev.ChildEnded):
+    if behind and answer.path in activation.journal.lost:
+        # A child that the failure cancelled: whoever asks for it starts another.
+        activation.arrived.pop(result_path(answer.path), None)
+    elif behind or isinstance(answer.fact, ev.ChildEnded):
         activation.arrived[answer.path] = answer
     elif not (answer.optional or activation.live or answer.path in activation.withdrawn):
         raise code_changed(answer, activation.calls, activation.program)
 
 
-def _other_arguments(call: Call, digest: str) -> bool:
-    """Behind the failure it was `notify("failed")`, now it is `notify("paid")`: that is another step."""
-    return isinstance(call, StepCall) and bool(digest and call.digest) and digest != call.digest
-
-
 def _ask_anew(activation: Activation, call: Call) -> None:
     activation.calls[call.path] = call
+    activation.arrived.pop(result_path(call.path), None)
     call.after = activation.writer.barrier
     activation.commands.append(call)
 
@@ -110,9 +107,8 @@ def _answer(call: Call, answer: Answer, journal: Journal) -> None:
             late = WaitTimedOut(f"{call.text} was not answered in time")
             late.path = call.path
             future.set_exception(late)
-        case ev.ChildStarted() if isinstance(call, ChildCall) and call.new is not None:
-            if answer.path in journal.lost:
-                journal.lost[answer.path] = call.new
+        case ev.ChildStarted() if answer.path in journal.lost and isinstance(call, ChildCall) and call.new:
+            journal.lost[answer.path] = call.new
             future.set_result(call.new.id)
         case ev.ChildStarted():
             future.set_result(fact.run)
@@ -132,7 +128,7 @@ def _release_child(call: Call, fact: ev.ChildEnded) -> None:
 
 
 def _same_arguments(call: Call, digest: str) -> None:
-    if _other_arguments(call, digest):
+    if isinstance(call, StepCall) and digest and call.digest not in ("", digest):
         raise CodeChanged(
             f"{call.path} was recorded with other arguments than the code gives now",
             hint="create concurrent branches in the same order, or guard the change with ctx.patched; "

@@ -20,9 +20,9 @@ from stepwell.domain.messages import Ending
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import encode_arguments
 from stepwell.engine import documents
+from stepwell.engine.answers import Answer
 from stepwell.engine.calls import StepCall
 from stepwell.engine.execution import Execution
-from stepwell.engine.journal import Answer
 from stepwell.engine.own_faults import give_back, guarded
 from stepwell.engine.running import Running
 from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, Unwind

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import Codec, limited
@@ -23,10 +24,11 @@ from stepwell.domain.cuts import failed_answer
 from stepwell.domain.events import Problem
 from stepwell.domain.moves import Move
 from stepwell.domain.problems import problem_of
-from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TriggerCall, WaitCall
+from stepwell.engine.answers import Answer, result_path
+from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TimerCall, TriggerCall, WaitCall
 from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, open_calls
 from stepwell.engine.documents import visible_after
-from stepwell.engine.journal import Answer, StepRecord
+from stepwell.engine.journal import StepRecord
 from stepwell.errors import (
     CodeChanged,
     InvalidDefinition,
@@ -61,8 +63,9 @@ class Visits:
         self.touched = True  # this visit has left something that the next must not see
         activation.visits = self
         for answer in activation.answers:
-            if not isinstance(answer.fact, ev.CancelRequested) and answer.path not in journal.lost:
-                self._known[answer.path] = answer
+            asked_since = answer.path in journal.lost or answer.path in journal.waits
+            if not (isinstance(answer.fact, ev.CancelRequested) or asked_since):
+                self._know(answer)
         activation.answers = deque(a for a in activation.answers if isinstance(a.fact, ev.CancelRequested))
         journal.lost.clear()  # a child that a failure had cancelled is started when it is asked for
         self._offer()
@@ -84,9 +87,16 @@ class Visits:
         self._activation.arrived = dict(self._known)
         self._activation.recorded = set(self._known)
 
+    def _know(self, answer: Answer) -> None:
+        self._known[answer.path] = answer
+        if isinstance(answer.fact, ev.ChildStarted):
+            self._known.pop(result_path(answer.path), None)  # the end of another at this path
+
     def note(self, answer: Answer, call: Call) -> None:
         """An answer went to the code: the next attempt gets it again."""
-        self._known[answer.path] = answer
+        if isinstance(call, TimerCall | WaitCall) and answer.asked is None:
+            answer = replace(answer, asked=call)
+        self._know(answer)
         if isinstance(call, StepCall) and isinstance(answer.fact, ev.StepFailed):
             self._journal.steps[answer.path] = StepRecord(attempt=call.attempt)
 

@@ -106,6 +106,7 @@ class Waits:
         if call.timeout is not None:
             draft.dues[call.path] = call.timeout
         if call.what in ("approval", "trigger"):
+            self.keys.pop(decide_key(call.path), None)  # it was about another question at this path
             draft.rest.waits_opened.append(NewWait(path=call.path, kind="decision", name=call.name))
         elif call.what == "event":
             wait = NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=call.since)
@@ -158,6 +159,7 @@ class Waits:
             version=new.version,
             detached=call.detached,
             trigger=call.trigger,
+            digest=new.digest if activation.ctx.marks else "",
         )
         draft = activation.writer.draft
         if not draft.rest.starts:

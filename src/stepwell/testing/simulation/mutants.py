@@ -33,10 +33,10 @@ from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.judge import judge
 from stepwell.engine import activation, continuing
 from stepwell.engine.activation import Activation
+from stepwell.engine.answers import Answer
 from stepwell.engine.draft import Draft
 from stepwell.engine.ending import Ending
 from stepwell.engine.execution import Execution
-from stepwell.engine.journal import Answer
 from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.strays import Strays
 from stepwell.engine.timers import Timers
