@@ -268,9 +268,14 @@ def _pinned(step: Step) -> Outcome:
     return Outcome(output=pinned)
 
 
+def called_code(code: str) -> str:
+    """K12: what graphs route by when the run that a node called was cancelled."""
+    return "SUBWORKFLOW_CANCELLED" if code == "CHILD_CANCELLED" else code
+
+
 def failure_of(error: StepwellError, step: Step) -> Failure:
     """A mistake found while a node was prepared: nothing of it was executed."""
     return Failure(error.code, error.message, step.node.id, step.path, hint=error.hint, config=True)
 
 
-__all__ = ["WAIT_TIMEOUT", "NodeError", "Starting", "failure_of"]
+__all__ = ["WAIT_TIMEOUT", "NodeError", "Starting", "called_code", "failure_of"]
