@@ -10,6 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
 
+_KEY = "[key]"  # pydantic's word behind the key of an object that is wrong itself
+_COMPARED_MAX = 5  # problems of one node: in what is no graph every field may be unknown
 _QUOTED = re.compile(r"'([^']*)'")
 _ADVICE = {
     "missing": "add it",
@@ -56,16 +58,18 @@ def shape_problems(
             message=_message(detail),
             node=node,
             edge=edge,
-            field=".".join(str(part) for part in detail["loc"]),
-            suggestion=_suggestion(detail, known or []),
+            field=".".join(str(part) for part in detail["loc"] if part != _KEY),
+            suggestion=_suggestion(detail, (known or []) if place < _COMPARED_MAX else []),
         )
-        for detail in error.errors()
+        for place, detail in enumerate(error.errors())
     ]
 
 
 def _code(detail: Mapping[str, Any]) -> str:
     if detail["type"] == "extra_forbidden":
         return ""  # nobody asked for the field
+    if detail["loc"][-1:] == (_KEY,):
+        return "VARIABLE_NAME"
     return next((_CODES[part] for part in detail["loc"] if part in _CODES), "")
 
 

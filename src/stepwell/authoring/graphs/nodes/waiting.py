@@ -14,6 +14,7 @@ from stepwell.authoring.graphs.expressions import Expression
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
 from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.failure import NodeConfigError
+from stepwell.authoring.graphs.nodes.control import named_handles
 from stepwell.authoring.graphs.nodes.data import (
     WHOLE,
     YEAR_MS,
@@ -199,6 +200,10 @@ class Approval:
     def answered(self, answer: Any) -> Outcome:
         output = answer if isinstance(answer, dict) else {"response": answer}
         return Outcome((output["response"],), output)
+
+    def pinned(self, value: Any) -> Outcome:
+        named_handles(value.get("response") if isinstance(value, dict) else value, ANSWERS)
+        return self.answered(value)
 
 
 def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
