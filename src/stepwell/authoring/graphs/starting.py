@@ -146,7 +146,11 @@ class Starting:
         step.status = StepStatus.WAITING
         what = step.node.behaviour.ask(self.scope_of(step), self.now_of(step))
         if isinstance(what, Timer):
-            self._frontier.ask(Ask(Purpose.TIMER, step.path, step, what.seconds))
+            limit = step.node.data.timeout_ms
+            if limit is not None and limit / 1000 < what.seconds:  # it will not come to its end
+                self._frontier.ask(Ask(Purpose.GIVE_UP, f"{step.path}@timeout", step, limit / 1000))
+            else:
+                self._frontier.ask(Ask(Purpose.TIMER, step.path, step, what.seconds))
         elif isinstance(what, Event):
             timeout = what.timeout if what.timeout is not None else self._patience
             self._mailbox.open(Ask(Purpose.EVENT, step.path, step, Event(what.name, what.key, timeout)))

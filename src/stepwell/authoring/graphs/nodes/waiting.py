@@ -19,7 +19,7 @@ from stepwell.authoring.graphs.nodes.data import (
     WHOLE,
     YEAR_MS,
     Milliseconds,
-    NodeData,
+    OnceData,
     Source,
     exactly_one,
     needed_by,
@@ -33,7 +33,7 @@ _YEAR_MAX = 3000
 ANSWERS = ("approved", "denied")
 
 
-class DelayData(NodeData):
+class DelayData(OnceData):
     model_config = ConfigDict(json_schema_extra=exactly_one("ms", "duration", "until"))
 
     ms: Milliseconds | None = None
@@ -50,7 +50,7 @@ class DelayData(NodeData):
 _NEEDS = {"time": "ms", "until": "until", "event": "event", "condition": "condition"}
 
 
-class WaitData(NodeData):
+class WaitData(OnceData):
     model_config = ConfigDict(json_schema_extra=needed_by("mode", default="event", **_NEEDS))
 
     mode: Literal["time", "until", "event", "condition"] = "event"
@@ -69,7 +69,7 @@ class WaitData(NodeData):
         return self
 
 
-class ApprovalData(NodeData):
+class ApprovalData(OnceData):
     assignees: list[str] = Field(default_factory=list)
     message: str = ""
     form: dict[str, Any] | None = None
