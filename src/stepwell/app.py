@@ -164,13 +164,13 @@ class Engine(Client):
         log = [ev.read(row) async for row in handle.log()]
         if not log:
             raise RunNotFound(f"there is no run {run_id}")
-        return self.graphs.trace(log, await self._graph_body(log[0]))
+        return self.graphs.trace(run_id, log, await self._graph_body(log[0]))
 
     async def rerun_from_node(self, run: RunHandle[Any] | str, node: str, *, key: str = "") -> RunHandle[Any]:
         """A new run that does a graph's node again, and what follows from it; all else is kept."""
         old = await self._read(run)
         log = [ev.read(row) for row in old.log]
-        edits = self.graphs.done_again(await self._graph_body(log[0]), log, node)
+        edits = self.graphs.done_again(old.id, log, await self._graph_body(log[0]), node)
         origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
         return await self._fork(run, old, origin, edits, key)
 

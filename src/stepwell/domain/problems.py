@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import traceback
 
-from stepwell.domain.events import Problem
+from stepwell.domain.events import ChildEnded, Problem
 from stepwell.domain.retry import RemoteError, is_permanent
+from stepwell.domain.status import Status
 from stepwell.domain.text import clean
 from stepwell.errors import (
     ChildFailed,
@@ -78,6 +79,12 @@ def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError
     error.cause_code, error.cause_message = problem.code, problem.message
     error.permanent, error.trace = problem.permanent, problem.traceback
     return error
+
+
+def child_problem(ended: ChildEnded) -> Problem:
+    """Why a child run did not complete, also where nobody said why."""
+    code = "CHILD_CANCELLED" if ended.status == Status.CANCELLED else "CHILD_FAILED"
+    return ended.error or Problem(code=code, message=f"the child run is {ended.status}")
 
 
 def in_words(problem: Problem) -> str:

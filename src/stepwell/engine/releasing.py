@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from stepwell.domain import events as ev
 from stepwell.domain.compensating import note_done
 from stepwell.domain.cuts import failed_answer
-from stepwell.domain.events import Problem
-from stepwell.domain.problems import step_error
+from stepwell.domain.problems import child_problem, step_error
 from stepwell.domain.status import Status
 from stepwell.engine.answers import Answer, result_path
 from stepwell.engine.calls import BodyCall, Call, ChildCall, StepCall, TriggerCall
@@ -122,9 +121,7 @@ def _release_child(call: Call, fact: ev.ChildEnded) -> None:
     if fact.status == Status.COMPLETED:
         call.future.set_result(fact.result)
     else:
-        code = "CHILD_CANCELLED" if fact.status == Status.CANCELLED else "CHILD_FAILED"
-        problem = fact.error or Problem(code=code, message=f"the child run is {fact.status}")
-        call.future.set_exception(step_error(problem, call.path.rstrip("!"), child=True))
+        call.future.set_exception(step_error(child_problem(fact), call.path.rstrip("!"), child=True))
 
 
 def _same_arguments(call: Call, digest: str) -> None:

@@ -446,5 +446,5 @@ async def test_a_graph_out_of_time_is_sent_on_and_has_its_time_again() -> None:
 
         assert await engine.outcome(run) == {"b": "B"}
         assert tries == ["A", *["B"] * 6]
-        told = trace(builder.build(body), [ev.read(row) async for row in run.log()])
+        told = trace(builder.build(body), run.id, [ev.read(row) async for row in run.log()])
         assert told.by_path()["B"].status == "completed"

@@ -236,6 +236,39 @@ async def test_a_pinned_decision_says_which_way_to_go(memory: Stage, pinned: Any
         assert await run.result(timeout=60) == {"z": "denied"}
 
 
+@pytest.mark.req("G15", "N8", "N9", "N20")
+async def test_what_is_pinned_to_control_nodes_leads_on_as_their_own_results_do(memory: Stage) -> None:
+    nodes = [
+        a("C", "condition", branches=[{"id": "big", "when": "ctx.input.missing > 1"}], pinned="big"),
+        a("W", "switch", value="ctx.input.x", cases=[{"id": "one", "equals": 1}], pinned="default"),
+        a("V", "set", values={"v": "{{ctx.input.missing}}"}, pinned={"v": 7}),
+        a("Z", "end", output={"v": "{{ctx.v}}"}),
+    ]
+    body = chart([START, *nodes], "S>C C-big>W W-default>V V>Z")
+    async with memory.engine() as engine:
+        run = await engine.start_graph(body, {}, test=True)
+
+        assert await run.result(timeout=60) == {"v": 7}
+
+
+@pytest.mark.req("G15", "G12")
+@pytest.mark.parametrize(
+    ("type", "data"),
+    [
+        ("condition", {"branches": [{"id": "big", "when": "true"}]}),
+        ("switch", {"value": "1", "cases": [{"id": "one", "equals": 1}]}),
+        ("approval", {}),
+    ],
+)
+async def test_what_is_pinned_and_names_no_way_fails_the_node(memory: Stage, type: str, data: Any) -> None:
+    body = chart([START, a("Q", type, pinned={"x": 1}, **data), a("Z", "end")], "S>Q Q-error>Z")
+    body["nodes"][2]["data"] = {"output": {"code": "{{ctx.error.code}}"}}
+    async with memory.engine() as engine:
+        run = await engine.start_graph(body, {}, test=True)
+
+        assert await run.result(timeout=60) == {"code": "NODE_CONFIG"}
+
+
 @pytest.mark.req("G15", "K22")
 async def test_a_run_that_brought_its_graph_goes_on_with_another_worker(stage: Stage) -> None:
     body = chart([START, a("H", "approval"), a("Z", "end", output={"ok": True})], "S>H H-approved>Z")

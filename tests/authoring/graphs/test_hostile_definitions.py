@@ -196,6 +196,71 @@ def test_huge_graphs_are_refused_before_they_are_read() -> None:
     assert time.process_time() - begin < 1
 
 
+@pytest.mark.req("G2")
+@pytest.mark.slow
+def test_thousands_of_unknown_words_are_told_in_bounded_time_and_space() -> None:
+    chance = random.Random(4)
+    words = ["a" + "".join(chance.choices("abcdefgh_-.", k=127)) for _ in range(4_500)]
+    branches = [{"id": word, "when": "true"} for word in words[:50]]
+    nodes = [START, *(a(word, "condition", branches=branches) for word in words[:499])]
+    unknown = zip(words[500:2500], words[2500:], strict=True)
+    fields = dict.fromkeys(words[:90], 1)
+    edge = {"source": words[0], "target": words[1]}
+    graphs = [
+        {"nodes": nodes, "edges": [{"source": one, "target": other} for one, other in unknown]},
+        {"nodes": nodes, "edges": [{**edge, "sourceHandle": word} for word in words[50:2050]]},
+        {"nodes": [START, *({"id": word, "type": "merge", "data": fields} for word in words[:499])]},
+    ]
+    begin = time.process_time()
+
+    for graph in graphs:
+        problems = Builder(registry()).check(graph)
+
+        assert len(problems) > 2_000
+        assert all(0 < len(problem.suggestion) < 5_000 for problem in problems)
+        assert sum(len(problem.suggestion) for problem in problems) < 5_000_000
+    assert time.process_time() - begin < 20  # of the first alone each edge took more than a second
+
+
+@pytest.mark.req("G1", "G2")
+@pytest.mark.parametrize(
+    ("type", "data", "field"),
+    [
+        ("set", {"values": {"ctx": 1}}, "values.ctx"),
+        ("set", {"values": {"secrets": 1}}, "values.secrets"),
+        ("set", {"values": {"__x": 1}}, "values.__x"),
+        ("set", {"values": {"a b": 1}}, "values.a b"),
+        ("end", {"output": {"a b": 1}}, "output.a b"),
+    ],
+)
+def test_names_of_variables_are_told_by_reader_and_schema(type: str, data: Any, field: str) -> None:
+    body = chart([START, a("A", type, **data)], "S>A")
+
+    (problem,) = Builder(registry()).check(body)
+
+    assert (problem.code, problem.node, problem.field) == ("VARIABLE_NAME", "A", field)
+    assert problem.suggestion
+    assert not jsonschema_rs.is_valid(graph_schema(registry()), body)
+
+
+@pytest.mark.req("G1", "G7")
+@pytest.mark.parametrize("more", [{}, {"custom": "base", "function": "cheapest"}])
+def test_a_custom_merge_without_a_rule_is_refused_by_reader_and_schema(more: dict[str, Any]) -> None:
+    body = chart([START, a("M", "merge", strategy="custom", **more)], "S>M")
+
+    assert [problem.code for problem in Builder(registry()).check(body)] == ["INVALID_DATA"]
+    assert not jsonschema_rs.is_valid(graph_schema(registry()), body)
+
+
+@pytest.mark.req("G2")
+def test_also_what_no_word_is_near_to_has_a_suggestion() -> None:
+    lost = {"nodes": [], "edges": [{"source": "a", "target": "b"}]}
+    empty = chart([START, a("T", "try", **{"finally": "x"})], "S>T")
+
+    for body in (lost, empty):
+        assert all(problem.suggestion for problem in Builder(registry()).check(body))
+
+
 def found(nodes: list[dict[str, Any]], edges: str, **settings: Any) -> list[GraphProblem]:
     return Builder(registry()).check(chart(nodes, edges, **settings))
 

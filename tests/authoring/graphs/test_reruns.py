@@ -210,7 +210,7 @@ async def test_a_rerun_from_a_node_takes_work_in_proportion_to_the_run(memory: S
             run = await engine.start("chart", list(range(count)))
             await run.result(timeout=60)
             log, graph = [ev.read(row) async for row in run.log()], msgspec.json.encode(body)
-            return calls_of(lambda: engine.graphs.done_again(graph, log, "L[0]/A"))
+            return calls_of(lambda: engine.graphs.done_again(run.id, log, graph, "L[0]/A"))
 
         assert await work(240) < 4.5 * await work(60)
 
@@ -228,9 +228,9 @@ async def test_edits_of_many_outputs_take_work_in_proportion_to_the_run(memory: 
             await run.result(timeout=60)
             log, graph = [ev.read(row) async for row in run.log()], msgspec.json.encode(body)
             outputs = {f"L[{number}]/A": "edited" for number in reversed(range(count))}
-            told = engine.graphs.trace(log, graph)
+            told = engine.graphs.trace(run.id, log, graph)
             assert len(told.delivered) == count
-            return calls_of(lambda: engine.graphs.trace(log, graph)) + calls_of(
+            return calls_of(lambda: engine.graphs.trace(run.id, log, graph)) + calls_of(
                 lambda: edited(told, log, engine.graphs.registry, outputs)
             )
 

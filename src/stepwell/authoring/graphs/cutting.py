@@ -136,7 +136,7 @@ def fitting(plan: Plan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
     log = [ev.read(row) for row in old.log]
     while True:
         kept = [ev.read(row) for row in forked(old, origin, edits, birth).log]
-        unasked = trace(plan, kept).unasked
+        unasked = trace(plan, old.id, kept).unasked
         if not unasked:
             return edits
         lost = sorted(unasked & edits.outputs.keys())

@@ -17,7 +17,7 @@ from stepwell.authoring.graphs.build.plan import Plan
 from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.frontier import Frontier
 from stepwell.authoring.graphs.nodes.waiting import Event, Question
-from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
+from stepwell.authoring.graphs.starting import WAIT_TIMEOUT, called_code
 from stepwell.authoring.graphs.state import Ask, Failure, Note, NoteKind, Purpose
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
@@ -196,9 +196,7 @@ class Driver:
         node = ask.step.node.id
         if isinstance(error, WaitTimedOut):
             return Failure(WAIT_TIMEOUT, error.message, node, ask.path)
-        code = error.cause_code or error.code
-        if code == "CHILD_CANCELLED":
-            code = "SUBWORKFLOW_CANCELLED"
+        code = called_code(error.cause_code or error.code)
         attempt = self._ctx.attempt(call) if call is not None else 1
         message = error.cause_message or error.message
         config = error.permanent and ask.purpose is Purpose.WORK

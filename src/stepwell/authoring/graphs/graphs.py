@@ -46,15 +46,15 @@ class Graphs:
             made = self._made[plan.hash] = GraphWorkflow(plan)
         return made
 
-    def trace(self, log: list[Event], body: bytes) -> Trace:
-        return trace(self._lenient.build(msgspec.json.decode(body)), log)
+    def trace(self, run_id: str, log: list[Event], body: bytes) -> Trace:
+        return trace(self._lenient.build(msgspec.json.decode(body)), run_id, log)
 
-    def done_again(self, body: bytes, log: list[Event], node: str) -> Edits:
+    def done_again(self, run_id: str, log: list[Event], body: bytes, node: str) -> Edits:
         """What a new run leaves out of the old one's log to do a node again."""
         from stepwell.authoring.graphs.cutting import done_again
 
         plan = self._lenient.build(msgspec.json.decode(body))
-        return done_again(plan, trace(plan, log), log, node)
+        return done_again(plan, trace(plan, run_id, log), log, node)
 
     def fitting(self, body: bytes, old: RunCopy, origin: Origin, edits: Edits) -> Edits:
         """What a new run from an old one keeps, so that all of it is asked for again."""

@@ -9,6 +9,9 @@ from typing import Any
 
 from stepwell.errors import InvalidDefinition
 
+_COMPARED_MAX = 32  # characters: comparing is quadratic in them
+_LISTED_MAX = 30  # more than there are types of nodes, or fields of one
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphProblem:
@@ -72,9 +75,11 @@ class InvalidGraph(InvalidDefinition):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A suggestion for a word that nobody knows."""
+    """A suggestion for a word that nobody knows; as short as a person would read, whoever chose the words."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    begins = {name[:_COMPARED_MAX]: name for name in reversed(names)}
+    close = difflib.get_close_matches(word[:_COMPARED_MAX], begins, n=1, cutoff=0.5)
     if close:
-        return f"did you mean {close[0]!r}?"
-    return f"use one of: {', '.join(names)}" if names else ""
+        return f"did you mean {begins[close[0]]!r}?"
+    more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
+    return f"use one of: {', '.join(names[:_LISTED_MAX])}{more}" if names else ""

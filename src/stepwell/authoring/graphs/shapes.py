@@ -10,6 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
 
+_KEY = "[key]"  # pydantic's word behind the key of an object that is wrong itself
+_COMPARED_MAX = 5  # problems of one node: in what is no graph every field may be unknown
 _QUOTED = re.compile(r"'([^']*)'")
 _ADVICE = {
     "missing": "add it",
@@ -22,6 +24,7 @@ _ADVICE = {
     "dict_type": "give an object",
     "model_type": "give an object",
     "model_attributes_type": "give an object",
+    "none_required": "take it out; a retry container around the node tries it again",
     "string_too_short": "give a text that is not empty",
 }
 
@@ -56,22 +59,26 @@ def shape_problems(
             message=_message(detail),
             node=node,
             edge=edge,
-            field=".".join(str(part) for part in detail["loc"]),
-            suggestion=_suggestion(detail, known or []),
+            field=".".join(str(part) for part in detail["loc"] if part != _KEY),
+            suggestion=_suggestion(detail, (known or []) if place < _COMPARED_MAX else []),
         )
-        for detail in error.errors()
+        for place, detail in enumerate(error.errors())
     ]
 
 
 def _code(detail: Mapping[str, Any]) -> str:
     if detail["type"] == "extra_forbidden":
         return ""  # nobody asked for the field
+    if detail["loc"][-1:] == (_KEY,):
+        return "VARIABLE_NAME"
     return next((_CODES[part] for part in detail["loc"] if part in _CODES), "")
 
 
 def _message(detail: Mapping[str, Any]) -> str:
     if detail["type"] in ("model_type", "model_attributes_type"):
         return "Input should be an object"  # pydantic would name our class
+    if detail["type"] == "none_required":
+        return "this node is not tried again by itself"
     return str(detail["msg"]).removeprefix("Value error, ")
 
 

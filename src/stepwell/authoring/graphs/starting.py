@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.mailbox import Mailbox
 from stepwell.authoring.graphs.nodes.types import DONE, Outcome, Role
-from stepwell.authoring.graphs.nodes.waiting import ANSWERS, Event, Poll, Question, Timer
+from stepwell.authoring.graphs.nodes.waiting import Event, Poll, Question, Timer
 from stepwell.authoring.graphs.state import Ask, Failure, NoteKind, Purpose, Step, StepStatus
 from stepwell.errors import ExpressionError, StepwellError
 
@@ -53,19 +53,25 @@ class Starting:
         if node.disabled or node.role is Role.JOIN:
             self._frontier.note(NoteKind.COMPLETED, step.path, {"output": None, "handles": ["out"]})
             self._frontier.complete(step, DONE)
-        elif self._frontier.test and node.data.is_pinned:
-            outcome = _pinned(step)
-            told = {"output": outcome.output, "handles": list(outcome.handles), "pinned": True}
-            self._frontier.note(NoteKind.COMPLETED, step.path, told)
-            self._frontier.complete(step, outcome)
         else:
             try:
-                if node.role is Role.WORK:
+                if self._frontier.test and node.data.is_pinned:
+                    self._pinned(step)
+                elif node.role is Role.WORK:
                     self._work(step)
                 else:
                     self._begin(step)
             except (ExpressionError, StepwellError) as error:
                 self._fail(step, failure_of(error, step))
+
+    def _pinned(self, step: Step) -> None:
+        """In a test run: the node gives what was pinned to it, and nothing of it is executed."""
+        pinned = step.node.data.pinned
+        told = getattr(step.node.behaviour, "pinned", None)
+        outcome: Outcome = Outcome(output=pinned) if told is None else told(pinned)
+        done = {"output": outcome.output, "handles": list(outcome.handles), "pinned": True}
+        self._frontier.note(NoteKind.COMPLETED, step.path, done)
+        self._frontier.complete(step, outcome)
 
     def _too_many(self, step: Step) -> None:
         self._frontier.cleanups.off = True  # it would need more of them
@@ -140,7 +146,11 @@ class Starting:
         step.status = StepStatus.WAITING
         what = step.node.behaviour.ask(self.scope_of(step), self.now_of(step))
         if isinstance(what, Timer):
-            self._frontier.ask(Ask(Purpose.TIMER, step.path, step, what.seconds))
+            limit = step.node.data.timeout_ms
+            if limit is not None and limit / 1000 < what.seconds:  # it will not come to its end
+                self._frontier.ask(Ask(Purpose.GIVE_UP, f"{step.path}@timeout", step, limit / 1000))
+            else:
+                self._frontier.ask(Ask(Purpose.TIMER, step.path, step, what.seconds))
         elif isinstance(what, Event):
             timeout = what.timeout if what.timeout is not None else self._patience
             self._mailbox.open(Ask(Purpose.EVENT, step.path, step, Event(what.name, what.key, timeout)))
@@ -258,14 +268,9 @@ class Starting:
         self._frontier.failed(step, failure)
 
 
-def _pinned(step: Step) -> Outcome:
-    """What was pinned to a question is its answer: it says which way to go."""
-    pinned = step.node.data.pinned
-    answer = pinned.get("response") if isinstance(pinned, dict) else pinned
-    if step.node.type == "approval" and answer in ANSWERS:
-        decided: Outcome = step.node.behaviour.answered(pinned)
-        return decided
-    return Outcome(output=pinned)
+def called_code(code: str) -> str:
+    """K12: what graphs route by when the run that a node called was cancelled."""
+    return "SUBWORKFLOW_CANCELLED" if code == "CHILD_CANCELLED" else code
 
 
 def failure_of(error: StepwellError, step: Step) -> Failure:
@@ -273,4 +278,4 @@ def failure_of(error: StepwellError, step: Step) -> Failure:
     return Failure(error.code, error.message, step.node.id, step.path, hint=error.hint, config=True)
 
 
-__all__ = ["WAIT_TIMEOUT", "NodeError", "Starting", "failure_of"]
+__all__ = ["WAIT_TIMEOUT", "NodeError", "Starting", "called_code", "failure_of"]

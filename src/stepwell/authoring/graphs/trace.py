@@ -14,12 +14,13 @@ import msgspec
 
 from stepwell.authoring.graphs.build.plan import Plan
 from stepwell.authoring.graphs.frontier import Frontier
-from stepwell.authoring.graphs.starting import WAIT_TIMEOUT, failure_of
+from stepwell.authoring.graphs.starting import WAIT_TIMEOUT, called_code, failure_of
 from stepwell.authoring.graphs.state import SETTLED, Ask, Failure, Purpose, ScopeRun, Step, StepStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.cuts import Delivered, settles
 from stepwell.domain.events import Event
+from stepwell.domain.problems import child_problem
 from stepwell.domain.status import Status
 
 _LOOKED_UP = "@find"  # behind the path of a node that calls a workflow
@@ -71,18 +72,19 @@ def _before(scope: ScopeRun, cause: str) -> list[str]:
     return [*found, cause] if cause and scope.owner.status is StepStatus.CANCELLED else found
 
 
-def trace(plan: Plan, events: Iterable[Event]) -> Trace:
-    """The trace of a run whose definition had this plan."""
+def trace(plan: Plan, run_id: str, events: Iterable[Event]) -> Trace:
+    """The trace of a run whose definition had this plan; its expressions see the run's id again."""
     log = list(events)
-    reader = _Reader(plan, log)
+    reader = _Reader(plan, run_id, log)
     reader.read()
     entries = sorted(reader.entries.values(), key=lambda entry: entry.order)
     return Trace(entries, reader.history, reader.progress, reader.delivered, reader.unasked)
 
 
 class _Reader:
-    def __init__(self, plan: Plan, log: Sequence[Event]) -> None:
+    def __init__(self, plan: Plan, run_id: str, log: Sequence[Event]) -> None:
         self._plan = plan
+        self._run_id = run_id
         self._log = log
         self._values = {e.path: e.fact.value for e in log if isinstance(e.fact, ev.ValueRecorded)}
         self._prefix = "0/"
@@ -104,7 +106,7 @@ class _Reader:
         first = self._log[0].fact
         assert isinstance(first, ev.Accepted)
         self._accepted = first
-        run = {"id": "", "workflow": first.workflow, "version": first.version}
+        run = {"id": self._run_id, "workflow": first.workflow, "version": first.version}
         self._frontier = Frontier(
             self._plan,
             run=run,
@@ -268,9 +270,8 @@ class _Reader:
         if fact.status == Status.COMPLETED:
             self._frontier.answer(ask, PLAIN.decode(fact.result))
         else:
-            code = fact.error.code if fact.error is not None else "CHILD_FAILED"
-            code = "SUBWORKFLOW_CANCELLED" if fact.status == Status.CANCELLED else code
-            self._frontier.fail(ask, Failure(code, f"the child run is {fact.status}", node, place))
+            problem = child_problem(fact)
+            self._frontier.fail(ask, Failure(called_code(problem.code), problem.message, node, place))
 
     def _take_asks(self) -> None:
         for action in self._frontier.take_actions():

@@ -203,7 +203,7 @@ class _Play:
     async def _tell(self, run: RunHandle[Any]) -> dict[str, Any]:
         info = await run.info()
         log = [ev.read(row) async for row in run.log()]
-        told = trace(self._plan, log)
+        told = trace(self._plan, run.id, log)
         problem = msgspec.json.decode(info.error, type=Problem) if info.error else None
         starts = {node.id: 0 for node in self._plan.nodes()}
         for entry in told.entries:

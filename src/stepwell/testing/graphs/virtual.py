@@ -8,12 +8,17 @@ milliseconds, on SQLite and PostgreSQL too, and always the same virtual time.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import heapq
 import inspect
+import itertools
 import selectors
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVarTuple, cast
 
 BEGIN = 1_800_000_000.0
+_INSTANT_DIGITS = 9
+_Ts = TypeVarTuple("_Ts")
 
 
 class Bench:
@@ -43,8 +48,22 @@ class _Selector(selectors.SelectSelector):
         return super().select(0)
 
 
+class _Timer(asyncio.TimerHandle):
+    """Of those that are due in one instant the first that was asked for is the first.
+
+    A heap alone gives equals in any order, and sums of floats of one instant differ in their last bit.
+    """
+
+    place: tuple[float, int]
+
+    def __lt__(self, other: Any) -> bool:
+        return self.place < cast("_Timer", other).place
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
+        self._asked = itertools.count()
+        self._scheduled: list[_Timer]
         self.bench = Bench()
         self._virtual = _Selector(self.bench)
         super().__init__(self._virtual)
@@ -52,6 +71,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._virtual.now
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self, context)
+        timer.place = (round(when, _INSTANT_DIGITS), next(self._asked))
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]  # so that the loop counts it when it is cancelled
+        return timer
 
 
 class VirtualClock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from stepwell.authoring.graphs.build.structure import ending_of, topological
 from stepwell.authoring.graphs.definition import Definition, Edge, Node
@@ -13,6 +14,7 @@ from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
 
 LOOPS_MAX = 3  # loops in loops
 NESTING_MAX = 10  # containers of any type
+_COMPARED_MAX = 20  # words: to find what somebody meant, each is compared with every id of the graph
 
 
 class Checks:
@@ -21,6 +23,7 @@ class Checks:
         self._broken = broken  # ids of nodes that could not be read: no second complaint about them
         self.problems: list[GraphProblem] = []
         self._nodes: dict[str, Node] = {}
+        self._compared = 0
 
     def run(self) -> list[GraphProblem]:
         self._limits()
@@ -49,6 +52,12 @@ class Checks:
         self.problems.append(
             GraphProblem(code=code, message=message, node=node, edge=edge, field=field, suggestion=suggestion)
         )
+
+    def _meant(self, word: str, known: Collection[str]) -> str:
+        """A suggestion for a word that nobody knows; one for each of thousands nobody would read."""
+        self._compared += 1
+        found = did_you_mean(word, known) if self._compared <= _COMPARED_MAX else ""
+        return found or "use a name that there is, or take it out"
 
     def _limits(self) -> None:
         found, limit = len(self._definition.nodes), self._definition.settings.max_nodes
@@ -111,7 +120,7 @@ class Checks:
                     f"there is no node {node.parent!r}",
                     node=node.id,
                     field="parentId",
-                    suggestion=did_you_mean(node.parent, self._nodes),
+                    suggestion=self._meant(node.parent, self._nodes),
                 )
             return
         if parent.type.role is not Role.CONTAINER:
@@ -186,7 +195,7 @@ class Checks:
                         node="" if other is None else other.id,
                         edge=edge.id,
                         field=name,
-                        suggestion=did_you_mean(id, self._nodes),
+                        suggestion=self._meant(id, self._nodes),
                     )
             return False
         handles = source.type.handles(source.data)
@@ -197,7 +206,9 @@ class Checks:
                 node=source.id,
                 edge=edge.id,
                 field="sourceHandle",
-                suggestion=did_you_mean(edge.handle, handles) or f"nothing can follow a {source.type.name}",
+                suggestion=self._meant(edge.handle, handles)
+                if handles
+                else f"nothing can follow a {source.type.name}",
             )
         if target.type.name == "start":
             self._add(
@@ -234,7 +245,7 @@ class Checks:
                     f"{first!r} is no node of its body",
                     node=node.id,
                     field="finally",
-                    suggestion=did_you_mean(first, inside),
+                    suggestion=self._meant(first, inside),
                 )
             elif not inside - last:
                 self._add(

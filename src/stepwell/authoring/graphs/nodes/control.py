@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler
 from stepwell.authoring.graphs.equality import equal
-from stepwell.authoring.graphs.failure import NodeError
-from stepwell.authoring.graphs.nodes.data import Identifier, NodeData, Source, Strict, Variable, given
+from stepwell.authoring.graphs.failure import NodeConfigError, NodeError
+from stepwell.authoring.graphs.nodes.data import (
+    NAMED,
+    WRITTEN,
+    Identifier,
+    NodeData,
+    Source,
+    Strict,
+    Variable,
+    Written,
+    given,
+)
 from stepwell.authoring.graphs.nodes.types import DONE, NodeType, Now, Outcome, Role, Scope
 
 
@@ -18,7 +29,7 @@ class StartData(NodeData):
 
 
 class EndData(NodeData):
-    output: dict[Variable, Any] = Field(default_factory=dict)
+    output: Annotated[dict[Variable, Any], NAMED] = Field(default_factory=dict)
     terminate: bool = False
 
 
@@ -59,7 +70,7 @@ class SwitchData(NodeData):
 
 
 class SetData(NodeData):
-    values: dict[Variable, Any]
+    values: Annotated[dict[Written, Any], WRITTEN]
 
 
 class TransformData(NodeData):
@@ -90,6 +101,9 @@ class End:
         output = {} if self._output is None else self._output.render(scope, now)
         return Outcome((), output, terminate=self._terminate)
 
+    def pinned(self, value: Any) -> Outcome:
+        return Outcome((), value, terminate=self._terminate)
+
 
 class Condition:
     def __init__(self, data: ConditionData, compiler: Compiler) -> None:
@@ -108,6 +122,9 @@ class Condition:
                 found += handle
         found = found or ("else",)
         return Outcome(found, list(found) if self._all else found[0])
+
+    def pinned(self, value: Any) -> Outcome:
+        return Outcome(named_handles(value, [*(branch[0][0] for branch in self._branches), "else"]), value)
 
 
 class Switch:
@@ -132,6 +149,9 @@ class Switch:
             )
         return Outcome(("default",), "default")
 
+    def pinned(self, value: Any) -> Outcome:
+        return Outcome(named_handles(value, [*(case.id for case, _ in self._cases), "default"]), value)
+
 
 class Set:
     def __init__(self, data: SetData, compiler: Compiler) -> None:
@@ -141,6 +161,9 @@ class Set:
         values = self._values.render(scope, now)
         return Outcome(output=values, writes=values)
 
+    def pinned(self, value: Any) -> Outcome:
+        return Outcome(output=value, writes=value if isinstance(value, dict) else None)
+
 
 class Transform:
     def __init__(self, data: TransformData, compiler: Compiler) -> None:
@@ -148,6 +171,14 @@ class Transform:
 
     def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
         return Outcome(output=self._expression.evaluate(scope, now))
+
+
+def named_handles(pinned: Any, known: Sequence[str]) -> tuple[str, ...]:
+    """Pinned to a node that chooses a way is what it would have given: the way, or a list of them."""
+    named = tuple(pinned) if isinstance(pinned, list) else (pinned,)
+    if not named or not all(name in known for name in named):
+        raise NodeConfigError("what is pinned does not say which way to go", hint=f"pin {' or '.join(known)}")
+    return named
 
 
 def _pure(name: str, data: type[NodeData], behaviour: Any, text: str, handles: Any = None) -> NodeType:

@@ -25,8 +25,10 @@ def _whole(value: Any) -> Any:
 
 WHOLE = BeforeValidator(_whole)  # the last annotation: limits in front of it stay in the schema
 Milliseconds = Annotated[int, Field(ge=0, le=YEAR_MS), WHOLE]
-Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+Variable = Annotated[str, StringConstraints(pattern=_NAME)]
 _RESERVED = ("ctx", "secrets")
+_TAKEN: dict[str, Any] = {"not": {"pattern": f"^(__.*|{'|'.join(_RESERVED)})$"}}
 
 
 def _free(name: str) -> str:
@@ -39,8 +41,11 @@ def _free(name: str) -> str:
 Written = Annotated[
     Variable,
     AfterValidator(_free),
-    Field(json_schema_extra={"not": {"pattern": f"^(__.*|{'|'.join(_RESERVED)})$"}}),
+    Field(json_schema_extra=_TAKEN),
 ]
+# Objects whose keys are such names: pydantic's schema says what fits them, and lets all others pass.
+NAMED = Field(json_schema_extra={"propertyNames": {"pattern": _NAME}})
+WRITTEN = Field(json_schema_extra={"propertyNames": {"pattern": _NAME, **_TAKEN}})
 # What is too long is a bad expression, so the compiler says so; the schema tells it to editors.
 Source = Annotated[str, StringConstraints(min_length=1), Field(json_schema_extra={"maxLength": 4096})]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")]
@@ -117,3 +122,9 @@ class NodeData(Strict):
     def is_pinned(self) -> bool:
         """`null` can be pinned too, so it counts whether the field was given."""
         return "pinned" in self.model_fields_set
+
+
+class OnceData(NodeData):
+    """Of a node that has no attempts: it waits, joins, or has a body. A retry container tries it again."""
+
+    retry: None = None

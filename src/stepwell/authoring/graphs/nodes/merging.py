@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler, MergeFunction
-from stepwell.authoring.graphs.nodes.data import WHOLE, NodeData, Source, needed_by
+from stepwell.authoring.graphs.nodes.data import WHOLE, OnceData, Source, exactly_one, needed_by
 from stepwell.authoring.graphs.nodes.types import NodeType, Role
 from stepwell.authoring.graphs.problems import did_you_mean
 
@@ -17,8 +17,15 @@ Strategy = Literal["merge-all", "last-write", "first-write", "custom"]
 ErrorStrategy = Literal["fail-fast", "collect-all", "best-effort"]
 
 
-class MergeData(NodeData):
-    model_config = ConfigDict(json_schema_extra=needed_by("mode", count="count", timeout="timeoutMs"))
+_CUSTOM = {
+    "if": {"properties": {"strategy": {"const": "custom"}}, "required": ["strategy"]},
+    "then": exactly_one("custom", "function"),
+}
+_MODES = needed_by("mode", count="count", timeout="timeoutMs")
+
+
+class MergeData(OnceData):
+    model_config = ConfigDict(json_schema_extra={**_MODES, **_CUSTOM})
 
     mode: Mode = "all"
     count: Annotated[int, Field(ge=1), WHOLE] | None = None

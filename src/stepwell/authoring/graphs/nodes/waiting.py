@@ -14,11 +14,12 @@ from stepwell.authoring.graphs.expressions import Expression
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
 from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.failure import NodeConfigError
+from stepwell.authoring.graphs.nodes.control import named_handles
 from stepwell.authoring.graphs.nodes.data import (
     WHOLE,
     YEAR_MS,
     Milliseconds,
-    NodeData,
+    OnceData,
     Source,
     exactly_one,
     needed_by,
@@ -32,7 +33,7 @@ _YEAR_MAX = 3000
 ANSWERS = ("approved", "denied")
 
 
-class DelayData(NodeData):
+class DelayData(OnceData):
     model_config = ConfigDict(json_schema_extra=exactly_one("ms", "duration", "until"))
 
     ms: Milliseconds | None = None
@@ -49,7 +50,7 @@ class DelayData(NodeData):
 _NEEDS = {"time": "ms", "until": "until", "event": "event", "condition": "condition"}
 
 
-class WaitData(NodeData):
+class WaitData(OnceData):
     model_config = ConfigDict(json_schema_extra=needed_by("mode", default="event", **_NEEDS))
 
     mode: Literal["time", "until", "event", "condition"] = "event"
@@ -68,7 +69,7 @@ class WaitData(NodeData):
         return self
 
 
-class ApprovalData(NodeData):
+class ApprovalData(OnceData):
     assignees: list[str] = Field(default_factory=list)
     message: str = ""
     form: dict[str, Any] | None = None
@@ -199,6 +200,10 @@ class Approval:
     def answered(self, answer: Any) -> Outcome:
         output = answer if isinstance(answer, dict) else {"response": answer}
         return Outcome((output["response"],), output)
+
+    def pinned(self, value: Any) -> Outcome:
+        named_handles(value.get("response") if isinstance(value, dict) else value, ANSWERS)
+        return self.answered(value)
 
 
 def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
