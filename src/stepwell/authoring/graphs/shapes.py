@@ -24,7 +24,6 @@ _ADVICE = {
     "dict_type": "give an object",
     "model_type": "give an object",
     "model_attributes_type": "give an object",
-    "none_required": "take it out; a retry container around the node tries it again",
     "string_too_short": "give a text that is not empty",
 }
 
@@ -77,8 +76,6 @@ def _code(detail: Mapping[str, Any]) -> str:
 def _message(detail: Mapping[str, Any]) -> str:
     if detail["type"] in ("model_type", "model_attributes_type"):
         return "Input should be an object"  # pydantic would name our class
-    if detail["type"] == "none_required":
-        return "this node is not tried again by itself"
     return str(detail["msg"]).removeprefix("Value error, ")
 
 

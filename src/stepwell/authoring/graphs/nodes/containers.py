@@ -11,7 +11,7 @@ from stepwell.authoring.graphs.nodes.data import (
     WHOLE,
     Identifier,
     Milliseconds,
-    OnceData,
+    NodeData,
     Source,
     exactly_one,
 )
@@ -21,7 +21,7 @@ ITEMS_MAX = 100_000
 WHILE_MAX = 1_000  # a while loop without maxIterations: a mistake should end soon
 
 
-class LoopData(OnceData):
+class LoopData(NodeData):
     model_config = ConfigDict(json_schema_extra=exactly_one("items", "while", "times"))
 
     items: Source | None = None
@@ -45,12 +45,12 @@ class LoopData(OnceData):
         return self
 
 
-class TryData(OnceData):
+class TryData(NodeData):
     # A node of the body: it and what follows it run when the rest has ended, whichever way.
     finally_: Identifier | None = Field(default=None, alias="finally")
 
 
-class RetryNodeData(OnceData):
+class RetryNodeData(NodeData):
     max_attempts: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
     delay_ms: Milliseconds = 1000
 

@@ -122,9 +122,3 @@ class NodeData(Strict):
     def is_pinned(self) -> bool:
         """`null` can be pinned too, so it counts whether the field was given."""
         return "pinned" in self.model_fields_set
-
-
-class OnceData(NodeData):
-    """Of a node that has no attempts: it waits, joins, or has a body. A retry container tries it again."""
-
-    retry: None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.compiler import Compiler, MergeFunction
-from stepwell.authoring.graphs.nodes.data import WHOLE, OnceData, Source, exactly_one, needed_by
+from stepwell.authoring.graphs.nodes.data import WHOLE, NodeData, Source, exactly_one, needed_by
 from stepwell.authoring.graphs.nodes.types import NodeType, Role
 from stepwell.authoring.graphs.problems import did_you_mean
 
@@ -24,7 +24,7 @@ _CUSTOM = {
 _MODES = needed_by("mode", count="count", timeout="timeoutMs")
 
 
-class MergeData(OnceData):
+class MergeData(NodeData):
     model_config = ConfigDict(json_schema_extra={**_MODES, **_CUSTOM})
 
     mode: Mode = "all"

@@ -19,7 +19,7 @@ from stepwell.authoring.graphs.nodes.data import (
     WHOLE,
     YEAR_MS,
     Milliseconds,
-    OnceData,
+    NodeData,
     Source,
     exactly_one,
     needed_by,
@@ -33,7 +33,7 @@ _YEAR_MAX = 3000
 ANSWERS = ("approved", "denied")
 
 
-class DelayData(OnceData):
+class DelayData(NodeData):
     model_config = ConfigDict(json_schema_extra=exactly_one("ms", "duration", "until"))
 
     ms: Milliseconds | None = None
@@ -50,7 +50,7 @@ class DelayData(OnceData):
 _NEEDS = {"time": "ms", "until": "until", "event": "event", "condition": "condition"}
 
 
-class WaitData(OnceData):
+class WaitData(NodeData):
     model_config = ConfigDict(json_schema_extra=needed_by("mode", default="event", **_NEEDS))
 
     mode: Literal["time", "until", "event", "condition"] = "event"
@@ -69,7 +69,7 @@ class WaitData(OnceData):
         return self
 
 
-class ApprovalData(OnceData):
+class ApprovalData(NodeData):
     assignees: list[str] = Field(default_factory=list)
     message: str = ""
     form: dict[str, Any] | None = None
