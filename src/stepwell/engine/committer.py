@@ -28,6 +28,8 @@ class Waiting:
     Where several lanes write, Python and the database work at the same time, but only if the runs do
     not all wait for the same batch, and if the batches stay large: a lane takes its share, and beside
     a batch in flight it waits for at least half as many (PostgreSQL, 50 runs: 25 instead of 10 a batch).
+    The database often answers both at once, having flushed its log once for both; then the runs of one
+    batch go on and are sent before those of the other go on, or all would wait together ever after.
     """
 
     def __init__(self, lanes: int) -> None:
@@ -36,6 +38,7 @@ class Waiting:
         self.asleep = False  # some lane may wait for the event
         self.members: deque[tuple[Commit, Written, int]] = deque()
         self.in_flight: list[int] = []  # sizes
+        self.telling = asyncio.Lock()  # one lane at a time hears its answers
 
     def landed(self, size: int) -> None:
         self.in_flight.remove(size)
@@ -107,9 +110,11 @@ class Committer:
             batch = await waiting.take()
             try:
                 results = await self._results([commit for commit, _, _ in batch])
+                async with waiting.telling:
+                    self._tell(batch, results)
+                    await asyncio.sleep(0)  # they go on in this pass of the loop, and are sent in the next
             finally:
                 waiting.landed(len(batch))
-            self._tell(batch, results)
             del batch, results  # else the runs of the last one stay in memory until the next
 
     async def _results(self, commits: list[Commit]) -> Sequence[Committed]:
