@@ -95,7 +95,7 @@ class Planner:
     def new_run(self) -> NewRun:
         run_id = RunId(self.fresh("r"))
         workflow, queue = self.pick.choice(WORKFLOWS), self.pick.choice(QUEUES)
-        key = f"key{self.pick.randrange(6)}" if self.often(0.15) else f"key-{run_id}"
+        key = f"key{self.pick.randrange(6)}" if self.often(0.15) else self.pick.choice(("", f"key-{run_id}"))
         parent = self.some_run() if self.often(0.3) else ""
         return NewRun(
             id=run_id,
@@ -150,7 +150,12 @@ class Planner:
         """The same runs under new ids, or (sometimes) with a key or id that is taken."""
         ids = {copy.id: RunId(self.fresh("r")) for copy in copies}
         fresh = [
-            replace(copy, id=ids[copy.id], key=f"key-{ids[copy.id]}", parent=ids.get(RunId(copy.parent), ""))
+            replace(
+                copy,
+                id=ids[copy.id],
+                key=copy.key and f"key-{ids[copy.id]}",
+                parent=ids.get(RunId(copy.parent), ""),
+            )
             for copy in copies
         ]
         if fresh and self.often(0.2):

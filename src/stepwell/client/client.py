@@ -205,7 +205,7 @@ class Client(History):
             run_options,
             data,
             run_id=run_id,
-            key=checked_text(key, "key") or f"run/{run_id}",
+            key=checked_text(key, "key"),
             seed=self._ids.token(),
             workspace=self.workspace,
             **options,

@@ -206,9 +206,7 @@ class History:
         self, run: RunHandle[Any] | str, old: RunCopy, origin: ev.Origin, edits: Edits, key: str
     ) -> RunHandle[Any]:
         run_id = self._ids.run_id()
-        birth = Birth(
-            run_id, checked_text(key, "key") or f"run/{run_id}", self._ids.token(), await self.store.now()
-        )
+        birth = Birth(run_id, checked_text(key, "key"), self._ids.token(), await self.store.now())
         with _about(old.id):
             new = forked(old, origin, edits, birth)
         [started], _ = await self.insist(lambda: self.store.restore([new]))

@@ -55,6 +55,14 @@ class InboxRow(NamedTuple):
     at: float
 
 
+Identity = tuple[str, str]
+
+
+def identity(workspace: str, key: str, run_id: str) -> Identity:
+    """What a start that is repeated is recognised by: its key, or the id where it has none."""
+    return (workspace, key) if key else (run_id, "")
+
+
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run to be started. `accepted` is the payload of its first event."""
 
@@ -66,7 +74,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     needs: str
     accepted: bytes
     input: bytes
-    key: str  # unique in the workspace
+    key: str  # unique in the workspace; '': none was given, and its id is what it is known by
     digest: str  # of the input: same key and other digest is a conflict
     workspace: str = DEFAULT_WORKSPACE
     lane: str = ""
@@ -81,6 +89,10 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     test: bool = False
     owner: str = ""  # the worker that wants it as it starts, under this lease; see `Started.claim`
     lease: str = ""
+
+    @property
+    def identity(self) -> Identity:
+        return identity(self.workspace, self.key, self.id)
 
     @property
     def at_once(self) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepwell.domain.commit import InboxRow, LogRow, NewWait
+from stepwell.domain.commit import Identity, InboxRow, LogRow, NewWait, identity
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 
@@ -62,6 +62,10 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
     tickets: Sequence[TicketCopy] = ()
     inbox: Sequence[InboxRow] = ()
     waits: Sequence[NewWait] = ()
+
+    @property
+    def identity(self) -> Identity:
+        return identity(self.workspace, self.key, self.id)
 
 
 # The columns of `runs`, in the order in which the stores read and write them.

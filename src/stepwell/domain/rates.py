@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepwell.domain.commit import NewRun, Started
+from stepwell.domain.commit import Identity, NewRun, Started
 
 STARTS_KEPT = 256
 
@@ -121,11 +121,11 @@ def keys_of(calls: Iterable[RatedStart]) -> list[WindowKey]:
     return sorted({window.key for call in calls for window in call.windows})
 
 
-def admitted(calls: Sequence[RatedStart], ledger: Ledger, known: set[tuple[str, str]]) -> list[Full | None]:
-    """Call by call. `known` are start keys that have a run: they start nothing and are never refused."""
+def admitted(calls: Sequence[RatedStart], ledger: Ledger, known: set[Identity]) -> list[Full | None]:
+    """Call by call. `known` have a run: they start nothing and are never refused."""
     answers: list[Full | None] = []
     for call in calls:
-        new = {(run.workspace, run.key) for run in call.runs} - known
+        new = {run.identity for run in call.runs} - known
         full = ledger.admit(call.windows, len(new))
         if full is None or not new:
             known |= new

@@ -42,7 +42,7 @@ def new_child(
         workflow,
         limited(workflow.encode_input(input), "the child's input", services.payload_bytes_max),
         run_id=run_id,
-        key=f"child/{run_id}",
+        key="",
         seed=f"{recorded_random(journal.seed_now, path):032x}",
         parent="" if detached else activation.run_id,
         parent_path="" if detached else path,

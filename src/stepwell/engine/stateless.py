@@ -137,7 +137,7 @@ class _Pass:
             workflow,
             workflow.encode_input(input),
             run_id=self._main,
-            key=f"run/{self._main}",
+            key="",
             seed=self._ids.token(),
         )
         run = self._runs[self._main] = _Run()

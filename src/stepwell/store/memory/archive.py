@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stepwell.domain.commit import RunRow, Started
+from stepwell.domain.commit import RunRow, Started, identity
 from stepwell.domain.copies import Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.store.base import PURGE_PAGE
@@ -57,7 +57,7 @@ class MemoryArchive(Tables):
         return [Started(copy.id, created=True) for copy in copies]
 
     def _in_the_way(self, copy: RunCopy) -> Started | None:
-        known = copy.id if copy.id in self._runs else self._keys.get((copy.workspace, copy.key))
+        known = copy.id if copy.id in self._runs else self._known.get(copy.identity)
         if known is None:
             return None
         run = self._runs[known]
@@ -69,7 +69,7 @@ class MemoryArchive(Tables):
         run = Run(row, copy.digest, copy.queue, copy.priority, copy.parent_path, copy.hash, copy.lane)
         run.log.extend(copy.log)
         self._runs[copy.id] = run
-        self._keys[copy.workspace, copy.key] = copy.id
+        self._known[copy.identity] = copy.id
         for t in copy.tickets:
             self._tickets[copy.id, t.path] = Ticket(copy.id, **t._asdict(), lane="" if t.path else copy.lane)
         self._inbox[copy.id] = {row.key: row for row in copy.inbox}
@@ -108,7 +108,7 @@ class MemoryArchive(Tables):
     def _drop(self, tree: Sequence[RunId]) -> None:
         for run_id in tree:
             row = self._runs.pop(run_id).row
-            del self._keys[row.workspace, row.key]
+            del self._known[identity(row.workspace, row.key, run_id)]
 
 
 def _is_over(row: RunRow, cutoff: float) -> bool:

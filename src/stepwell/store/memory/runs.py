@@ -38,7 +38,7 @@ class MemoryRuns(Tables):
     @transaction("start_within")
     async def start_within(self, asked: RatedStart) -> RatedAnswer:
         ledger = Ledger(self._windows, self._clock())
-        known = self._keys.keys() & {(run.workspace, run.key) for run in asked.runs}
+        known = self._known.keys() & {run.identity for run in asked.runs}
         full = admitted([asked], ledger, known)[0]
         if full is not None:
             return full

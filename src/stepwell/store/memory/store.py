@@ -43,7 +43,7 @@ class MemoryReading(Tables):
         return run.row
 
     async def find_run(self, workspace: str, key: str) -> RunId | None:
-        return self._keys.get((workspace, key))
+        return self._known.get((workspace, key))
 
     async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
         found: list[RunRow] = []

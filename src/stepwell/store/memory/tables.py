@@ -12,6 +12,7 @@ from stepwell.domain.commit import (
     Definition,
     Delivery,
     Finish,
+    Identity,
     InboxRow,
     LogRow,
     Message,
@@ -75,7 +76,7 @@ class Tables:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._runs: dict[RunId, Run] = {}
-        self._keys: dict[tuple[str, str], RunId] = {}
+        self._known: dict[Identity, RunId] = {}
         self._tickets: dict[tuple[RunId, str], Ticket] = {}
         self._inbox: dict[RunId, dict[str, InboxRow]] = {}
         self._waits: dict[tuple[RunId, str], NewWait] = {}
@@ -87,7 +88,7 @@ class Tables:
         self._definitions: dict[tuple[str, str, str], Definition] = {}
 
     def _start(self, new: NewRun) -> Started:
-        known = self._keys.get((new.workspace, new.key))
+        known = self._known.get(new.identity)
         if known is not None:
             return Started(known, created=False, conflict=self._runs[known].digest != new.digest)
         now = self._clock()
@@ -115,7 +116,7 @@ class Tables:
         run = Run(row, new.digest, new.queue, new.priority, new.parent_path, new.hash, new.lane)
         run.log.append(LogRow(1, "accepted", "", 0, now, new.accepted))
         self._runs[new.id] = run
-        self._keys[new.workspace, new.key] = new.id
+        self._known[new.identity] = new.id
         due_at = now + new.delay
         ticket = self._tickets[new.id, ""] = Ticket(
             new.id, "", new.queue, new.needs, new.priority, due_at, due_at, head=1, at=now, lane=new.lane

@@ -65,7 +65,7 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT x.id, x.workspace, x.key, x.digest
         FROM stepwell.runs AS x
-        WHERE (x.workspace, x.key) >= (k.workspace, k.key)
+        WHERE x.key <> '' AND (x.workspace, x.key) >= (k.workspace, k.key)
         ORDER BY x.workspace, x.key
         LIMIT 1
     ) AS f

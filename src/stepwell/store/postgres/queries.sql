@@ -329,7 +329,7 @@ s AS MATERIALIZED (
         root, trigger, owner, lease, accepted_at, input_at, tags_at, ends_at, priority, delay, test
     )
     WHERE u.ends_at IS NOT NULL -- each column of text has one more, so that a lone '' is an element
-    ORDER BY workspace, key
+    ORDER BY workspace, key, id
 ),
 takers AS MATERIALIZED (
     SELECT w.id
@@ -347,7 +347,7 @@ born AS (
         s.priority, s.lane, s.parent, s.parent_path, s.root, s.tags, s.trigger, '', clock.now, s.test
     FROM clock
     CROSS JOIN s
-    ON CONFLICT (workspace, key) DO NOTHING
+    ON CONFLICT DO NOTHING -- of its key, or of its id where it has none
     RETURNING id
 ),
 accepted AS (
@@ -395,7 +395,7 @@ born AS (
         $2, $3, $4, $5, $6, 'pending', $20, $9, $10, $12, $7,
         $22, $11, $13, $14, $15, $21, $16, '', clock.now, $24
     FROM clock
-    ON CONFLICT (workspace, key) DO NOTHING
+    ON CONFLICT DO NOTHING -- of its key, or of its id where it has none
     RETURNING id, workspace, queue, lane, priority, created_at
 ),
 accepted AS (
@@ -428,9 +428,15 @@ FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (workspace, key, i)
 CROSS JOIN LATERAL (
     SELECT x.id, x.digest, x.workspace, x.key
     FROM stepwell.runs AS x
-    WHERE (x.workspace, x.key) >= (k.workspace, k.key)
+    WHERE x.key <> '' AND (x.workspace, x.key) >= (k.workspace, k.key)
     ORDER BY x.workspace, x.key
     LIMIT 1
 ) AS r
-WHERE r.workspace = k.workspace
-    AND r.key = k.key;
+WHERE k.key <> ''
+    AND r.workspace = k.workspace
+    AND r.key = k.key
+UNION ALL
+SELECT k.i, r.id, r.digest
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (id, key, i) -- a start without a key gives its id
+CROSS JOIN LATERAL (SELECT x.id, x.digest FROM stepwell.runs AS x WHERE x.id = k.id) AS r
+WHERE k.key = '';

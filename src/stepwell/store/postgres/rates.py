@@ -78,7 +78,7 @@ class PostgresRates(PostgresStarts):
         def started(run: NewRun) -> Started:
             if run.id in created:
                 return Started(run.id, created=True, claim=created.pop(run.id))
-            return known_start(run, found.get(_key(run)), sent_before=run.id in sent_before)
+            return known_start(run, found.get(run.identity), sent_before=run.id in sent_before)
 
         return [
             [started(run) for run in call.runs] if no is None else no
@@ -100,7 +100,3 @@ class PostgresRates(PostgresStarts):
             if fault(error) is not Fault.OTHER:
                 raise
         return None
-
-
-def _key(run: NewRun) -> tuple[str, str]:
-    return run.workspace, run.key

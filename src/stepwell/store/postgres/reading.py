@@ -61,7 +61,7 @@ class PostgresReading(Session):
         more = ""
         for condition, value in (
             ("r.workflow =", filter.workflow),
-            ("r.key =", filter.key),
+            ("r.key <> '' AND r.key =", filter.key),
             ("r.parent <> '' AND r.parent =", filter.parent),
             ("r.id <", filter.before),
         ):

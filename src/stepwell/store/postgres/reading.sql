@@ -42,7 +42,7 @@ SELECT f.id
 FROM (
     SELECT r.id, r.workspace, r.key
     FROM stepwell.runs AS r
-    WHERE (r.workspace, r.key) >= ($1, $2)
+    WHERE r.key <> '' AND (r.workspace, r.key) >= ($1, $2)
     ORDER BY r.workspace, r.key
     LIMIT 1
 ) AS f

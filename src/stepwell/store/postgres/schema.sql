@@ -81,8 +81,8 @@ CREATE TABLE stepwell.runs (
 )
 WITH (fillfactor = 75, autovacuum_analyze_scale_factor = 0.02);
 
--- The idempotency key; a start that meets its key gets that run.
-CREATE UNIQUE INDEX runs_key ON stepwell.runs (workspace, key);
+-- The idempotency key; a start that meets its key gets that run. Without one a run is known by its id.
+CREATE UNIQUE INDEX runs_key ON stepwell.runs (workspace, key) WHERE key <> '';
 
 -- Lists of one workflow, newest first. No index holds `status`: its updates would touch every index.
 CREATE INDEX runs_workflow ON stepwell.runs (workspace, workflow, id);

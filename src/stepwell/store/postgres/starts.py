@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import accumulate
 from typing import Any
 
-from stepwell.domain.commit import Claim, NewRun, Started
+from stepwell.domain.commit import Claim, Identity, NewRun, Started
 from stepwell.domain.ids import RunId
 from stepwell.domain.limits import brought
 from stepwell.store.base import BATCH_BYTES_MAX
@@ -15,7 +15,7 @@ from stepwell.store.postgres.gathering import Gathering
 from stepwell.store.postgres.joined import BETWEEN_COLUMNS, joined, unjoined
 from stepwell.store.postgres.limits import PostgresLimits
 
-Known = dict[tuple[str, str], tuple[str, str]]  # (workspace, key) -> run, digest of its input
+Known = dict[Identity, tuple[str, str]]  # -> run, digest of its input
 
 STARTS_MAX = 1000  # in one statement; more in a call are several statements of one transaction
 
@@ -52,17 +52,17 @@ class PostgresStarts(PostgresLimits):
             return [answer for answer in answers if answer is not None]
         known = await self._start_lanes.run(lambda connection: self._known_keys(connection, missing))
         return [
-            answer or known_start(run, known.get((run.workspace, run.key)), sent_before=sent_before)
+            answer or known_start(run, known.get(run.identity), sent_before=sent_before)
             for run, answer in zip(runs, answers, strict=True)
         ]
 
     async def _known_keys(self, connection: Connection, runs: Sequence[NewRun]) -> Known:
-        """The runs of these keys, as far as there are any."""
+        """The runs that these starts would repeat, as far as there are any."""
         if not runs:
             return {}
-        keys = list(dict.fromkeys((run.workspace, run.key) for run in runs))
+        keys = list(dict.fromkeys(run.identity for run in runs))
         rows = await connection.fetch(
-            self._sql["find_keys"], [workspace for workspace, _ in keys], [key for _, key in keys]
+            self._sql["find_keys"], [first for first, _ in keys], [key for _, key in keys]
         )
         return {keys[row["i"] - 1]: (row["id"], row["digest"]) for row in rows}
 
@@ -73,7 +73,7 @@ class PostgresStarts(PostgresLimits):
             runs = await self._owned_within_limits(connection, runs, lanes)
         if len(runs) == 1:
             return await self._write_start(connection, runs[0])
-        first = {(run.workspace, run.key): run for run in reversed(runs)}
+        first = {run.identity: run for run in reversed(runs)}
         created: dict[str, Claim | None] = {}
         for chunk in _chunks([run for _, run in sorted(first.items(), key=lambda item: item[0])]):
             if len(chunk) == 1:

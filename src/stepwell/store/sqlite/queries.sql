@@ -25,7 +25,14 @@ ROLLBACK TO member;
 -- Which of these start keys are taken. Read under the write lock, so nobody can take one meanwhile.
 SELECT runs.workspace, runs.key, runs.id, runs.digest
 FROM json_each(?1) AS wanted
-CROSS JOIN runs ON runs.workspace = wanted.value ->> 0 AND runs.key = wanted.value ->> 1;
+CROSS JOIN runs
+    ON runs.workspace = wanted.value ->> 0 AND runs.key = wanted.value ->> 1 AND runs.key <> '';
+
+-- name: known_ids
+-- The same for starts without a key.
+SELECT runs.id, '' AS key, runs.id, runs.digest
+FROM json_each(?1) AS wanted
+CROSS JOIN runs ON runs.id = wanted.value;
 
 -- name: insert_run
 INSERT INTO runs (
@@ -666,7 +673,7 @@ WHERE runs.id = ?1;
 -- name: find_run
 SELECT id
 FROM runs
-WHERE workspace = ?1 AND key = ?2;
+WHERE workspace = ?1 AND key = ?2 AND key <> '';
 
 -- name: list_runs
 -- Newest first along the primary key; statuses are those shown.
@@ -707,7 +714,7 @@ SELECT
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
     runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test
 FROM (
-    SELECT id FROM runs WHERE workspace = :workspace AND key = :key AND :key <> ''
+    SELECT id FROM runs WHERE workspace = :workspace AND key = :key AND key <> ''
     UNION
     SELECT id FROM runs WHERE parent = :parent AND parent <> '' AND :key = ''
 ) AS chosen
@@ -800,7 +807,11 @@ SELECT wanted.key AS i, runs.id, runs.workspace, runs.key, runs.digest
 FROM json_each(?1) AS wanted
 CROSS JOIN runs ON runs.id = coalesce(
     (SELECT x.id FROM runs AS x WHERE x.id = wanted.value ->> 0),
-    (SELECT x.id FROM runs AS x WHERE x.workspace = wanted.value ->> 1 AND x.key = wanted.value ->> 2)
+    (
+        SELECT x.id
+        FROM runs AS x
+        WHERE x.workspace = wanted.value ->> 1 AND x.key = wanted.value ->> 2 AND x.key <> ''
+    )
 );
 
 -- name: restore_run

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stepwell.domain.rates import Ledger, RatedAnswer, RatedStart, WindowKey, admitted, keys_of
 from stepwell.store.sqlite.session import Session, as_list
-from stepwell.store.sqlite.starts import start
+from stepwell.store.sqlite.starts import known_starts, start
 
 
 def start_within(session: Session, calls: Sequence[RatedStart]) -> Sequence[RatedAnswer]:
@@ -14,8 +14,7 @@ def start_within(session: Session, calls: Sequence[RatedStart]) -> Sequence[Rate
         WindowKey(name, seconds): starts
         for name, seconds, starts in session.rows("read_windows", as_list(keys_of(calls)))
     }
-    wanted = [(run.workspace, run.key) for call in calls for run in call.runs]
-    known = {(workspace, key) for workspace, key, _, _ in session.rows("known_keys", as_list(wanted))}
+    known = set(known_starts(session, [run for call in calls for run in call.runs]))
     ledger = Ledger(rows, session.now)
     full = admitted(calls, ledger, known)
     changed = ledger.changed()

@@ -51,8 +51,8 @@ CREATE TABLE runs (
     test INTEGER NOT NULL
 ) STRICT;
 
--- The idempotency key. Starting looks here first.
-CREATE UNIQUE INDEX runs_key ON runs (workspace, key);
+-- The idempotency key. A start that has one looks here first; without one a run is known by its id.
+CREATE UNIQUE INDEX runs_key ON runs (workspace, key) WHERE key <> '';
 
 CREATE INDEX runs_parent ON runs (parent, id) WHERE parent <> '';
 

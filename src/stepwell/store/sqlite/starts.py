@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from stepwell.domain.commit import NewRun, Started
+from stepwell.domain.commit import Identity, NewRun, Started
 from stepwell.domain.ids import RunId
 from stepwell.domain.limits import brought, owned_within
 from stepwell.store.sqlite.limits import slots_now
@@ -17,19 +17,14 @@ def start(session: Session, calls: Sequence[Sequence[NewRun]]) -> list[list[Star
     runs: Sequence[NewRun] = list(chain.from_iterable(calls))
     if lanes := brought(runs):
         runs = _owned_within_limits(session, runs, lanes)
-    known = {
-        (workspace, key): (RunId(run_id), digest)
-        for workspace, key, run_id, digest in session.rows(
-            "known_keys", as_list([(run.workspace, run.key) for run in runs])
-        )
-    }
+    known = known_starts(session, runs)
     takers = _takers(session, runs)
     created: list[NewRun] = []
     answers: list[Started] = []
     for run in runs:
-        found = known.get((run.workspace, run.key))
+        found = known.get(run.identity)
         if found is None:
-            known[run.workspace, run.key] = (run.id, run.digest)
+            known[run.identity] = (run.id, run.digest)
             created.append(run)
             claim = run.taken(session.now) if run.wanted and run.owner in takers else None
             answers.append(Started(run.id, created=True, claim=claim))
@@ -39,6 +34,15 @@ def start(session: Session, calls: Sequence[Sequence[NewRun]]) -> list[list[Star
         _insert(session, created, takers)
     ordered = iter(answers)
     return [[next(ordered) for _ in call] for call in calls]
+
+
+def known_starts(session: Session, runs: Sequence[NewRun]) -> dict[Identity, tuple[RunId, str]]:
+    """Those that have a run: its id and the digest of its input."""
+    keys = [run.identity for run in runs if run.key]
+    ids = [run.id for run in runs if not run.key]
+    rows = session.rows("known_keys", as_list(keys)) if keys else []
+    rows += session.rows("known_ids", as_list(ids)) if ids else []
+    return {(first, second): (RunId(run_id), digest) for first, second, run_id, digest in rows}
 
 
 def _owned_within_limits(session: Session, runs: Sequence[NewRun], lanes: set[str]) -> Sequence[NewRun]:

@@ -144,7 +144,7 @@ def _forget_keys(self: Waits, activation: Activation) -> None:
 
 class StartsTwice(MemoryStore):
     def _start(self, new: NewRun) -> Started:
-        if self._keys.pop((new.workspace, new.key), None) is not None:
+        if self._known.pop(new.identity, None) is not None:
             new = replace(new, id=RunId(f"{new.id[:-6]}{len(self._runs):06x}"))
         return super()._start(new)
 

@@ -147,6 +147,23 @@ class CopyRules:
         assert [(s.run_id, s.created, s.conflict) for s in key] == [(run_id, False, False)]
         assert await scene.everything() == before
 
+    @pytest.mark.req("K29", "K6")
+    @checked
+    async def test_runs_without_a_key_are_in_each_others_way_by_id_only(self, scene: Scene) -> None:
+        run_id = await scene.failed(key="")
+        [copy] = await scene.store.read_tree(run_id)
+        fresh = replace(copy, id=RunId("r9000"))
+
+        made = await scene.store.restore([fresh])
+        again = await scene.store.restore([fresh, replace(fresh, id=RunId("r9001"))])
+
+        assert [(s.run_id, s.created) for s in made] == [("r9000", True)]
+        assert [(s.run_id, s.created, s.conflict) for s in again] == [
+            ("r9000", False, False),
+            ("r9001", False, False),
+        ]
+        assert await scene.store.read_run(RunId("r9001")) is None
+
     @pytest.mark.req("K11", "K27")
     @checked
     async def test_a_run_that_was_compensated_is_not_retried(self, scene: Scene) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from stepwell.domain.commit import RunFilter
+from stepwell.domain.commit import RunFilter, Started
 from stepwell.domain.rates import Full, RatedAnswer, RatedStart, Window
 from stepwell.testing.stores.scene import Scene, checked
 
@@ -87,6 +87,18 @@ class RateRules:
             (known, False, True),
             (known, False, False),
         ]
+
+    @pytest.mark.req("K20", "K6")
+    @checked
+    async def test_a_start_without_a_key_that_is_repeated_counts_once(self, scene: Scene) -> None:
+        new = scene.new_run(key="")
+        first = await scene.store.start_within(RatedStart([new], [HOUR]))
+        again = await scene.store.start_within(RatedStart([new], [HOUR]))
+        await start(scene, 2)
+
+        assert await start(scene) == Full(HOUR, 3600.0)
+        assert [Started(new.id, created=True)] == first
+        assert [Started(new.id, created=False)] == again
 
     @pytest.mark.req("K20", "R2")
     @checked

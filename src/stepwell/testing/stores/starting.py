@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from stepwell.domain.commit import LogRow, NewRun, Started
 from stepwell.domain.ids import RunId
@@ -88,6 +89,26 @@ class StartRules:
         assert await scene.store.find_run("default", "k") == first
         assert await scene.store.find_run("other", "k") == second
         assert await scene.store.find_run("default", "none") is None
+
+    @pytest.mark.req("K6", "K21")
+    @checked
+    async def test_without_a_key_a_run_is_known_by_its_id(self, scene: Scene) -> None:
+        first, second, named = scene.new_run(key=""), scene.new_run(key=""), scene.new_run(key="k")
+        once = await scene.store.start([first, named, second])
+        before = await scene.everything()
+
+        again = await scene.store.start([second, named, first])
+        other = await scene.store.start([replace(first, digest="other")])
+
+        assert [(started.run_id, started.created) for started in once] == [
+            (first.id, True),
+            (named.id, True),
+            (second.id, True),
+        ]
+        assert again == [Started(run.id, created=False) for run in (second, named, first)]
+        assert other == [Started(first.id, created=False, conflict=True)]
+        assert await scene.everything() == before
+        assert await scene.store.find_run("default", "") is None
 
     @checked
     async def test_answers_come_in_the_order_asked(self, scene: Scene) -> None:
