@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from stepwell.authoring.machines.checks import Problems, checked_exits, explain
 from stepwell.authoring.machines.description import describe
 from stepwell.authoring.machines.exits import Exit, Exits, by_place, codec_of, input_type
-from stepwell.authoring.machines.options import checked_ends, checked_options
+from stepwell.authoring.machines.options import checked_ends, checked_options, told_name
 from stepwell.authoring.machines.program import run_machine
 from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import Codec, digest
@@ -19,7 +19,6 @@ from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
 from stepwell.domain.events import Problem
 from stepwell.domain.program import OnFailure, RunOptions
-from stepwell.domain.steps import checked_name
 from stepwell.errors import InvalidInput
 
 State = TypeVar("State")
@@ -90,6 +89,8 @@ class Machine(Generic[State]):
         problems = Problems(cls)
         given = {"timeout": timeout, "queue": queue, "priority": priority, "concurrency": concurrency}
         options = checked_options({**given, "on_failure": on_failure}, unknown, problems)
+        name = told_name(cls.__name__ if name == "" else name, "the name of a machine", problems)
+        version = told_name(version, "the version of a machine", problems)
         if abstract:  # transitions for machines to inherit
             return problems.raise_if_any()
         ends = checked_ends(cls.ends, problems)
@@ -98,7 +99,7 @@ class Machine(Generic[State]):
         problems.raise_if_any()
         cls._plan = Plan(cls, exits, ends)
         cls.options = options
-        cls.definition = _Definitions(checked_name(name or cls.__name__), checked_name(version))  # type: ignore[assignment]  # made when it is first asked for
+        cls.definition = _Definitions(name, version)  # type: ignore[assignment]  # made when it is first asked for
 
     @classmethod
     def encode_input(cls, input: Any) -> bytes:
