@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from stepwell import Context, Machine, transition
+from stepwell import Context, Machine, step, transition
 from stepwell.errors import InvalidDefinition
 
 
@@ -32,3 +34,71 @@ def test_a_bad_name_and_version_are_told_with_the_other_mistakes() -> None:
     assert "Bad: 'a/b' cannot be the name of a machine; use 1 to 200 printable" in text
     assert "Bad: 2 cannot be the version of a machine; give text: '2'" in text
     assert " go: " in text
+
+
+class Calls:
+    def __call__(self, machine: Any, ctx: Any) -> None: ...
+
+
+async def go(self: Any, ctx: Context) -> None: ...
+
+
+@pytest.mark.req("M8")
+@pytest.mark.parametrize("other", [classmethod, staticmethod, step])
+@pytest.mark.parametrize("under", [True, False], ids=["under", "over"])
+def test_what_is_no_plain_method_is_told_with_the_other_mistakes(other: Any, under: bool) -> None:
+    declare = transition("start", "half")
+
+    def define() -> None:
+        class Bad(Machine[dict[str, int]]):
+            async def go(self, ctx: Context) -> None: ...
+
+            go = declare(other(go)) if under else other(declare(go))
+
+            @transition("half", "end", timeout=0)
+            async def more(self, ctx: Context) -> None: ...
+
+    text = told(define)
+
+    assert "has 2 problems" in text
+    assert f" go: it is a {other.__name__}" in text
+    assert " more: " in text
+
+
+@pytest.mark.req("M8")
+@pytest.mark.parametrize(
+    "given", [functools.partial(go), functools.partialmethod(go), property(str), print, Calls(), Calls, 5]
+)
+def test_what_cannot_be_a_method_is_refused_where_it_stands(given: Any) -> None:
+    with pytest.raises(
+        InvalidDefinition, match=r"test_declarations\.py:\d+ @transition is on .* is no method"
+    ):
+        transition("start", "end")(given)
+
+
+@pytest.mark.req("M8")
+def test_two_transitions_on_one_method_are_told() -> None:
+    def define() -> None:
+        class Bad(Machine[dict[str, int]]):
+            @transition("start", "half")
+            @transition("half", "end")
+            async def go(self, ctx: Context) -> None: ...
+
+    assert "go: it has @transition twice, and one is lost" in told(define)
+
+
+@pytest.mark.req("M1")
+def test_a_method_in_a_wrapper_of_its_own_is_a_transition() -> None:
+    def logged(method: Any) -> Any:
+        @functools.wraps(method)
+        async def wrapper(*args: Any) -> None:
+            await method(*args)
+
+        return wrapper
+
+    class Fine(Machine[dict[str, int]]):
+        @transition("start", "end")
+        @logged
+        async def go(self, ctx: Context) -> None: ...
+
+    assert Fine.definition.name == "Fine"

@@ -68,7 +68,7 @@ def checked_exits(machine: type, ends: frozenset[str], problems: Problems) -> li
     """The transitions of a class, its bases' first, in the order in which they are written."""
     exits = []
     for name, method in declared_in(machine).items():
-        exit = _exit(name, method, getattr(method, MARK), problems)
+        exit = _exit(name, method, mark_of(method), problems)
         if exit is not None:
             exits.append(exit)
     if not problems.found or exits:
@@ -82,11 +82,16 @@ def declared_in(machine: type) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for kind in reversed(machine.__mro__):
         for name, value in vars(kind).items():
-            if isinstance(getattr(value, MARK, None), Declared):
+            if isinstance(mark_of(value), Declared):
                 found[name] = value
             else:
                 found.pop(name, None)  # a subclass put something else in its place
     return found
+
+
+def mark_of(value: Any) -> Any:
+    """What @transition said of it, also inside a classmethod or staticmethod."""
+    return getattr(value, MARK, None) or getattr(getattr(value, "__func__", None), MARK, None)
 
 
 # One transition
@@ -108,6 +113,10 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
     schema = _schema(declared.wait, wrong)
     takes = _parameters(method, wrong)
     takes_input = _guard(declared.when, wrong)
+    if declared.twice:
+        wrong(
+            "it has @transition twice, and one is lost: name several sources in a list, or write two methods"
+        )
     if declared.replaces:
         wrong(f"it replaces the transition of that name at line {declared.replaces}: give one another name")
     if not isinstance(declared.priority, int) or isinstance(declared.priority, bool):
@@ -220,6 +229,12 @@ def _schema(wait: Any, wrong: Callable[[str], None]) -> Any:
 
 
 def _parameters(method: Callable[..., Any], wrong: Callable[[str], None]) -> int:
+    if isinstance(method, classmethod | staticmethod):
+        wrong(f"it is a {type(method).__name__}; write a plain method, which has self.state")
+        return 0
+    if hasattr(method, "spec"):
+        wrong("it is a step, whose options would not count here; call the step from the transition")
+        return 0
     if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         wrong("it is a generator; a transition returns nothing and changes self.state")
         return 0
