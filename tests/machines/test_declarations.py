@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import pytest
 
 from stepwell import Context, Machine, step, transition
 from stepwell.errors import InvalidDefinition
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass
+class Order:
+    amount: int = 7
 
 
 def told(define: Callable[[], object]) -> str:
@@ -102,3 +111,43 @@ def test_a_method_in_a_wrapper_of_its_own_is_a_transition() -> None:
         async def go(self, ctx: Context) -> None: ...
 
     assert Fine.definition.name == "Fine"
+
+
+class Base(Machine[T], abstract=True):
+    @transition("start", "end")
+    async def go(self, ctx: Context) -> None: ...
+
+
+class Between(Base[U], Generic[T, U], abstract=True): ...
+
+
+class Listed(Base[dict[str, T]], abstract=True): ...
+
+
+class Beside(Machine, abstract=True):  # type: ignore[type-arg]  # the test
+    ...
+
+
+@pytest.mark.req("M1")
+def test_the_state_of_a_machine_over_a_generic_base_is_found() -> None:
+    class Direct(Base[Order]): ...
+
+    class Quoted(Base["Order"]): ...
+
+    class Further(Between[str, Order]): ...
+
+    class Filled(Listed[Order]): ...
+
+    class Second(Beside, Base[Order]): ...
+
+    for machine in (Direct, Quoted, Further, Second):
+        assert machine.decode_result(b'{"amount": 3}') == Order(3), machine
+    assert Filled.decode_result(b'{"a": {"amount": 3}}') == {"a": Order(3)}
+
+
+@pytest.mark.req("M8")
+def test_a_generic_base_without_its_brackets_is_told() -> None:
+    def define() -> None:
+        class Bad(Base): ...  # type: ignore[type-arg]  # the test
+
+    assert "Bad: the type of its state is missing" in told(define)

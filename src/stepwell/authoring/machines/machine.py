@@ -13,7 +13,7 @@ from stepwell.authoring.machines.description import describe
 from stepwell.authoring.machines.exits import Exit, Exits, by_place, codec_of, input_type
 from stepwell.authoring.machines.options import checked_ends, checked_options, told_name
 from stepwell.authoring.machines.program import run_machine
-from stepwell.domain.aliases import without_alias
+from stepwell.authoring.machines.state_type import type_between_brackets
 from stepwell.domain.codec import Codec, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
@@ -169,23 +169,7 @@ def _json(value: Any) -> bytes:
 
 def state_type(machine: type) -> Any:
     """The type between the brackets of Machine[...]; None: it was left out."""
-    for kind in machine.__mro__:
-        for base in getattr(kind, "__orig_bases__", ()):
-            if typing.get_origin(base) is Machine and not isinstance(typing.get_args(base)[0], TypeVar):
-                return without_alias(_resolved(typing.get_args(base)[0], kind))
-    return None
-
-
-def _resolved(argument: Any, kind: type) -> Any:
-    """A name in quotes is looked up where the class is."""
-    if isinstance(argument, typing.ForwardRef):
-        module = inspect.getmodule(kind)
-        return eval_forward(argument.__forward_arg__, vars(module) if module else {})
-    return argument
-
-
-def eval_forward(name: str, names: dict[str, Any]) -> Any:
-    return names.get(name, typing.ForwardRef(name))
+    return type_between_brackets(machine, Machine)
 
 
 def _check_state(machine: type, problems: Problems) -> None:
