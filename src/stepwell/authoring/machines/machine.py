@@ -121,9 +121,9 @@ class Machine(Generic[State]):
     @classmethod
     def drawing(cls, format: Literal["mermaid", "svg"] = "mermaid") -> str:
         """The machine as a Mermaid state diagram, or as an SVG picture."""
-        from stepwell.authoring.machines.drawing import mermaid, svg
+        from stepwell.authoring.machines.drawing import drawn
 
-        return svg(cls) if format == "svg" else mermaid(cls)
+        return drawn(cls, format)
 
     def __repr__(self) -> str:
         return f"<machine {type(self).__name__}>"
