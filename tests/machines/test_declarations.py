@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import functools
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, NewType, TypedDict, TypeVar
 
 import pytest
 
@@ -151,3 +153,83 @@ def test_a_generic_base_without_its_brackets_is_told() -> None:
         class Bad(Base): ...  # type: ignore[type-arg]  # the test
 
     assert "Bad: the type of its state is missing" in told(define)
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Form(TypedDict):
+    by: str
+
+
+Amount = NewType("Amount", int)
+
+
+def waiting(wait: Any, taken: Any) -> type[Machine[Any]]:
+    async def go(self: Any, ctx: Any, value: Any) -> None: ...
+
+    go.__annotations__["value"] = taken
+    body = {"go": transition("start", "end", wait=wait)(go)}
+    return types.new_class("Asks", (Machine[Order],), exec_body=lambda names: names.update(body))
+
+
+@pytest.mark.req("M8", "M4")
+@pytest.mark.parametrize(
+    ("wait", "taken"),
+    [
+        (int, str),
+        (dict, Order),
+        (float, int),
+        (Order | None, Order),
+        (int | str, int),
+        (list[int], list[str]),
+        (Literal["yes", "no"], int),
+        (Amount, str),
+        (str, Colour),
+        (Annotated[int, "cents"], str | None),
+    ],
+)
+def test_a_trigger_that_brings_what_its_method_does_not_take_is_told(wait: Any, taken: Any) -> None:
+    text = told(lambda: waiting(wait, taken))
+
+    assert "has 1 problem" in text
+    assert " go: wait=" in text
+    assert "but it takes 'value' as " in text
+
+
+@pytest.mark.req("M8", "M4")
+@pytest.mark.parametrize(
+    ("wait", "taken"),
+    [
+        (int, int),
+        (int, float),
+        (int, Any),
+        (int, object),
+        (int, T),
+        (int, "Unknown"),
+        (Order, Order | None),
+        (int, Annotated[int | str, "id"]),
+        (list[int], list[Any]),
+        (list[int], Sequence[int]),
+        (Sequence[int], list[int]),
+        (tuple[int, ...], tuple[int, ...]),
+        (dict[str, Any], Form),
+        (Form, Mapping[str, Any]),
+        (Literal["yes"], str),
+        (Amount, int),
+        (Colour, str),
+    ],
+)
+def test_a_method_may_take_more_than_its_trigger_brings(wait: Any, taken: Any) -> None:
+    assert waiting(wait, taken).definition.name == "Asks"
+
+
+@pytest.mark.req("M8", "M4")
+def test_a_wait_that_is_not_the_type_of_its_parameter_is_told_with_both() -> None:
+    def define() -> None:
+        class Bad(Machine[Order]):
+            @transition("start", "end", wait=int)
+            async def go(self, ctx: Context, amount: str) -> None: ...
+
+    assert " go: wait=int, but it takes 'amount' as str; give both the same type" in told(define)

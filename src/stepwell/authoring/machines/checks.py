@@ -7,17 +7,18 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NewType
 
 from stepwell.authoring.context_parameter import misfit
 from stepwell.authoring.machines.exits import START, Exit, Exits, by_place
+from stepwell.authoring.machines.fitting import misfits, spelt
 from stepwell.authoring.machines.transition import MARK, Declared
 from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import codec_for
 from stepwell.domain.duration import timeout_seconds
 from stepwell.domain.moves import Move
 from stepwell.domain.retry import Retry
-from stepwell.domain.steps import checked_name
+from stepwell.domain.steps import annotations_of, checked_name
 from stepwell.errors import InvalidDefinition, StepwellError
 
 RESERVED = frozenset(
@@ -112,6 +113,8 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
     timeout = _timeout(declared, wrong)
     schema = _schema(declared.wait, wrong)
     takes = _parameters(method, wrong)
+    if schema is not Any and takes > 1:
+        _check_payload(method, schema, wrong)
     takes_input = _guard(declared.when, wrong)
     if declared.twice:
         wrong(
@@ -218,7 +221,7 @@ def _schema(wait: Any, wrong: Callable[[str], None]) -> Any:
         return Any
     try:
         meant = without_alias(wait)
-        if isinstance(meant, type) or hasattr(meant, "__origin__") or hasattr(meant, "__args__"):
+        if isinstance(meant, type | NewType) or hasattr(meant, "__origin__") or hasattr(meant, "__args__"):
             codec_for(wait).schema()
             return wait
     except Exception as error:  # whatever pydantic or msgspec make of it
@@ -246,6 +249,16 @@ def _parameters(method: Callable[..., Any], wrong: Callable[[str], None]) -> int
     if unfit is not None:
         wrong(f"it {unfit.what}; {unfit.hint}")
     return min(len(parameters), 2)
+
+
+def _check_payload(method: Callable[..., Any], schema: Any, wrong: Callable[[str], None]) -> None:
+    payload = list(inspect.signature(method).parameters)[2]
+    taken = annotations_of(method).get(payload, Any)
+    if misfits(schema, taken):
+        wrong(
+            f"wait={spelt(schema)}, but it takes {payload!r} as {spelt(taken)}; give both the same type, "
+            "or write wait=True: then the parameter says it"
+        )
 
 
 def _guard(when: Any, wrong: Callable[[str], None]) -> int:
