@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, Literal, NewType, TypedDict, TypeVar
 
 import pytest
 
-from stepwell import Context, Machine, step, transition
+from stepwell import Context, Machine, step, transition, workflow
 from stepwell.errors import InvalidDefinition
 
 T = TypeVar("T")
@@ -233,3 +233,50 @@ def test_a_wait_that_is_not_the_type_of_its_parameter_is_told_with_both() -> Non
             async def go(self, ctx: Context, amount: str) -> None: ...
 
     assert " go: wait=int, but it takes 'amount' as str; give both the same type" in told(define)
+
+
+def misspelt() -> None:
+    transition("start", "end", timeot="1m")  # type: ignore[call-arg]  # the test
+
+
+def unknown() -> None:
+    transition("start", "end", signals=5)  # type: ignore[call-arg]  # the test
+
+
+def bare() -> None:
+    transition(go)  # type: ignore[call-arg, arg-type]  # the test
+
+
+def too_many() -> None:
+    transition("start", "end", True)  # type: ignore[call-arg]  # the test
+
+
+def step_option() -> None:
+    step(retries=3)  # type: ignore[call-overload]  # the test
+
+
+def workflow_option() -> None:
+    workflow(versio="2")  # type: ignore[call-overload]  # the test
+
+
+@pytest.mark.req("M8", "F9")
+@pytest.mark.parametrize(
+    ("define", "text", "hint"),
+    [
+        (misspelt, "@transition: timeot= is no option of it", "did you mean timeout=?"),
+        (unknown, "@transition: signals= is no option of it", "there are source, target, wait, when, retry"),
+        (bare, "@transition: missing a required argument: 'target'", '@transition("review", "paid")'),
+        (too_many, "@transition: too many positional arguments", '@transition("review", "paid")'),
+        (step_option, "@step: retries= is no option of it", "did you mean retry=?"),
+        (workflow_option, "@workflow: versio= is no option of it", "did you mean version=?"),
+    ],
+)
+def test_an_option_that_a_decorator_does_not_have_is_told_with_its_place(
+    define: Callable[[], None], text: str, hint: str
+) -> None:
+    with pytest.raises(InvalidDefinition) as caught:
+        define()
+
+    line = define.__code__.co_firstlineno + 1
+    assert caught.value.message == f"test_declarations.py:{line} {text}"
+    assert hint in caught.value.hint

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any, TypeVar
 
+from stepwell.authoring.decorating import declares
 from stepwell.domain.duration import Duration
 from stepwell.domain.moves import TRANSITION_TIMEOUT
 from stepwell.domain.retry import ONCE, Retry
@@ -35,6 +36,7 @@ class Declared:
     twice: bool = False  # there is another @transition on the same method
 
 
+@declares('@transition("review", "paid")')
 def transition(
     source: str | Sequence[str],
     target: str,
