@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, Literal, NewType, TypedDict, TypeVar
 
 import pytest
 
-from stepwell import Context, Machine, step, transition, workflow
+from stepwell import Context, Machine, RunFailed, run_stateless, step, transition, workflow
 from stepwell.errors import InvalidDefinition
 
 T = TypeVar("T")
@@ -280,3 +280,40 @@ def test_an_option_that_a_decorator_does_not_have_is_told_with_its_place(
     line = define.__code__.co_firstlineno + 1
     assert caught.value.message == f"test_declarations.py:{line} {text}"
     assert hint in caught.value.hint
+
+
+@pytest.mark.req("M8")
+def test_keywords_that_nobody_gives_are_told() -> None:
+    def holds(state: Order, *, limit: int) -> bool:
+        return state.amount < limit
+
+    def define() -> None:
+        class Bad(Machine[Order]):
+            def __init__(self, *, limit: int) -> None: ...
+
+            @transition("start", "end", when=holds)
+            async def go(self, ctx: Context) -> None: ...
+
+    text = told(define)
+
+    assert "has 2 problems" in text
+    assert " go: when= must take (state) or (state, input)" in text
+    assert " Bad: its __init__ must work without arguments" in text
+
+
+@pytest.mark.req("M2")
+async def test_a_guard_that_gives_a_coroutine_holds_the_machine() -> None:
+    async def refuses(state: Order) -> bool:
+        return False
+
+    def asks(state: Order) -> Any:
+        return refuses(state)
+
+    class Asks(Machine[Order]):
+        @transition("start", "end", when=asks)
+        async def go(self, ctx: Context) -> None: ...
+
+    with pytest.raises(RunFailed, match="when= of go raised TypeError: it gave a coroutine") as failed:
+        await run_stateless(Asks)
+
+    assert failed.value.cause_code == "NO_WAY_OUT"

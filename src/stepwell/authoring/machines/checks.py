@@ -268,10 +268,11 @@ def _guard(when: Any, wrong: Callable[[str], None]) -> int:
         wrong(f"when={when!r} is no plain function; write when=lambda state, input: ...")
         return 0
     try:
-        taken = len(inspect.signature(when).parameters)
+        parameters = inspect.signature(when).parameters.values()
     except (TypeError, ValueError):
         return 1
-    if taken not in (1, 2):
+    taken = len(parameters)
+    if taken not in (1, 2) or any(p.kind is p.KEYWORD_ONLY for p in parameters):
         wrong("when= must take (state) or (state, input); it sees nothing else")
     return taken
 

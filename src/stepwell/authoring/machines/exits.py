@@ -46,7 +46,11 @@ class Exit:
             return True
         seen = (state(), input()) if self.takes_input > 1 else (state(),)
         try:
-            return bool(self.when(*seen))
+            answer = self.when(*seen)
+            if inspect.iscoroutine(answer):
+                answer.close()  # that it was never awaited is what is told here
+                raise TypeError("it gave a coroutine, which always counts as yes")
+            return bool(answer)
         except Exception as error:
             raise NoWayOut(
                 f"when= of {self.name} raised {type(error).__name__}: {error}",

@@ -187,6 +187,7 @@ def _check_state(machine: type, problems: Problems) -> None:
         )
     constructor = inspect.signature(machine)
     if any(
-        p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in constructor.parameters.values()
+        p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        for p in constructor.parameters.values()
     ):
         problems.add(None, "its __init__ must work without arguments; what it needs belongs into the state")
