@@ -141,14 +141,22 @@ class Attempt:
         returned = await self._exit.function(machine, *arguments)
         if returned is not None:
             raise _returned(self._exit, returned)
-        return self._visit.plan.state.encode(machine.state)
+        return self._kept(machine.state)
 
     def run_in_thread(self, ctx: Any) -> bytes:
         machine, arguments = self._prepared(ctx)
         returned = self._exit.function(machine, *arguments)
         if returned is not None:
             raise _returned(self._exit, returned)
-        return self._visit.plan.state.encode(machine.state)
+        return self._kept(machine.state)
+
+    def _kept(self, state: Any) -> bytes:
+        try:
+            return self._visit.plan.state.encode(state)
+        except InvalidInput as error:
+            method = self._exit.function
+            error.message = f"self.state after {self._exit.name} ({where(method)}): {error.message}"
+            raise
 
 
 def _returned(exit: Exit, value: object) -> InvalidDefinition:
