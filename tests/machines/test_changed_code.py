@@ -109,3 +109,59 @@ async def test_a_question_that_changed_is_asked_anew(
         await run.trigger(trigger, payload)
 
         assert await run.result(15) == {"nights": 3}
+
+
+def guarded(taken: Any, wait: bool) -> type[Machine[Any]]:
+    class Guarded(Machine[Booking]):
+        @transition("start", "review")
+        async def open(self, ctx: Context) -> None:
+            await ctx.step(reserve)
+
+        async def sleep(self, ctx: Context, nights: Any) -> None:
+            await ctx.signal("wake")
+
+        @transition("review", "asked", when=lambda state, input: input is not None)
+        async def ask(self, ctx: Context) -> None: ...
+
+        @transition("asked", "end", wait=wait, when=lambda state, input: input is not None)
+        async def close(self, ctx: Context) -> None: ...
+
+        sleep.__annotations__["nights"] = taken
+        nap = transition("start", "end", when=lambda state: False)(sleep)
+        del sleep
+
+    return Guarded
+
+
+@pytest.mark.req("F8", "M3")
+@pytest.mark.parametrize("wait", [False, True], ids=["automatic", "triggered"])
+async def test_an_input_that_a_guard_cannot_read_any_more_holds_the_run(disk: Stage, wait: bool) -> None:
+    UNDONE.clear()
+    async with disk.engine(guarded(int, True)) as engine:
+        run = await engine.start("Guarded", 3)
+        await suspended(run)
+    async with disk.engine(guarded(list[int], wait)) as engine:
+        run = engine.handle(run.id)
+        await run.trigger("close")
+        with pytest.raises(RunFailed) as failed:
+            await run.result(15)
+
+    assert failed.value.cause_code == "CODE_CHANGED"
+    assert "'asked'" in failed.value.message
+    assert UNDONE == []
+
+
+@pytest.mark.req("F8")
+async def test_a_guard_that_raises_is_no_change_of_code(memory: Stage) -> None:
+    def refuse(state: Booking) -> bool:
+        raise InvalidInput("what the guard itself says")
+
+    class Strict(Machine[Booking]):
+        @transition("start", "end", when=refuse)
+        async def go(self, ctx: Context) -> None: ...
+
+    async with memory.engine(Strict) as engine:
+        with pytest.raises(RunFailed) as failed:
+            await engine.run(Strict, None)
+
+    assert failed.value.cause_code == "NO_WAY_OUT"

@@ -378,6 +378,16 @@ def test_a_machine_is_drawn() -> None:
     assert "<script" not in picture
 
 
+@pytest.mark.req("M8")
+@pytest.mark.parametrize("format", ["png", "", None, ["svg"]])
+def test_a_drawing_in_a_format_that_there_is_not_is_refused(format: Any) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Review.drawing(format)
+
+    assert caught.value.message == f"Review.drawing({format!r}): there is no such format"
+    assert caught.value.hint == "use 'mermaid' or 'svg'"
+
+
 def test_names_in_a_drawing_are_text() -> None:
     class Odd(Machine[dict[str, Any]]):
         ends = frozenset({'<b>"&'})

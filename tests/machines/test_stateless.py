@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Machine, Retry, run_stateless, step, transition, workflow
-from stepwell.errors import AskedWrongly, RunFailed, StatelessWait, UnknownWorkflow
+from stepwell.errors import (
+    AskedWrongly,
+    InvalidDefinition,
+    InvalidInput,
+    RunFailed,
+    StatelessWait,
+    UnknownWorkflow,
+)
 from tests.machines.approvals import Review
 
 
@@ -149,3 +156,15 @@ async def test_what_was_given_in_vain_is_told(signals: dict[str, Any], told: str
         await run_stateless(Review, None, signals=signals)
 
     assert told in caught.value.hint
+
+
+@pytest.mark.parametrize("signals", [5, "approve", ["approve"], [("approve", 1, 2)], {5: 1}, None])
+async def test_signals_that_are_none_are_told(signals: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"run_stateless\(signals=...\): .* is no signal"):
+        await run_stateless(Review, "text", signals=signals)
+
+
+@pytest.mark.parametrize("workflows", [5, [5]])
+async def test_workflows_that_are_none_are_told(workflows: Any) -> None:
+    with pytest.raises(InvalidDefinition, match="5 is no workflow"):
+        await run_stateless(Review, "text", workflows=workflows)

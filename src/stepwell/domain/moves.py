@@ -39,7 +39,8 @@ class Here(Protocol):
     place: str  # '' has not left its start
     state: Raw | None
     routed_by: Problem | None  # the failure that led to this place
-    chosen: str  # the transition that this visit began with, in this process or in one before it
+    chosen: str  # the transition that this visit began with, in a process before this one
+    triggered: bool  # somebody chose the way out of this visit, in a process before this one
 
 
 class MachineRun(Protocol):

@@ -44,6 +44,11 @@ def chosen_by(path: str, visit: int) -> str:
     return name if number.partition("~")[0] == str(visit) else ""
 
 
+def is_trigger(path: str, visit: int) -> bool:
+    """The question which way this visit ends: generation/trigger:place@visit."""
+    return path.partition("/")[2].startswith(TRIGGER) and path.rpartition("@")[2] == str(visit)
+
+
 # Facts of a visit that do not come from its code: they say nothing of an attempt.
 _FROM_OUTSIDE = (ev.TransitionFailed, ev.ChildEnded)
 
@@ -53,6 +58,8 @@ def note_visit(journal: Journal, event: ev.Event) -> None:
     if journal.chosen and journal.attempts.retry_at is None:
         return
     name = chosen_by(event.path, journal.version + 1)
+    if not name and isinstance(event.fact, ev.WaitEnded) and event.fact.outcome == "answered":
+        journal.triggered = journal.triggered or is_trigger(event.path, journal.version + 1)
     journal.chosen = journal.chosen or name
     if name and not isinstance(event.fact, _FROM_OUTSIDE):
         journal.attempts.retry_at = None
@@ -62,7 +69,8 @@ def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:
     """The machine is at its next place, and nothing was tried from there."""
     journal.place, journal.version, journal.state = fact.target, fact.version, fact.state
     journal.shelf = fact.documents
-    journal.routed_by, journal.chosen, journal.attempts = fact.error, "", Attempts()
+    journal.routed_by, journal.chosen, journal.triggered = fact.error, "", False
+    journal.attempts = Attempts()
 
 
 def begin_anew(journal: Journal) -> None:

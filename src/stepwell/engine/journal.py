@@ -107,7 +107,8 @@ class Journal(msgspec.Struct, eq=False):
     version: int = 0  # number of its last checkpoint
     state: Raw | None = None
     routed_by: ev.Problem | None = None  # the failure that led to this place
-    chosen: str = ""  # the transition that this visit began with
+    chosen: str = ""  # the transition that this visit began with, as the log tells it
+    triggered: bool = False  # its question was answered, as the log tells it
     attempts: Attempts = msgspec.field(default_factory=Attempts)
     lease: str = ""
     claimed_at: float = 0.0

@@ -39,7 +39,7 @@ from stepwell.engine.activation import Activation
 from stepwell.engine.run_limits import RunLimits
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
-from stepwell.errors import AskedWrongly, StatelessWait, UnknownWorkflow
+from stepwell.errors import AskedWrongly, InvalidInput, StatelessWait, UnknownWorkflow
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock, SystemClock, SystemIds
 
@@ -69,16 +69,35 @@ async def run_stateless(
     triggers a machine's `approve`. `workflows` are those that it calls as children.
     """
     startable(workflow)
-    given = signals.items() if isinstance(signals, Mapping) else signals
-    pass_ = _Pass([workflow, *workflows], clock or SystemClock())  # type: ignore[list-item]  # they are programs
+    given, programs = _given_signals(signals), _given_workflows(workflows)
+    pass_ = _Pass([workflow, *programs], clock or SystemClock())  # type: ignore[list-item]  # they are programs
     try:
-        ended = await pass_.run(workflow, input, list(given))
+        ended = await pass_.run(workflow, input, given)
     finally:
         await pass_.close()
     if ended.status is Status.COMPLETED:
         return workflow.decode_result(ended.output or b"null")
     problem = msgspec.json.decode(ended.error, type=Problem) if ended.error else None
     raise run_error(ended.status, problem, "(stateless)")
+
+
+def _given_signals(signals: Any) -> list[tuple[str, Any]]:
+    pairs = signals.items() if isinstance(signals, Mapping) else signals
+    found = list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes) else [pairs]
+    for pair in found:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise InvalidInput(
+                f"run_stateless(signals=...): {pair!r} is no signal, which has a name and a payload",
+                hint='write signals={"approve": {...}}, or [("approve", {...}), ...] to repeat a name',
+            )
+    return [(name, payload) for name, payload in found]
+
+
+def _given_workflows(workflows: Any) -> list[Program]:
+    found: list[Program] = list(workflows) if isinstance(workflows, Iterable) else [workflows]
+    for program in found:
+        startable(program)
+    return found
 
 
 class _Run:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from stepwell.authoring.decorating import declares
 from stepwell.domain.compensating import declare
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
@@ -168,6 +169,7 @@ def step(
     transactional: bool = False,
     compensate: Callable[[], object],
 ) -> _Decorator: ...
+@declares("@step, or @step(retry=Retry(3))")
 def step(
     function: Callable[..., Any] | None = None,
     /,

@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
+from stepwell.authoring.decorating import declares
 from stepwell.authoring.functions.signature import takes_input
 from stepwell.domain.codec import Codec, codec_for, digest
 from stepwell.domain.commit import Definition
@@ -151,6 +152,7 @@ def workflow(
     on_failure: OnFailure = "compensate",
     concurrency: int | None = None,
 ) -> _Decorator: ...
+@declares('@workflow, or @workflow(version="2")')
 def workflow(
     function: Callable[..., Any] | None = None,
     /,

@@ -7,17 +7,18 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NewType
 
 from stepwell.authoring.context_parameter import misfit
 from stepwell.authoring.machines.exits import START, Exit, Exits, by_place
+from stepwell.authoring.machines.fitting import misfits, spelt
 from stepwell.authoring.machines.transition import MARK, Declared
 from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import codec_for
 from stepwell.domain.duration import timeout_seconds
 from stepwell.domain.moves import Move
 from stepwell.domain.retry import Retry
-from stepwell.domain.steps import checked_name
+from stepwell.domain.steps import annotations_of, checked_name
 from stepwell.errors import InvalidDefinition, StepwellError
 
 RESERVED = frozenset(
@@ -68,7 +69,7 @@ def checked_exits(machine: type, ends: frozenset[str], problems: Problems) -> li
     """The transitions of a class, its bases' first, in the order in which they are written."""
     exits = []
     for name, method in declared_in(machine).items():
-        exit = _exit(name, method, getattr(method, MARK), problems)
+        exit = _exit(name, method, mark_of(method), problems)
         if exit is not None:
             exits.append(exit)
     if not problems.found or exits:
@@ -82,11 +83,16 @@ def declared_in(machine: type) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for kind in reversed(machine.__mro__):
         for name, value in vars(kind).items():
-            if isinstance(getattr(value, MARK, None), Declared):
+            if isinstance(mark_of(value), Declared):
                 found[name] = value
             else:
                 found.pop(name, None)  # a subclass put something else in its place
     return found
+
+
+def mark_of(value: Any) -> Any:
+    """What @transition said of it, also inside a classmethod or staticmethod."""
+    return getattr(value, MARK, None) or getattr(getattr(value, "__func__", None), MARK, None)
 
 
 # One transition
@@ -107,7 +113,13 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
     timeout = _timeout(declared, wrong)
     schema = _schema(declared.wait, wrong)
     takes = _parameters(method, wrong)
+    if schema is not Any and takes > 1:
+        _check_payload(method, schema, wrong)
     takes_input = _guard(declared.when, wrong)
+    if declared.twice:
+        wrong(
+            "it has @transition twice, and one is lost: name several sources in a list, or write two methods"
+        )
     if declared.replaces:
         wrong(f"it replaces the transition of that name at line {declared.replaces}: give one another name")
     if not isinstance(declared.priority, int) or isinstance(declared.priority, bool):
@@ -209,7 +221,7 @@ def _schema(wait: Any, wrong: Callable[[str], None]) -> Any:
         return Any
     try:
         meant = without_alias(wait)
-        if isinstance(meant, type) or hasattr(meant, "__origin__") or hasattr(meant, "__args__"):
+        if isinstance(meant, type | NewType) or hasattr(meant, "__origin__") or hasattr(meant, "__args__"):
             codec_for(wait).schema()
             return wait
     except Exception as error:  # whatever pydantic or msgspec make of it
@@ -220,6 +232,12 @@ def _schema(wait: Any, wrong: Callable[[str], None]) -> Any:
 
 
 def _parameters(method: Callable[..., Any], wrong: Callable[[str], None]) -> int:
+    if isinstance(method, classmethod | staticmethod):
+        wrong(f"it is a {type(method).__name__}; write a plain method, which has self.state")
+        return 0
+    if hasattr(method, "spec"):
+        wrong("it is a step, whose options would not count here; call the step from the transition")
+        return 0
     if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         wrong("it is a generator; a transition returns nothing and changes self.state")
         return 0
@@ -233,6 +251,16 @@ def _parameters(method: Callable[..., Any], wrong: Callable[[str], None]) -> int
     return min(len(parameters), 2)
 
 
+def _check_payload(method: Callable[..., Any], schema: Any, wrong: Callable[[str], None]) -> None:
+    payload = list(inspect.signature(method).parameters)[2]
+    taken = annotations_of(method).get(payload, Any)
+    if misfits(schema, taken):
+        wrong(
+            f"wait={spelt(schema)}, but it takes {payload!r} as {spelt(taken)}; give both the same type, "
+            "or write wait=True: then the parameter says it"
+        )
+
+
 def _guard(when: Any, wrong: Callable[[str], None]) -> int:
     if when is None:
         return 0
@@ -240,10 +268,11 @@ def _guard(when: Any, wrong: Callable[[str], None]) -> int:
         wrong(f"when={when!r} is no plain function; write when=lambda state, input: ...")
         return 0
     try:
-        taken = len(inspect.signature(when).parameters)
+        parameters = inspect.signature(when).parameters.values()
     except (TypeError, ValueError):
         return 1
-    if taken not in (1, 2):
+    taken = len(parameters)
+    if taken not in (1, 2) or any(p.kind is p.KEYWORD_ONLY for p in parameters):
         wrong("when= must take (state) or (state, input); it sees nothing else")
     return taken
 

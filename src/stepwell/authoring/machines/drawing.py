@@ -5,11 +5,13 @@ The SVG is laid out in rows by distance from the start: enough to read a machine
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from stepwell.authoring.machines.description import leads_to, place_names
 from stepwell.authoring.machines.exits import START
+from stepwell.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepwell.authoring.machines.machine import Machine, Plan
@@ -23,6 +25,17 @@ class Arrow(NamedTuple):
     target: str
     label: str
     kind: str  # done | wait | error | timeout
+
+
+def drawn(machine: type[Machine[Any]], format: Any) -> str:
+    """The drawing in one of FORMATS; InvalidInput names them when there is no such one."""
+    draw = FORMATS.get(format) if isinstance(format, str) else None
+    if draw is None:
+        raise InvalidInput(
+            f"{machine.__name__}.drawing({format!r}): there is no such format",
+            hint=f"use {' or '.join(repr(name) for name in FORMATS)}",
+        )
+    return draw(machine)
 
 
 def arrows(plan: Plan) -> list[Arrow]:
@@ -151,3 +164,6 @@ def _arrow(arrow: Arrow, source: tuple[int, int], target: tuple[int, int], nth: 
 
 def _attribute(text: str) -> str:
     return escape(text, {'"': "&quot;"})
+
+
+FORMATS: dict[str, Callable[[type[Machine[Any]]], str]] = {"mermaid": mermaid, "svg": svg}

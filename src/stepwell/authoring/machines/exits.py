@@ -41,11 +41,16 @@ class Exit:
         names = list(inspect.signature(self.function).parameters)
         return annotations_of(self.function).get(names[2], Any)
 
-    def holds(self, state: Any, input: Callable[[], Any]) -> bool:
+    def holds(self, state: Callable[[], Any], input: Callable[[], Any]) -> bool:
         if self.when is None:
             return True
+        seen = (state(), input()) if self.takes_input > 1 else (state(),)
         try:
-            return bool(self.when(state, input()) if self.takes_input > 1 else self.when(state))
+            answer = self.when(*seen)
+            if inspect.iscoroutine(answer):
+                answer.close()  # that it was never awaited is what is told here
+                raise TypeError("it gave a coroutine, which always counts as yes")
+            return bool(answer)
         except Exception as error:
             raise NoWayOut(
                 f"when= of {self.name} raised {type(error).__name__}: {error}",

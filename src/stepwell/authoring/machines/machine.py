@@ -11,15 +11,14 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from stepwell.authoring.machines.checks import Problems, checked_exits, explain
 from stepwell.authoring.machines.description import describe
 from stepwell.authoring.machines.exits import Exit, Exits, by_place, codec_of, input_type
-from stepwell.authoring.machines.options import checked_ends, checked_options
+from stepwell.authoring.machines.options import checked_ends, checked_options, told_name
 from stepwell.authoring.machines.program import run_machine
-from stepwell.domain.aliases import without_alias
+from stepwell.authoring.machines.state_type import type_between_brackets
 from stepwell.domain.codec import Codec, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
 from stepwell.domain.events import Problem
 from stepwell.domain.program import OnFailure, RunOptions
-from stepwell.domain.steps import checked_name
 from stepwell.errors import InvalidInput
 
 State = TypeVar("State")
@@ -90,6 +89,8 @@ class Machine(Generic[State]):
         problems = Problems(cls)
         given = {"timeout": timeout, "queue": queue, "priority": priority, "concurrency": concurrency}
         options = checked_options({**given, "on_failure": on_failure}, unknown, problems)
+        name = told_name(cls.__name__ if name == "" else name, "the name of a machine", problems)
+        version = told_name(version, "the version of a machine", problems)
         if abstract:  # transitions for machines to inherit
             return problems.raise_if_any()
         ends = checked_ends(cls.ends, problems)
@@ -98,7 +99,7 @@ class Machine(Generic[State]):
         problems.raise_if_any()
         cls._plan = Plan(cls, exits, ends)
         cls.options = options
-        cls.definition = _Definitions(checked_name(name or cls.__name__), checked_name(version))  # type: ignore[assignment]  # made when it is first asked for
+        cls.definition = _Definitions(name, version)  # type: ignore[assignment]  # made when it is first asked for
 
     @classmethod
     def encode_input(cls, input: Any) -> bytes:
@@ -120,9 +121,9 @@ class Machine(Generic[State]):
     @classmethod
     def drawing(cls, format: Literal["mermaid", "svg"] = "mermaid") -> str:
         """The machine as a Mermaid state diagram, or as an SVG picture."""
-        from stepwell.authoring.machines.drawing import mermaid, svg
+        from stepwell.authoring.machines.drawing import drawn
 
-        return svg(cls) if format == "svg" else mermaid(cls)
+        return drawn(cls, format)
 
     def __repr__(self) -> str:
         return f"<machine {type(self).__name__}>"
@@ -168,23 +169,7 @@ def _json(value: Any) -> bytes:
 
 def state_type(machine: type) -> Any:
     """The type between the brackets of Machine[...]; None: it was left out."""
-    for kind in machine.__mro__:
-        for base in getattr(kind, "__orig_bases__", ()):
-            if typing.get_origin(base) is Machine and not isinstance(typing.get_args(base)[0], TypeVar):
-                return without_alias(_resolved(typing.get_args(base)[0], kind))
-    return None
-
-
-def _resolved(argument: Any, kind: type) -> Any:
-    """A name in quotes is looked up where the class is."""
-    if isinstance(argument, typing.ForwardRef):
-        module = inspect.getmodule(kind)
-        return eval_forward(argument.__forward_arg__, vars(module) if module else {})
-    return argument
-
-
-def eval_forward(name: str, names: dict[str, Any]) -> Any:
-    return names.get(name, typing.ForwardRef(name))
+    return type_between_brackets(machine, Machine)
 
 
 def _check_state(machine: type, problems: Problems) -> None:
@@ -202,6 +187,7 @@ def _check_state(machine: type, problems: Problems) -> None:
         )
     constructor = inspect.signature(machine)
     if any(
-        p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in constructor.parameters.values()
+        p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        for p in constructor.parameters.values()
     ):
         problems.add(None, "its __init__ must work without arguments; what it needs belongs into the state")

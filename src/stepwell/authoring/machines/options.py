@@ -36,6 +36,10 @@ def checked_options(given: Mapping[str, Any], unknown: Mapping[str, Any], proble
     )
 
 
+def told_name(name: Any, what: str, problems: Problems) -> str:
+    return _told(problems, "", lambda: checked_name(name, what))
+
+
 def checked_ends(ends: Any, problems: Problems) -> frozenset[str]:
     if isinstance(ends, str) or not isinstance(ends, set | frozenset | list | tuple):
         problems.add(None, f"ends = {ends!r} is no set of places; write ends = {{'end'}}")

@@ -17,12 +17,13 @@ from stepwell.errors import CodeChanged, InvalidDefinition, InvalidInput, NoWayO
 
 if TYPE_CHECKING:
     from stepwell.authoring.machines.machine import Plan
+    from stepwell.domain.codec import Codec
     from stepwell.domain.events import Problem
-    from stepwell.domain.moves import MachineRun
+    from stepwell.domain.moves import Here, MachineRun
 
 _MEND = (
-    "keep places and fields that live runs need, or make the change a new version=... of the class; "
-    "then retry the run"
+    "keep places, transitions and fields that live runs need, or make the change a new version=... of the "
+    "class; then retry the run"
 )
 
 
@@ -37,103 +38,125 @@ async def run_machine(plan: Plan, ctx: Any, input: bytes) -> bytes:
             state = Raw(plan.initial)
         if place in plan.ends:
             return bytes(state)
-        exit, payload = _automatic(plan, place, here.chosen, state, input), input
+        visit = Visit(plan, place, state, input)
+        exit, payload = visit.automatic(here), input
         if exit is None:
-            exit, payload = await _triggered(plan, at, place, state, input)
+            exit, payload = await visit.triggered(at)
         move = exit.moves[place]
-        attempt = Attempt(plan, exit, here.routed_by, state, payload)
+        attempt = Attempt(visit, exit, here.routed_by, payload)
         await at.transit(move, attempt.run_in_thread if move.threaded else attempt.run, state)
 
 
-def _automatic(plan: Plan, place: str, chosen: str, state: Raw, input: bytes) -> Exit | None:
-    """The first way out whose guard holds; what was begun is not chosen again."""
-    try:
-        exits = plan.places[place].automatic
-    except KeyError:
-        raise CodeChanged(
-            f"the machine is at {place!r}, which is no place of it any more", hint=_MEND
-        ) from None
-    if exits and exits[0].when is None:
-        return exits[0]
-    if chosen:
-        for exit in exits:
-            if exit.name == chosen:
-                return exit
-    try:
-        for exit in exits:
-            if exit.holds(plan.state.decode(state), lambda: plan.input.decode(input)):
-                return exit
-    except InvalidInput as error:
-        raise _unreadable(place, error) from error
-    return None
+class Visit:
+    """The machine at a place, and the ways out of it."""
 
+    __slots__ = ("exits", "input", "place", "plan", "state")
 
-async def _triggered(plan: Plan, at: MachineRun, place: str, state: Raw, input: bytes) -> tuple[Exit, bytes]:
-    exits = plan.places[place]
-    try:
-        waiting = {
-            exit.name: exit
-            for exit in exits.waiting
-            if exit.holds(plan.state.decode(state), lambda: plan.input.decode(input))
-        }
-    except InvalidInput as error:
-        raise _unreadable(place, error) from error
-    if not waiting:
-        names = ", ".join(exit.name for exit in [*exits.automatic, *exits.waiting])
-        raise NoWayOut(
-            f"no transition can leave {place!r}: when= of {names} does not hold",
+    def __init__(self, plan: Plan, place: str, state: Raw, input: bytes) -> None:
+        exits = plan.places.get(place)
+        if exits is None:
+            raise CodeChanged(f"the machine is at {place!r}, which is no place of it any more", hint=_MEND)
+        self.plan = plan
+        self.place = place
+        self.state = state
+        self.input = input
+        self.exits = exits
+
+    def automatic(self, here: Here) -> Exit | None:
+        """The first way out whose guard holds; what was begun or triggered is not chosen again."""
+        exits = self.exits.automatic
+        if here.triggered:
+            return None
+        if here.chosen:
+            return self._begun(exits, here.chosen, "which does not leave it by itself any more")
+        if exits and exits[0].when is None:
+            return exits[0]
+        return next((exit for exit in exits if self._holds(exit)), None)
+
+    async def triggered(self, at: MachineRun) -> tuple[Exit, bytes]:
+        """The way out that somebody chooses, or has chosen, and what came with it."""
+        waiting = self.exits.waiting
+        if not at.here.triggered:
+            waiting = [exit for exit in waiting if self._holds(exit)]
+            if not waiting:
+                raise self._no_way_out()
+        choices = {exit.name: self.plan.payloads[exit.name] for exit in waiting}
+        name, payload = await at.triggered(self.place, choices)
+        return self._begun(waiting, name, "which cannot be triggered there any more"), bytes(payload)
+
+    def read(self, codec: Codec, data: Raw | bytes) -> Any:
+        """They were checked when they were written: where they cannot be read, the type is another."""
+        try:
+            return codec.decode(data)
+        except InvalidInput as error:
+            raise CodeChanged(
+                f"what the machine has at {self.place!r} does not fit its types: {error.message}", hint=_MEND
+            ) from error
+
+    def _holds(self, exit: Exit) -> bool:
+        plan = self.plan
+        return exit.holds(
+            lambda: self.read(plan.state, self.state), lambda: self.read(plan.input, self.input)
+        )
+
+    def _begun(self, exits: list[Exit], name: str, gone: str) -> Exit:
+        """The way out that was chosen, whatever its guard or its rivals would say by now."""
+        for exit in exits:
+            if exit.name == name:
+                return exit
+        raise CodeChanged(f"the machine has begun to leave {self.place!r} by {name!r}, {gone}", hint=_MEND)
+
+    def _no_way_out(self) -> NoWayOut:
+        names = ", ".join(exit.name for exit in [*self.exits.automatic, *self.exits.waiting])
+        return NoWayOut(
+            f"no transition can leave {self.place!r}: when= of {names} does not hold",
             hint="give one of them no when=, or mend the guard and retry the run",
         )
-    name, payload = await at.triggered(place, {name: plan.payloads[name] for name in waiting})
-    return waiting[name], bytes(payload)
 
 
 class Attempt:
     """The method as the engine runs it: over a fresh copy of the state, which it gives back as JSON."""
 
-    __slots__ = ("_error", "_exit", "_payload", "_plan", "_state")
+    __slots__ = ("_error", "_exit", "_payload", "_visit")
 
-    def __init__(self, plan: Plan, exit: Exit, error: Problem | None, state: Raw, payload: bytes) -> None:
-        self._plan = plan
+    def __init__(self, visit: Visit, exit: Exit, error: Problem | None, payload: bytes) -> None:
+        self._visit = visit
         self._exit = exit
         self._error = error
-        self._state = state
         self._payload = payload
 
     def _prepared(self, ctx: Any) -> tuple[Any, tuple[Any, ...]]:
-        plan, exit = self._plan, self._exit
+        visit, exit, plan = self._visit, self._exit, self._visit.plan
         machine = plan.machine()
         if self._error is not None:
             machine.error = self._error
-        try:
-            machine.state = plan.state.decode(self._state)
-            if exit.takes < 2:
-                return machine, (ctx,)[: exit.takes]
-            codec = plan.payloads[exit.name] if exit.waits else plan.input
-            return machine, (ctx, codec.decode(self._payload))
-        except InvalidInput as error:
-            raise _unreadable(", ".join(exit.sources), error) from error
+        machine.state = visit.read(plan.state, visit.state)
+        if exit.takes < 2:
+            return machine, (ctx,)[: exit.takes]
+        codec = plan.payloads[exit.name] if exit.waits else plan.input
+        return machine, (ctx, visit.read(codec, self._payload))
 
     async def run(self, ctx: Any) -> bytes:
         machine, arguments = self._prepared(ctx)
         returned = await self._exit.function(machine, *arguments)
         if returned is not None:
             raise _returned(self._exit, returned)
-        return self._plan.state.encode(machine.state)
+        return self._kept(machine.state)
 
     def run_in_thread(self, ctx: Any) -> bytes:
         machine, arguments = self._prepared(ctx)
         returned = self._exit.function(machine, *arguments)
         if returned is not None:
             raise _returned(self._exit, returned)
-        return self._plan.state.encode(machine.state)
+        return self._kept(machine.state)
 
-
-def _unreadable(place: str, error: InvalidInput) -> CodeChanged:
-    """They were checked when they were written: it is the type that is another."""
-    return CodeChanged(
-        f"what the machine has at {place!r} does not fit its types: {error.message}", hint=_MEND
-    )
+    def _kept(self, state: Any) -> bytes:
+        try:
+            return self._visit.plan.state.encode(state)
+        except InvalidInput as error:
+            method = self._exit.function
+            error.message = f"self.state after {self._exit.name} ({where(method)}): {error.message}"
+            raise
 
 
 def _returned(exit: Exit, value: object) -> InvalidDefinition:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
+from types import FrameType
 from typing import Any, TypeVar
 
+from stepwell.authoring.decorating import declares
 from stepwell.domain.duration import Duration
 from stepwell.domain.moves import TRANSITION_TIMEOUT
 from stepwell.domain.retry import ONCE, Retry
+from stepwell.errors import InvalidDefinition
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__stepwell_transition__"
@@ -29,8 +33,10 @@ class Declared:
     on_timeout: Any
     priority: Any
     replaces: int = 0  # the line of another of that name, which is lost
+    twice: bool = False  # there is another @transition on the same method
 
 
+@declares('@transition("review", "paid")')
 def transition(
     source: str | Sequence[str],
     target: str,
@@ -64,10 +70,26 @@ def transition(
     )
 
     def decorate(method: F) -> F:
-        body = inspect.currentframe()  # ours; outside is the body of the class
-        earlier: Any = body.f_back.f_locals.get(method.__name__) if body and body.f_back else None
-        line = earlier.__code__.co_firstlineno if hasattr(earlier, MARK) else 0
-        setattr(method, MARK, replace(declared, replaces=line))
+        ours = inspect.currentframe()
+        outside = ours.f_back if ours else None  # the body of the class
+        earlier: Any = outside.f_locals.get(getattr(method, "__name__", "")) if outside else None
+        line = inspect.unwrap(earlier).__code__.co_firstlineno if hasattr(earlier, MARK) else 0
+        twice = hasattr(method, MARK) and not hasattr(method, "__wrapped__")  # wrappers copy the mark
+        try:
+            setattr(method, MARK, replace(declared, replaces=line, twice=twice))
+        except AttributeError:
+            raise _no_method(method, outside) from None
+        if not hasattr(method, "__name__") or isinstance(method, type):
+            raise _no_method(method, outside)
         return method
 
     return decorate
+
+
+def _no_method(given: object, outside: FrameType | None) -> InvalidDefinition:
+    """It cannot carry what is said of it, so it is refused where it stands."""
+    where = f"{PurePath(outside.f_code.co_filename).name}:{outside.f_lineno} " if outside else ""
+    return InvalidDefinition(
+        f"{where}@transition is on {given!r} ({type(given).__name__}), which is no method",
+        hint="decorate a method: async def go(self, ctx: Context) -> None; call what you have from there",
+    )
