@@ -297,12 +297,16 @@ class Engine(Client):
         """Stop gracefully: what runs comes to a pause, the rest is given back at once.
 
         WorkerBroken when the worker had died of a fault: so that nobody takes that for a good end.
+        Closed already, it has nothing to do.
         """
         await self._close()
         self.bulletin.check()
 
     async def _close(self) -> None:
+        if self._loop is None:
+            return
         self._deaf()
+        self._deaf = lambda: None
         try:
             if self.worker is not None and self._task is not None:
                 if not self._task.cancelled():

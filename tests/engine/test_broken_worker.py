@@ -124,6 +124,16 @@ async def test_close_of_a_broken_engine_says_so(memory: Stage, fault: asyncio.Ev
 
 
 @pytest.mark.req("K4")
+async def test_an_engine_that_is_closed_twice_is_closed(stage: Stage) -> None:
+    async with stage.engine(waits) as engine:
+        await engine.close()
+        await engine.close()
+
+    async with engine:
+        assert (await engine.start(waits)).id
+
+
+@pytest.mark.req("K4")
 async def test_an_engine_that_is_opened_again_works_again(memory: Stage, fault: asyncio.Event) -> None:
     engine = memory.engine(waits)
     await engine.open()
