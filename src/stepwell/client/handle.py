@@ -14,6 +14,7 @@ import msgspec
 from stepwell.client import decisions
 from stepwell.client.limits import full_limit
 from stepwell.client.past import Past
+from stepwell.client.trees import live_in_tree
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
@@ -351,9 +352,7 @@ class RunHandle(Past, Generic[R]):
         outcome, repeated = await self._client.insist(lambda: self._client.store.remove(self.id))
         match outcome:
             case Removal.LIVE:
-                raise NotRemovable(
-                    f"run {self.id}, or a run below it, has not ended", hint="cancel it and wait for its end"
-                )
+                raise await self._not_removable()
             case Removal.CHILD:
                 parent = (await self.info()).parent
                 raise NotRemovable(
@@ -363,6 +362,15 @@ class RunHandle(Past, Generic[R]):
                 raise RunNotFound(f"there is no run {self.id}")
             case _:
                 pass
+
+    async def _not_removable(self) -> NotRemovable:
+        live = await live_in_tree(self._client.store, await self.info())
+        if live is None:  # it ended just now, or somebody holds one of them
+            what = f"run {self.id}, or a run below it, had not ended or was in use"
+            return NotRemovable(what, hint="try again")
+        below = "" if live.id == self.id else f" because run {live.id} ({live.workflow}) below it is"
+        what = f"run {self.id} cannot be deleted" + (below or ": it is") + f" {live.status} and has not ended"
+        return NotRemovable(what, hint=f"cancel run {live.id} and wait for its end", run=live.id)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a run's handle belongs to its client: pass run.id on, and there client.handle(id)")
