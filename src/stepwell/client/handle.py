@@ -33,11 +33,11 @@ from stepwell.domain.events import (
 from stepwell.domain.ids import RunId
 from stepwell.domain.problems import run_error
 from stepwell.domain.starting import needs_of_run
-from stepwell.domain.state import OpenWait
+from stepwell.domain.state import OpenWait, RunState
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.domain.text import checked_text, clean
 from stepwell.domain.whole_numbers import whole_number
-from stepwell.domain.why import Reason, explain
+from stepwell.domain.why import Reason, explain, needs_state
 from stepwell.errors import (
     AlreadyDecided,
     InvalidInput,
@@ -164,9 +164,9 @@ class RunHandle(Past, Generic[R]):
         tickets = [t for t in await store.read_tickets(self.id) if t.path == ""]
         ticket = tickets[0] if tickets else None
         full = await full_limit(store, run, ticket) if ticket is not None else None
-        return explain(
-            run, ticket, await self.state(), await store.list_workers(), await store.now(), full=full
-        )
+        now = await store.now()
+        state = await self.state() if needs_state(run, ticket, now) else RunState()
+        return explain(run, ticket, state, await store.list_workers(), now, full=full)
 
     async def log(self) -> AsyncIterator[LogRow]:
         """The log as it is kept."""

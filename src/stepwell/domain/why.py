@@ -11,6 +11,7 @@ from stepwell.domain.compensating import compensates
 from stepwell.domain.ids import needs_step
 from stepwell.domain.problems import in_words
 from stepwell.domain.state import OpenWait, RunState
+from stepwell.domain.status import Status
 
 _NAMED_MAX = 5
 
@@ -28,6 +29,13 @@ class FullLimit(NamedTuple):
     most: int
     used: int
     holders: Sequence[str]
+
+
+def needs_state(run: RunRow, ticket: TicketRow | None, now: float) -> bool:
+    """Whether `explain` looks at the state: a long log is not read for what completed or is queued."""
+    if run.status.terminal:
+        return run.status is not Status.COMPLETED or run.kind == "machine"
+    return ticket is not None and (bool(ticket.lease) or ticket.due_at > now)
 
 
 def explain(
