@@ -28,6 +28,7 @@ from stepwell.engine.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.child_handle import Child
 from stepwell.engine.children import new_child
 from stepwell.engine.placed import Placed
+from stepwell.engine.progress import progress_of
 from stepwell.engine.replay_check import marks_all
 from stepwell.errors import Continue, InvalidDefinition, InvalidInput
 
@@ -286,7 +287,8 @@ class RunContext:
         return await documents.read(self._activation, name, type)
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        self._tell("progress", lambda: ev.Progress(done=done, total=total, text=text))
+        news = progress_of(done, total, text)
+        self._tell("progress", lambda: news)
 
     def _tell(self, what: str, fact: Callable[[], ev.Fact]) -> None:
         """News are recorded once: a replay that passes here again has nothing to tell."""
