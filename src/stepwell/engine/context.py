@@ -22,8 +22,10 @@ from stepwell.domain.moves import MachineRun
 from stepwell.domain.program import Startable
 from stepwell.domain.starting import startable
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
+from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.engine import documents
+from stepwell.engine.approvals import assignees_of, title_of
 from stepwell.engine.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.child_handle import Child
 from stepwell.engine.children import new_child
@@ -166,7 +168,7 @@ class RunContext:
         self, name: str, type: Any = Any, *, key: str = "", timeout: Duration | None = None
     ) -> Any:
         path = self._turns.scope().name(f"event:{checked_name(name)}")
-        return await self._wait(path, "event", name, type, timeout, key=key)
+        return await self._wait(path, "event", name, type, timeout, key=checked_text(key, "key of ctx.event"))
 
     async def approval(
         self,
@@ -178,9 +180,8 @@ class RunContext:
         name: str = "approval",
     ) -> Any:
         path = self._turns.scope().name(f"approval:{checked_name(name)}")
-        return await self._wait(
-            path, "approval", name, form, timeout, title=title, assignees=tuple(assignees)
-        )
+        asked = {"title": title_of(title), "assignees": assignees_of(assignees)}
+        return await self._wait(path, "approval", name, form, timeout, **asked)
 
     async def _wait(
         self, path: str, what: str, name: str, type: Any, timeout: Duration | None, **details: Any
