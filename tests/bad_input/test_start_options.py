@@ -169,6 +169,17 @@ async def test_the_wrong_one_of_many_inputs_is_named(memory: Stage) -> None:
         assert list(await engine.runs()) == []
 
 
+@pytest.mark.req("K8")
+async def test_outputs_are_named_by_their_paths(memory: Stage) -> None:
+    async with memory.engine(echo) as engine:
+        run = await engine.start(echo, 1)
+        await run.result()
+        wrong: list[Any] = [5, {5: 1}]
+        for outputs in wrong:
+            with pytest.raises(InvalidInput, match="outputs are"):
+                await engine.fork(run, at=1, outputs=outputs)
+
+
 @pytest.mark.req("K7")
 async def test_runs_are_found_by_the_name_of_their_status(stage: Stage) -> None:
     async with stage.engine(echo) as engine:
