@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
+from stepwell.client.edit_options import ForkEdits, RerunChanges, RunsWanted, StepChanges
 from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate
 from stepwell.client.start_options import ManyOptions, NamedStartOptions, StartOptions
@@ -238,28 +239,34 @@ class SyncClient:
         return SyncRunHandle(self._call, self._call(make()))
 
     @overload
-    def rerun(self, run: SyncRunHandle[R], **changes: Any) -> SyncRunHandle[R]: ...
+    def rerun(self, run: SyncRunHandle[R], **changes: Unpack[RerunChanges]) -> SyncRunHandle[R]: ...
     @overload
-    def rerun(self, run: str, **changes: Any) -> SyncRunHandle[Any]: ...
-    def rerun(self, run: SyncRunHandle[Any] | str, **changes: Any) -> SyncRunHandle[Any]:
+    def rerun(self, run: str, **changes: Unpack[RerunChanges]) -> SyncRunHandle[Any]: ...
+    def rerun(self, run: SyncRunHandle[Any] | str, **changes: Unpack[RerunChanges]) -> SyncRunHandle[Any]:
         """A new run from the start; `input`, `version` and `key` as Client.rerun takes them."""
         return SyncRunHandle(self._call, self._call(self._client.rerun(_handle_of(run), **changes)))
 
     @overload
-    def rerun_from(self, run: SyncRunHandle[R], step: str, **changes: Any) -> SyncRunHandle[R]: ...
+    def rerun_from(
+        self, run: SyncRunHandle[R], step: str, **changes: Unpack[StepChanges]
+    ) -> SyncRunHandle[R]: ...
     @overload
-    def rerun_from(self, run: str, step: str, **changes: Any) -> SyncRunHandle[Any]: ...
-    def rerun_from(self, run: SyncRunHandle[Any] | str, step: str, **changes: Any) -> SyncRunHandle[Any]:
+    def rerun_from(self, run: str, step: str, **changes: Unpack[StepChanges]) -> SyncRunHandle[Any]: ...
+    def rerun_from(
+        self, run: SyncRunHandle[Any] | str, step: str, **changes: Unpack[StepChanges]
+    ) -> SyncRunHandle[Any]:
         """A new run from that step on; `outputs` and `key` as Client.rerun_from takes them."""
         return SyncRunHandle(
             self._call, self._call(self._client.rerun_from(_handle_of(run), step, **changes))
         )
 
     @overload
-    def fork(self, run: SyncRunHandle[R], *, at: int, **edits: Any) -> SyncRunHandle[R]: ...
+    def fork(self, run: SyncRunHandle[R], *, at: int, **edits: Unpack[ForkEdits]) -> SyncRunHandle[R]: ...
     @overload
-    def fork(self, run: str, *, at: int, **edits: Any) -> SyncRunHandle[Any]: ...
-    def fork(self, run: SyncRunHandle[Any] | str, *, at: int, **edits: Any) -> SyncRunHandle[Any]:
+    def fork(self, run: str, *, at: int, **edits: Unpack[ForkEdits]) -> SyncRunHandle[Any]: ...
+    def fork(
+        self, run: SyncRunHandle[Any] | str, *, at: int, **edits: Unpack[ForkEdits]
+    ) -> SyncRunHandle[Any]:
         """A new run from event `at` on; `input`, `state`, `outputs` and `key` as Client.fork takes them."""
         return SyncRunHandle(self._call, self._call(self._client.fork(_handle_of(run), at=at, **edits)))
 
@@ -274,7 +281,7 @@ class SyncClient:
         found = self._call(self._client.find(key))
         return None if found is None else SyncRunHandle(self._call, found)
 
-    def runs(self, **filter: Any) -> list[RunRow]:
+    def runs(self, **filter: Unpack[RunsWanted]) -> list[RunRow]:
         return list(self._call(self._client.runs(**filter)))
 
     def set_limit(

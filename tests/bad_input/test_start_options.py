@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from stepwell import Concurrency, Context, Engine, SyncClient, step, workflow
-from stepwell.errors import AskedWrongly, InvalidInput, NotEndedYet, RunCancelled, RunNotFound
+from stepwell.errors import (
+    AskedWrongly,
+    InvalidInput,
+    NotEndedYet,
+    PayloadTooLarge,
+    RunCancelled,
+    RunNotFound,
+)
 from tests.stage import Stage
 
 
@@ -141,6 +148,36 @@ async def test_each_input_has_its_key_or_none_has(memory: Stage) -> None:
             await engine.start_many(echo, [1, 2], keys=["a"])
 
         assert list(await engine.runs()) == []
+
+
+@pytest.mark.req("K21")
+async def test_the_wrong_one_of_many_inputs_is_named(memory: Stage) -> None:
+    @workflow
+    async def count(ctx: Context, n: int) -> int:
+        return n
+
+    wrong: list[Any] = [1, "b", 3]
+    async with memory.engine(count, echo) as engine:
+        for many in (count, "count"):
+            with pytest.raises(InvalidInput, match=r"inputs\[1\] of 3"):
+                await engine.start_many(many, wrong)
+        with pytest.raises(InvalidInput, match=r"inputs\[2\] of 3"):
+            await engine.start_many(count, [1, 2, 3], keys=["a", "b", 7])  # type: ignore[list-item]  # meant
+        with pytest.raises(PayloadTooLarge, match=r"inputs\[1\] of 2"):
+            await engine.start_many(echo, [1, "x" * 3_000_000])
+
+        assert list(await engine.runs()) == []
+
+
+@pytest.mark.req("K8")
+async def test_outputs_are_named_by_their_paths(memory: Stage) -> None:
+    async with memory.engine(echo) as engine:
+        run = await engine.start(echo, 1)
+        await run.result()
+        wrong: list[Any] = [5, {5: 1}]
+        for outputs in wrong:
+            with pytest.raises(InvalidInput, match="outputs are"):
+                await engine.fork(run, at=1, outputs=outputs)
 
 
 @pytest.mark.req("K7")

@@ -277,7 +277,7 @@ async def test_only_what_has_ended_can_be_deleted(stage: Stage) -> None:
         child = engine.handle(wait.key)
         await suspended(child)
 
-        with pytest.raises(NotRemovable, match="not ended"):
+        with pytest.raises(NotRemovable, match=f"run {run.id} cannot be deleted: it is suspended"):
             await run.delete()
         with pytest.raises(NotRemovable, match=run.id):
             await child.delete()
@@ -290,6 +290,45 @@ async def test_only_what_has_ended_can_be_deleted(stage: Stage) -> None:
             await child.delete()
         with pytest.raises(RunNotFound):
             await engine.export(run)
+
+
+@pytest.mark.req("K29")
+async def test_the_run_that_still_lives_below_is_named(stage: Stage) -> None:
+    fails = True
+
+    @workflow
+    async def deepest(ctx: Context, n: int) -> None:
+        if fails:
+            raise ValueError("no van")
+        await ctx.signal("van")
+
+    @workflow
+    async def deep(ctx: Context, n: int) -> None:
+        await ctx.run(deepest, n)
+
+    @workflow
+    async def top(ctx: Context, n: int) -> None:
+        await ctx.run(deep, n)
+
+    async with stage.engine(top, deep, deepest) as engine:
+        run = await engine.start(top, 1)
+        with pytest.raises(RunFailed):
+            await run.result()
+        [row] = await engine.runs(workflow="deepest")
+        fails = False
+        child = engine.handle(row.id)
+        await child.retry()
+        await suspended(child)
+
+        with pytest.raises(NotRemovable, match=rf"run {child.id} \(deepest\) below it is suspended") as told:
+            await run.delete()
+
+        assert child.id in told.value.hint
+        await child.cancel()
+        with pytest.raises(RunCancelled):
+            await child.result()
+        await run.delete()
+        assert list(await engine.runs()) == []
 
 
 @pytest.mark.req("K29", "K7")

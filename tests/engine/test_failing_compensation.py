@@ -85,6 +85,8 @@ async def test_one_that_fails_is_told_and_the_others_are_done(stage: Stage) -> N
         compensation = (await run.state()).compensation
         assert compensation is not None
         assert compensation.failed == ["0/do#1"]
+        why = (await run.why()).text
+        assert why.endswith("; not undone: 0/do#1 (OSError: bank away)")
 
 
 @pytest.mark.req("K27", "K13")
@@ -97,9 +99,12 @@ async def test_a_cancelled_run_tells_what_could_not_be_undone(memory: Stage) -> 
     async with memory.engine(waiting) as engine:
         run = await engine.start(waiting)
         await suspended(run)
-        await run.cancel()
+        await run.cancel("too dear")
         with pytest.raises(RunCancelled, match="not undone: 0/do#1"):
             await run.result()
+
+        told = "the run is cancelled: too dear; not undone: 0/do#1 (OSError: bank away)"
+        assert (await run.why()).text == told
 
 
 @pytest.mark.req("K27", "K14")

@@ -172,3 +172,17 @@ async def test_a_remote_step_that_nobody_can_take_is_told(stage: Stage) -> None:
 
 async def _says(run: RunHandle[int], text: str) -> bool:
     return text in (await run.why()).text
+
+
+@pytest.mark.req("K28")
+async def test_the_log_of_what_completed_or_is_queued_is_not_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage.engine(waits) as engine:
+        ended = await engine.start(waits, "")
+        await ended.result()
+        queued = await engine.start(waits, "", queue="elsewhere")
+        monkeypatch.setattr(engine.store, "read_log", None)
+
+        assert (await ended.why()).text == "the run is completed"
+        assert "elsewhere" in (await queued.why()).text

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from stepwell.domain.commit import Delivery, Message, Outcome
 from stepwell.domain.ids import RunId
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
+from stepwell.store.postgres import room as room_module
 from stepwell.store.postgres.address import parse
 from stepwell.store.postgres.connection import ANSWER_SECONDS, LANE_SETTINGS
 from stepwell.store.postgres.lanes import Lanes
@@ -328,6 +330,37 @@ def test_who_gives_up_waiting_for_a_connection_holds_up_nobody(postgres_url: str
         lanes.give_back(lane)
         assert await lanes.take() is lane
 
+    asyncio.run(story())
+
+
+def test_who_was_given_no_connection_in_time_asks_the_server(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made way for another engine, and nothing of ours was free until then: it looked without a pause."""
+    looks = 0
+
+    class Counted(Room):
+        async def _given(self, seconds: float) -> Any:
+            nonlocal looks
+            looks += 1
+            return await super()._given(seconds)
+
+    async def story() -> None:
+        room = Counted(parse(postgres_url), LANE_SETTINGS, keeps=1)
+        busy, spare = room.lanes(1), room.lanes(1)
+        lanes = [busy.pop(), spare[0]]
+        for lane in lanes:
+            await lane.connection()
+        assert room.make_way()
+
+        lanes.append(room.lanes(1)[0])
+        await lanes[-1].connection()
+
+        assert looks == 1
+        for lane in lanes:
+            await lane.close()
+
+    monkeypatch.setattr(room_module, "SHARE_SECONDS", 0.02)
     asyncio.run(story())
 
 

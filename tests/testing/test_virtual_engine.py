@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from stepwell import Context, Retry, RunFailed, RunHandle, Status, Workflow, step, workflow
+from stepwell.errors import AskedWrongly
 from stepwell.testing import VirtualEngine, crash_everywhere
 
 
@@ -157,3 +158,67 @@ async def test_a_run_that_nothing_can_end_is_reported_with_its_reason() -> None:
 
         with pytest.raises(AssertionError, match="waits for signal 'never'"):
             await engine.outcome(run)
+
+
+@step
+async def tell(what: str) -> str:
+    return what
+
+
+@workflow
+async def nap(ctx: Context, what: str) -> str:
+    await ctx.sleep("1m")
+    return what
+
+
+@workflow
+async def naps(ctx: Context, what: str) -> str:
+    await ctx.sleep("1h")
+    return await ctx.step(tell, await ctx.run(nap, what))
+
+
+async def test_an_engine_that_crashed_or_was_closed_says_so_instead_of_waiting_for_ever() -> None:
+    async with VirtualEngine(naps, nap) as engine:
+        with pytest.raises(AskedWrongly, match="is not open"):
+            await VirtualEngine(naps).crash()
+        run = await engine.start(naps, "x")
+        await engine.settle()
+        await engine.crash()
+
+        with pytest.raises(AskedWrongly, match="has crashed") as told:
+            await engine.advance("2h")
+        with pytest.raises(AskedWrongly, match="has crashed"):
+            await engine.outcome(run)
+
+        assert "store=engine.memory, clock=engine.clock" in told.value.hint
+        async with VirtualEngine(naps, nap, store=engine.memory, clock=engine.clock) as second:
+            assert await second.outcome(second.handle(run.id, naps)) == "x"
+    with pytest.raises(AskedWrongly, match="is not open"):
+        await engine.advance("2h")
+
+
+async def advances(engine: VirtualEngine, run: RunHandle[Any]) -> None:
+    await engine.advance("2h")
+
+
+async def skips_to_the_end(engine: VirtualEngine, run: RunHandle[Any]) -> None:
+    assert await engine.outcome(run) == "x"
+
+
+async def waits_for_the_end(engine: VirtualEngine, run: RunHandle[Any]) -> None:
+    await engine.advance("2h")
+    assert await run.result() == "x"
+
+
+@pytest.mark.req("K5")
+@pytest.mark.parametrize("story", [advances, skips_to_the_end, waits_for_the_end])
+async def test_a_story_that_moves_time_is_told_again_after_the_crash(story: Any) -> None:
+    assert await crash_everywhere(naps, "x", also=[nap], story=story) >= 10
+
+
+async def test_a_story_that_fails_by_itself_is_heard() -> None:
+    async def wrong(engine: VirtualEngine, run: RunHandle[Any]) -> None:
+        assert await engine.outcome(run) == "y"
+
+    with pytest.raises(AssertionError):
+        await crash_everywhere(naps, "x", also=[nap], story=wrong)

@@ -146,6 +146,11 @@ def plainly(client: SyncClient, order: Order) -> None:
     assert_type(client.start("by name", {}, version="2"), SyncRunHandle[Any])
     assert_type(client.start_many(count, [1, 2], keys=["a", "b"], user="ana"), list[SyncRunHandle[int]])
     assert_type(client.run(count, 1, tags={"customer": "7"}), int)
+    old = client.start(count, 1)
+    assert_type(client.rerun(old, input=2, version="3", key="k"), SyncRunHandle[int])
+    assert_type(client.rerun_from(old, "ship", outputs={"0/charge#1": 1}), SyncRunHandle[int])
+    assert_type(client.fork(old, at=3, state={}, input=1, key="k"), SyncRunHandle[int])
+    client.runs(workflow="count", status=["failed"], limit=5)
 
 
 async def outside(engine: Engine, order: Order) -> None:

@@ -47,3 +47,7 @@ def plain(client: SyncClient) -> None:
     client.start(count, 1, keey="x")  # WRONG
     client.start_many(count, [1], delay=[])  # WRONG
     client.run(count, 1, priority="high")  # WRONG
+    client.rerun("id", inputs=1)  # WRONG
+    client.rerun_from("id", "ship", output={})  # WRONG
+    client.fork("id", at=3, states=1)  # WRONG
+    client.runs(limit="all")  # WRONG

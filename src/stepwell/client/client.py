@@ -41,7 +41,14 @@ from stepwell.domain.starting import new_run_of, startable
 from stepwell.domain.status import Status, checked_statuses
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
-from stepwell.errors import InvalidInput, KeyConflict, OutcomeUnknown, StoreUnavailable, UnknownWorkflow
+from stepwell.errors import (
+    AskedWrongly,
+    InvalidInput,
+    KeyConflict,
+    OutcomeUnknown,
+    StoreUnavailable,
+    UnknownWorkflow,
+)
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
 
@@ -117,7 +124,7 @@ class Client(History):
         prepared = await self._prepared(workflow, options.pop("version", ""))
         user, inputs = checked_text(options.pop("user", ""), "user"), checked_inputs(inputs)
         shared, keys = checked_options({**options}), checked_keys(keys, inputs)
-        runs = [self._new_run(prepared, input, keys[i], shared) for i, input in enumerate(inputs)]
+        runs = self._new_runs(prepared, inputs, keys, shared)
         handles: list[RunHandle[R]] = []
         chunk_size = len(runs) if self.start_rates else _START_CHUNK
         for at in range(0, len(runs), chunk_size or 1):
@@ -195,6 +202,19 @@ class Client(History):
             self._schemas[schema] = Schema(schema.decode())
         self._schemas[schema].check(msgspec.json.decode(data), workflow=definition.name)
         return data
+
+    def _new_runs(
+        self, prepared: Any, inputs: Sequence[Any], keys: Sequence[str], options: dict[str, Any]
+    ) -> list[NewRun]:
+        """All of them, before one is written; the error says which input or key is wrong."""
+        runs: list[NewRun] = []
+        for at, (input, key) in enumerate(zip(inputs, keys, strict=True)):
+            try:
+                runs.append(self._new_run(prepared, input, key, options))
+            except AskedWrongly as error:
+                error.context = {"which": f"inputs[{at}] of {len(inputs)}", **error.context}
+                raise
+        return runs
 
     def _new_run(self, prepared: Any, input: Any, key: str, options: dict[str, Any]) -> NewRun:
         definition, run_options, _, encode = prepared

@@ -14,6 +14,7 @@ import msgspec
 from stepwell.client import decisions
 from stepwell.client.limits import full_limit
 from stepwell.client.past import Past
+from stepwell.client.trees import live_in_tree
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
@@ -32,11 +33,11 @@ from stepwell.domain.events import (
 from stepwell.domain.ids import RunId
 from stepwell.domain.problems import run_error
 from stepwell.domain.starting import needs_of_run
-from stepwell.domain.state import OpenWait
+from stepwell.domain.state import OpenWait, RunState
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.domain.text import checked_text, clean
 from stepwell.domain.whole_numbers import whole_number
-from stepwell.domain.why import Reason, explain
+from stepwell.domain.why import Reason, explain, needs_state
 from stepwell.errors import (
     AlreadyDecided,
     InvalidInput,
@@ -163,9 +164,9 @@ class RunHandle(Past, Generic[R]):
         tickets = [t for t in await store.read_tickets(self.id) if t.path == ""]
         ticket = tickets[0] if tickets else None
         full = await full_limit(store, run, ticket) if ticket is not None else None
-        return explain(
-            run, ticket, await self.state(), await store.list_workers(), await store.now(), full=full
-        )
+        now = await store.now()
+        state = await self.state() if needs_state(run, ticket, now) else RunState()
+        return explain(run, ticket, state, await store.list_workers(), now, full=full)
 
     async def log(self) -> AsyncIterator[LogRow]:
         """The log as it is kept."""
@@ -351,9 +352,7 @@ class RunHandle(Past, Generic[R]):
         outcome, repeated = await self._client.insist(lambda: self._client.store.remove(self.id))
         match outcome:
             case Removal.LIVE:
-                raise NotRemovable(
-                    f"run {self.id}, or a run below it, has not ended", hint="cancel it and wait for its end"
-                )
+                raise await self._not_removable()
             case Removal.CHILD:
                 parent = (await self.info()).parent
                 raise NotRemovable(
@@ -363,6 +362,15 @@ class RunHandle(Past, Generic[R]):
                 raise RunNotFound(f"there is no run {self.id}")
             case _:
                 pass
+
+    async def _not_removable(self) -> NotRemovable:
+        live = await live_in_tree(self._client.store, await self.info())
+        if live is None:  # it ended just now, or somebody holds one of them
+            what = f"run {self.id}, or a run below it, had not ended or was in use"
+            return NotRemovable(what, hint="try again")
+        below = "" if live.id == self.id else f" because run {live.id} ({live.workflow}) below it is"
+        what = f"run {self.id} cannot be deleted" + (below or ": it is") + f" {live.status} and has not ended"
+        return NotRemovable(what, hint=f"cancel run {live.id} and wait for its end", run=live.id)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a run's handle belongs to its client: pass run.id on, and there client.handle(id)")

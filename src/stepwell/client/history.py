@@ -193,7 +193,8 @@ class History:
         return self._checked(replace(definition, input_schema=schema), PLAIN.decode(data))
 
     def _encoded_outputs(self, outputs: Mapping[str, Any] | None) -> dict[str, bytes]:
-        if outputs is not None and not isinstance(outputs, Mapping):
+        known = outputs is None or isinstance(outputs, Mapping)
+        if not known or any(not isinstance(path, str) for path in outputs or ()):
             raise InvalidInput(f"outputs are {outputs!r}", hint='by path: outputs={"0/charge#1": {...}}')
         return {
             path: self._limited(value, f"the output of {path}") for path, value in (outputs or {}).items()

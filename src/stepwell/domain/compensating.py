@@ -21,6 +21,11 @@ from stepwell.errors import InvalidDefinition
 _declared: WeakValueDictionary[str, StepSpec] = WeakValueDictionary()
 
 
+def compensates(path: str) -> str:
+    """The path of the step that undoes this one."""
+    return f"compensate/{path}"
+
+
 def is_leaving(fact: Fact) -> bool:
     """From here on the workflow's code only cleans up, or is not asked any more."""
     undone = isinstance(fact, Retried) and fact.undo

@@ -7,9 +7,13 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from stepwell.domain.commit import NEVER, RunRow, TicketRow, WorkerRow
+from stepwell.domain.compensating import compensates
 from stepwell.domain.ids import needs_step
 from stepwell.domain.problems import in_words
 from stepwell.domain.state import OpenWait, RunState
+from stepwell.domain.status import Status
+
+_NAMED_MAX = 5
 
 
 class Reason(NamedTuple):
@@ -27,6 +31,13 @@ class FullLimit(NamedTuple):
     holders: Sequence[str]
 
 
+def needs_state(run: RunRow, ticket: TicketRow | None, now: float) -> bool:
+    """Whether `explain` looks at the state: a long log is not read for what completed or is queued."""
+    if run.status.terminal:
+        return run.status is not Status.COMPLETED or run.kind == "machine"
+    return ticket is not None and (bool(ticket.lease) or ticket.due_at > now)
+
+
 def explain(
     run: RunRow,
     ticket: TicketRow | None,
@@ -41,7 +52,7 @@ def explain(
         said = in_words(state.error) if state.error else state.reason
         cause = f": {said}" if said else ""
         where = f" at {_place(state)!r}" if run.kind == "machine" else ""
-        return Reason("ended", f"the run is {run.status}{where}{cause}")
+        return Reason("ended", f"the run is {run.status}{where}{cause}{_not_undone(state)}")
     if ticket is None:
         return Reason("lost", "the run is not in the queue; please report this")
     if ticket.lease:
@@ -50,6 +61,23 @@ def explain(
         return _retrying(ticket, state) or _waiting(ticket, state, workers)
     reason = _queued(run, ticket, workers)
     return _limited(full) if full is not None and reason.code == "queued" else reason
+
+
+def _not_undone(state: RunState) -> str:
+    """What a person has to undo by hand, or to send on."""
+    undoing = state.compensation
+    if undoing is None or (undoing.completed and not undoing.failed):
+        return ""
+    done = {path for path, step in state.steps.items() if step.status == "completed"}
+    left = undoing.failed if undoing.completed else [s for s in undoing.steps if compensates(s) not in done]
+    named = ", ".join(_with_error(path, state) for path in left[:_NAMED_MAX])
+    more = f" and {len(left) - _NAMED_MAX} more" if len(left) > _NAMED_MAX else ""
+    return f"; not undone: {named}{more}" if left else ""
+
+
+def _with_error(path: str, state: RunState) -> str:
+    step = state.steps.get(compensates(path))
+    return f"{path} ({in_words(step.error)})" if step is not None and step.error is not None else path
 
 
 def _owned(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow], now: float) -> Reason:

@@ -14,7 +14,7 @@ def count_active(journal: Journal, until: float) -> None:
     if journal.claimed_at:
         waits = bool(journal.timers or journal.waits or journal.children)
         working = any(step.working for step in journal.steps.values())
-        if working or journal.backoffs & journal.timers.keys():
+        if working or any(timer.fact.retry for timer in journal.timers.values()):
             waits = False
         journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal.claimed_at)
     journal.claimed_at = 0.0

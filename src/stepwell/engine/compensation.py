@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow
-from stepwell.domain.compensating import arguments, find, note_done
+from stepwell.domain.compensating import arguments, compensates, find, note_done
 from stepwell.domain.events import Problem, StepCompleted
 from stepwell.domain.status import Status
 from stepwell.domain.steps import StepSpec
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 # Not the run's own failures: what it did stays, and a person can retry it.
 _HELD = frozenset({CodeChanged.code, NotDurable.code})
-PREFIX = "compensate/"
 
 Undoable = dict[str, StepCompleted]
 
@@ -178,7 +177,7 @@ class Compensation:
         activation = self._activation
         spec, args, kwargs = _prepared(activation.journal.undoable[path])
         future = activation.turns.create_future()
-        call = StepCall(f"{PREFIX}{path}", future, spec, args, kwargs, queue=spec.queue, digest="")
+        call = StepCall(compensates(path), future, spec, args, kwargs, queue=spec.queue, digest="")
         try:
             await activation.ask(call)
         except StepError:

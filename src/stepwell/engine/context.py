@@ -22,12 +22,15 @@ from stepwell.domain.moves import MachineRun
 from stepwell.domain.program import Startable
 from stepwell.domain.starting import startable
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
+from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.engine import documents
+from stepwell.engine.approvals import assignees_of, title_of
 from stepwell.engine.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.child_handle import Child
 from stepwell.engine.children import new_child
 from stepwell.engine.placed import Placed
+from stepwell.engine.progress import progress_of
 from stepwell.engine.replay_check import marks_all
 from stepwell.errors import Continue, InvalidDefinition, InvalidInput
 
@@ -165,7 +168,7 @@ class RunContext:
         self, name: str, type: Any = Any, *, key: str = "", timeout: Duration | None = None
     ) -> Any:
         path = self._turns.scope().name(f"event:{checked_name(name)}")
-        return await self._wait(path, "event", name, type, timeout, key=key)
+        return await self._wait(path, "event", name, type, timeout, key=checked_text(key, "key of ctx.event"))
 
     async def approval(
         self,
@@ -177,9 +180,8 @@ class RunContext:
         name: str = "approval",
     ) -> Any:
         path = self._turns.scope().name(f"approval:{checked_name(name)}")
-        return await self._wait(
-            path, "approval", name, form, timeout, title=title, assignees=tuple(assignees)
-        )
+        asked = {"title": title_of(title), "assignees": assignees_of(assignees)}
+        return await self._wait(path, "approval", name, form, timeout, **asked)
 
     async def _wait(
         self, path: str, what: str, name: str, type: Any, timeout: Duration | None, **details: Any
@@ -286,7 +288,8 @@ class RunContext:
         return await documents.read(self._activation, name, type)
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        self._tell("progress", lambda: ev.Progress(done=done, total=total, text=text))
+        news = progress_of(done, total, text)
+        self._tell("progress", lambda: news)
 
     def _tell(self, what: str, fact: Callable[[], ev.Fact]) -> None:
         """News are recorded once: a replay that passes here again has nothing to tell."""

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -48,6 +49,13 @@ class StepRecord:
         return self.working or self.started
 
 
+class SetTimer(NamedTuple):
+    """A timer that has not fired."""
+
+    fact: ev.TimerSet
+    due_at: float
+
+
 @dataclass(slots=True)
 class Opened:
     """A wait that was registered."""
@@ -84,9 +92,7 @@ class Journal(msgspec.Struct, eq=False):
     cancelled: set[str] | None = None  # what the code was in when the run was cancelled
     answers: deque[Answer] = msgspec.field(default_factory=deque)
     steps: dict[str, StepRecord] = {}
-    timers: dict[str, float] = {}
-    asked: dict[str, ev.TimerSet] = {}  # what these timers are
-    backoffs: set[str] = set()  # of the timers, those until the next attempt
+    timers: dict[str, SetTimer] = {}
     waits: dict[str, Opened] = {}
     children: dict[str, ev.ChildStarted] = {}
     lost: dict[str, NewRun | None] = {}  # children to be started again
@@ -168,10 +174,7 @@ def absorb(journal: Journal, event: Event) -> None:
             step.attempt, step.scheduled_at, step.timeout = event.attempt, event.at, fact.timeout
             step.retry_at = None
         case ev.TimerSet():
-            journal.timers[path] = event.at + fact.seconds
-            journal.asked[path] = fact
-            if fact.retry:
-                journal.backoffs.add(path)
+            journal.timers[path] = SetTimer(fact, event.at + fact.seconds)
         case ev.WaitOpened():
             journal.waits[path] = Opened(fact, event.at)
             journal.keys.pop(decide_key(path), None)  # it was about another question at this path
@@ -233,15 +236,14 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
 def _answered(journal: Journal, event: Event) -> None:
     path, fact = event.path, event.fact
     journal.steps.pop(path, None)
-    journal.timers.pop(path, None)
+    timer = journal.timers.pop(path, None)
     if isinstance(fact, ev.ChildEnded):
         started = journal.children.pop(path, None)
         called = called_back(path, started, fact)
         if called is not None:
             journal.messages[called.key] = called
         path = result_path(path)
-    asked = journal.asked.pop(path, None) if journal.asked else None
-    journal.answers.append(Answer(event.seq, path, fact, asked=asked))
+    journal.answers.append(Answer(event.seq, path, fact, asked=timer.fact if timer is not None else None))
 
 
 def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded) -> Message | None:
@@ -343,7 +345,6 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
     """The log from here on tells everything that is needed."""
     journal.steps.clear()
     journal.timers.clear()
-    journal.asked.clear()
     journal.waits.clear()
     journal.children.clear()
     journal.lost.clear()

@@ -64,13 +64,13 @@ class Waits:
 
     def _open_timer(self, call: TimerCall) -> None:
         activation = self._activation
-        due = activation.journal.timers.get(call.path)
-        if due is None:
+        timer = activation.journal.timers.get(call.path)
+        if timer is None:
             activation.record(ev.TimerSet(seconds=call.seconds, retry=call.retry), call.path)
             self._timers.add(call.path)
             activation.writer.draft.dues[call.path] = call.seconds
         else:
-            activation.timers.dues[call.path] = due
+            activation.timers.dues[call.path] = timer.due_at
 
     def _open_wait(self, call: WaitCall) -> None:
         activation = self._activation

@@ -129,11 +129,16 @@ class Permanent(Exception):
     """Raise this in a step when trying again cannot help; it is never retried."""
 
 
+_RETRY_AFTER_MAX = 100 * 366 * 86400.0  # seconds, as of every duration
+
+
 class RetryAfter(Exception):
     """Raise this in a step to be tried again after `seconds`, whatever the backoff says."""
 
     def __init__(self, seconds: float, message: str = "") -> None:
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
             raise TypeError(f"RetryAfter takes seconds, not {seconds!r}: RetryAfter(30)")
+        if not seconds <= _RETRY_AFTER_MAX:  # nor NaN: the run would wait for ever
+            raise ValueError(f"RetryAfter takes at most 100 years, not {seconds:g} s: RetryAfter(30)")
         super().__init__(message or f"try again in {seconds:g} s")
         self.seconds = seconds

@@ -25,6 +25,7 @@ class CrashingStore(MemoryStore):
         self.crash_at = 0
         self.written = False  # whether the commit at which it crashes still reaches the disk
         self.crashed = False
+        self.on_crash: Callable[[], None] = _unheard
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         self.commits += 1
@@ -33,6 +34,8 @@ class CrashingStore(MemoryStore):
             self.crashed = True
             if dying and self.written:
                 await super().commit(batch)
+            if dying:
+                self.on_crash()
             await asyncio.Event().wait()  # the dead hear no answer
         return await super().commit(batch)
 
@@ -100,9 +103,26 @@ async def _lived(
     """Play until the end or the crash."""
     await engine.settle()
     if story is not None and not store.crashed:
-        await story(engine, run)
+        await _told(story, engine, run, store)
         await engine.settle()
     while not store.crashed and not (await run.status()).terminal:
         if not await engine.skip():
             break
     return not store.crashed
+
+
+async def _told(story: Story, engine: VirtualEngine, run: RunHandle[Any], store: CrashingStore) -> None:
+    """Until its end, or the crash: what it waits for in a dead engine never comes. It is told again then."""
+    try:
+        async with asyncio.timeout(None) as telling:
+            store.on_crash = lambda: telling.reschedule(0.0)
+            await story(engine, run)
+    except Exception:
+        if not store.crashed:
+            raise
+    finally:
+        store.on_crash = _unheard
+
+
+def _unheard() -> None:
+    pass

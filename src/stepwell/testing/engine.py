@@ -13,6 +13,7 @@ from stepwell.domain.commit import NEVER
 from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec, describe, spec_of
+from stepwell.errors import AskedWrongly
 from stepwell.settings import Settings
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
@@ -65,6 +66,7 @@ class VirtualEngine(Engine):
         """Until nothing runs and nothing is due: every run waits or has ended (or this engine is dead)."""
         quiet = 0
         while quiet < _QUIET_PASSES and not self.dead():
+            self._check_works()
             await asyncio.sleep(0)
             busy = self.worker is not None and not self.worker.quiet
             if busy:
@@ -76,6 +78,21 @@ class VirtualEngine(Engine):
                 busy = True
             quiet = 0 if busy else quiet + 1
 
+    def _check_works(self) -> None:
+        """Nothing moves where the worker has gone: whoever waited for that would wait for ever."""
+        if self.worker is None or self._task is None or not self._task.done():
+            return
+        self._check_open()
+        self.bulletin.check()
+        raise self._crashed()
+
+    def _crashed(self) -> AskedWrongly:
+        return AskedWrongly(
+            "the engine has crashed: nothing moves in it any more",
+            hint="go on with another on the same store: "
+            "VirtualEngine(..., store=engine.memory, clock=engine.clock), and there handle(run.id)",
+        )
+
     def _next_due(self) -> float:
         return self.memory.next_due(self.worker.needs if self.worker is not None else ())
 
@@ -83,7 +100,7 @@ class VirtualEngine(Engine):
         """Move time; everything that becomes due on the way happens in order, never late."""
         until = self.clock.time() + seconds(duration)
         await self.settle()
-        while (due := self._next_due()) <= until:
+        while (due := self._next_due()) <= until and not self.dead():
             self.clock.advance(max(0.0, due - self.clock.time()))
             await self.settle()
         self.clock.advance(until - self.clock.time())
@@ -101,6 +118,8 @@ class VirtualEngine(Engine):
         """The run's result; time skips ahead over everything that it waits for."""
         await self.settle()
         while not (await run.status()).terminal:
+            if self.dead():
+                raise self._crashed()
             if not await self.skip():
                 reason = await run.why()
                 raise AssertionError(f"run {run.id} cannot end by itself: it {reason.text}")
@@ -108,6 +127,7 @@ class VirtualEngine(Engine):
 
     async def crash(self) -> None:
         """Die as a process does: nothing is cleaned up; the store finds out and frees what it had."""
+        self._check_open()
         assert self.worker is not None
         assert self._task is not None
         for work in list(self.worker.active.values()):

@@ -65,7 +65,8 @@ class Room:
             now = loop.time()
             if self._is_sharing(now) and (spare := self._spare()) is not None:
                 return spare.give_up()
-            if now >= self._ask_at or not (self._full or self.connected):
+            # Who shares with others and was given nothing in time asks, though it is not our turn yet.
+            if now >= self._ask_at or (self._full is None and (now >= until or not self.connected)):
                 if (made := await self._asked()) is not None:
                     return made
                 continue
