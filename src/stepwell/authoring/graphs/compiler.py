@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from stepwell.authoring.graphs.expressions import Expression, compile_expression
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
@@ -18,6 +18,7 @@ MergeFunction = Callable[[dict[str, Any], list[dict[str, Any]]], dict[str, Any]]
 # All expressions of a graph together. Compiling takes about 2 s a MiB and holds the loop of whoever saves or
 # claims; this much is 128 expressions of the largest size, and far more than people write.
 SOURCES_BYTES_MAX = 512 * 1024
+_Made = TypeVar("_Made", Expression, Template)
 _ASKS_THE_TIME = re.compile(r"\bnow\s*\(")
 
 
@@ -49,6 +50,7 @@ class Compiler:
         self.steps = steps  # registered Python steps; None: not known here, so not checked
         self.mergers = mergers or {}
         self.uses_time = False
+        self.names: dict[str, frozenset[str]] = {}  # by field: what its expressions want to see
         self._problems = problems
         self._sources = sources or Sources()
 
@@ -58,7 +60,7 @@ class Compiler:
             self._too_much(field)
             return compile_expression("null")
         try:
-            return compile_expression(source)
+            return self._named(compile_expression(source), field)
         except BadExpression as error:
             if source.lstrip().startswith("{{"):
                 error.hint = "this field is an expression: write it without {{ }}"
@@ -71,11 +73,16 @@ class Compiler:
             self._too_much(field)
             return compile_template(None)
         try:
-            return compile_template(value)
+            return self._named(compile_template(value), field)
         except BadExpression as error:
             if not self._bad_texts(value, field, 0):
                 self._bad(error, field)
             return compile_template(None)
+
+    def _named(self, made: _Made, field: str) -> _Made:
+        if made.names:
+            self.names[field] = made.names
+        return made
 
     def _bad_texts(self, value: Any, field: str, depth: int) -> bool:
         """Tell every text of the template that cannot be read, not only the first."""

@@ -12,6 +12,7 @@ import msgspec
 from stepwell.authoring.graphs.build.checks import Checks
 from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, Plan, ScopePlan
 from stepwell.authoring.graphs.build.structure import analyse, ending_of
+from stepwell.authoring.graphs.build.warnings import warnings
 from stepwell.authoring.graphs.compiler import Compiler, Sources
 from stepwell.authoring.graphs.definition import Definition, Edge, Node, read
 from stepwell.authoring.graphs.importing import imported
@@ -75,7 +76,8 @@ class Builder:
         if problems:
             return None, problems
         root = _scope("", definition, behaviours, compilers)
-        return Plan(definition, root, content_hash(definition.as_dict())), []
+        told = warnings(definition, compilers)
+        return Plan(definition, root, content_hash(definition.as_dict()), told), []
 
 
 def content_hash(body: Any) -> str:
