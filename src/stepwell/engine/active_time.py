@@ -10,10 +10,12 @@ if TYPE_CHECKING:
 
 def count_active(journal: Journal, until: float) -> None:
     """Time since the last claim is time that the run was not suspended, while it had nothing to wait for,
-    or a step was with another worker, or something was to be tried again."""
+    or a step was under way, here or with another worker, or something was to be tried again."""
     if journal.claimed_at:
         waits = bool(journal.timers or journal.waits or journal.children)
-        working = any(step.working for step in journal.steps.values())
+        # A machine's transition has begun also while it waits: it may park like that.
+        machine = journal.accepted.kind == "machine"
+        working = any(step.working or (step.started and not machine) for step in journal.steps.values())
         if working or journal.backoffs & journal.timers.keys():
             waits = False
         journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal.claimed_at)
