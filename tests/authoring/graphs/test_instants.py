@@ -43,3 +43,22 @@ def test_an_answer_at_the_deadline_is_late_and_one_before_it_is_not(
 @pytest.mark.parametrize("before", [1, 3, 69, 222, 499])
 def test_a_question_that_is_asked_in_an_instant_is_answered_in_it(before: int) -> None:
     assert played(APPROVAL, before, 1000, before) == {"r": "in time", "t": before}
+
+
+@pytest.mark.req("G13")
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"until": "{{1e300}}"},
+        {"until": "{{9223372036854775807}}"},
+        {"until": "{{'3000-01-01T00:00:00'}}"},
+        {"duration": "{{'400d'}}"},
+    ],
+)
+def test_a_moment_that_nobody_lives_to_see_fails_its_node(data: dict[str, Any]) -> None:
+    body = chart([START, a("D", "delay", **data), a("Z", "end")], "S>D D>Z")
+
+    found = run_case(Case.read({"id": "x", "graph": body}))
+
+    assert (found["status"], found["t"]) == ("failed", 0)
+    assert found["error"] == "NODE_CONFIG"
