@@ -15,8 +15,8 @@ from stepwell.domain.steps import StepSpec
 from stepwell.errors import BadExpression
 
 MergeFunction = Callable[[dict[str, Any], list[dict[str, Any]]], dict[str, Any]]
-# All expressions of a graph together. Compiling takes about 2 s a MiB and holds the loop of whoever saves or
-# claims; this much is 128 expressions of the largest size, and far more than people write.
+# All expressions of a graph together. Compiling took about 3 s a MiB on a busy machine, and holds the loop
+# of whoever saves or claims; this much is 128 expressions of the largest size, more than people write.
 SOURCES_BYTES_MAX = 512 * 1024
 _Made = TypeVar("_Made", Expression, Template)
 _ASKS_THE_TIME = re.compile(r"\bnow\s*\(")
