@@ -7,8 +7,8 @@ and where it differs. Of two who create or publish at once one gets the conflict
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,6 +34,8 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
 class GraphTools(Protocol):
     """What is known of graphs elsewhere: checking them, and telling them apart."""
 
+    def warnings(self, source: Any) -> Sequence[object]: ...
+
     def workflow(self, source: Any, **options: Any) -> Startable[Any, Any]: ...
     def diff(self, old: Any, new: Any) -> dict[str, Any]: ...
 
@@ -46,6 +48,7 @@ class SavedGraph:
     changed: bool  # the draft differs from the last published version
     by: str = ""  # who saved the draft, and when
     at: float = 0.0
+    warnings: tuple[str, ...] = ()  # told when it is saved: what it says in vain
 
 
 class GraphLibrary:
@@ -84,7 +87,7 @@ class GraphLibrary:
                 f"there is a graph {name!r} already{await self._saved_by(name)}",
                 hint="update it, or choose another name",
             )
-        return await self.about(name)
+        return await self._told(name, body)
 
     async def update(self, name: str, body: Any, *, expected: str = "", by: str = "") -> SavedGraph:
         """Replace the draft, nodes and edges at once; Conflict when it is not the one that you saw.
@@ -97,7 +100,10 @@ class GraphLibrary:
             await self._client.store.put_definitions([draft])
         elif not await self._swap(draft, expected):
             raise await self._changed(name, draft)
-        return await self.about(name)
+        return await self._told(name, body)
+
+    async def _told(self, name: str, body: Any) -> SavedGraph:
+        return replace(await self.about(name), warnings=tuple(map(str, self._tools.warnings(body))))
 
     async def _changed(self, name: str, mine: Definition) -> Conflict:
         theirs = (await self._found(name))["draft"]

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 def count_active(journal: Journal, until: float) -> None:
-    """Time since the last claim is time that the run was not suspended, while it had nothing to wait for,
-    or a step was with another worker, or something was to be tried again."""
+    """Time since the last claim counts up to the last event: whoever had the run then parked it, gave it
+    back or died, and an outage must not use up the timeout. It counts on while a step is with another
+    worker, or something is to be tried again."""
     if journal.claimed_at:
-        waits = bool(journal.timers or journal.waits or journal.children)
-        working = any(step.working for step in journal.steps.values())
-        if working or any(timer.fact.retry for timer in journal.timers.values()):
-            waits = False
-        journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal.claimed_at)
+        goes_on = any(step.working for step in journal.steps.values()) or any(
+            timer.fact.retry for timer in journal.timers.values()
+        )
+        journal.active_seconds += max(0.0, (until if goes_on else journal.last_at) - journal.claimed_at)
     journal.claimed_at = 0.0
 
 

@@ -204,7 +204,7 @@ def test_thousands_of_unknown_words_are_told_in_bounded_time_and_space() -> None
     branches = [{"id": word, "when": "true"} for word in words[:50]]
     nodes = [START, *(a(word, "condition", branches=branches) for word in words[:499])]
     unknown = zip(words[500:2500], words[2500:], strict=True)
-    fields = dict.fromkeys(words[:90], 1)
+    fields = dict.fromkeys(words[:80], 1)
     edge = {"source": words[0], "target": words[1]}
     graphs = [
         {"nodes": nodes, "edges": [{"source": one, "target": other} for one, other in unknown]},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, InvalidGraph, RunFailed, workflow
+from stepwell.authoring.graphs.difference import diff
 from stepwell.domain.commit import WorkerInfo
 from stepwell.errors import Conflict, UnknownWorkflow
 from tests.authoring.graphs.graphs import START, a, chart
@@ -96,6 +97,28 @@ async def test_a_difference_names_what_changed(memory: Stage) -> None:
     assert found["nodes"]["added"] == ["N"]
     assert found["nodes"]["changed"] == {"Z": {"data.output.answer": [1, 2]}}
     assert found["edges"]["added"] == ["new"]
+
+
+@pytest.mark.req("G18")
+@pytest.mark.parametrize(
+    ("before", "after"), [(1, True), (0, False), (1, 1.0), ([1, {"a": 0}], [1, {"a": False}])]
+)
+def test_a_difference_is_one_of_json(before: Any, after: Any) -> None:
+    old = chart([START, a("V", "set", values={"x": before})], "S>V")
+    new = chart([START, a("V", "set", values={"x": after})], "S>V")
+
+    found = diff(old, new)
+
+    assert repr(found["nodes"]["changed"]) == repr({"V": {"data.values.x": [before, after]}})
+    assert diff(old, old)["nodes"]["changed"] == {}
+
+
+@pytest.mark.req("G18")
+def test_a_pinned_null_differs_from_nothing_pinned() -> None:
+    old = chart([START, a("V", "set", values={})], "S>V")
+    new = chart([START, a("V", "set", values={}, pinned=None)], "S>V")
+
+    assert diff(old, new)["nodes"]["changed"] == {"V": {"data.pinned": [None, None]}}
 
 
 def caller(name: str, **data: Any) -> dict[str, Any]:

@@ -1,9 +1,17 @@
-"""What changed between two versions of a graph, node by node and edge by edge."""
+"""What changed between two versions of a graph, node by node and edge by edge.
+
+Values are compared as the JSON that is saved: `1`, `1.0` and `true` are three values, as they are to
+expressions, and a field that is null differs from one that is absent (`null` can be pinned).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,16 +36,20 @@ def _changes(old: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]
     return {
         "added": [id for id in new if id not in old],
         "removed": [id for id in old if id not in new],
-        "changed": {id: _fields(old[id], new[id]) for id in new if id in old and old[id] != new[id]},
+        "changed": {id: _fields(old[id], new[id]) for id in new if id in old and not _same(old[id], new[id])},
     }
 
 
+def _same(before: Any, after: Any) -> bool:
+    return bool(_encode(before) == _encode(after))
+
+
 def _fields(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Field → [before, after]; objects are looked into."""
+    """Field → [before, after], null where it is absent; objects are looked into."""
     found: dict[str, Any] = {}
     for name in [*old, *(name for name in new if name not in old)]:
         before, after = old.get(name), new.get(name)
-        if before == after:
+        if (name in old) == (name in new) and _same(before, after):
             continue
         if isinstance(before, dict) and isinstance(after, dict):
             found |= _fields(before, after, f"{path}{name}.")

@@ -31,7 +31,15 @@ class Graphs:
 
     def check(self, source: Any) -> list[GraphProblem]:
         """Everything that is wrong with a graph; nothing: it can be run."""
-        return self._builder.check(source.as_dict() if hasattr(source, "as_dict") else read_graph(source))
+        return self._builder.check(_body(source))
+
+    def warnings(self, source: Any) -> list[GraphProblem]:
+        """What a graph says in vain, or hardly as it was meant; it can be run all the same.
+
+        Of one that cannot, `check` tells why, and there are no warnings.
+        """
+        plan, _ = self._builder.examine(_body(source))
+        return [] if plan is None else list(plan.warnings)
 
     def workflow(self, source: Any, **options: Any) -> GraphWorkflow:
         return graph(source, builder=self._builder, **options)
@@ -68,3 +76,7 @@ class Graphs:
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of graphs with this engine's types of nodes."""
         return graph_schema(self.registry)
+
+
+def _body(source: Any) -> Any:
+    return source.as_dict() if hasattr(source, "as_dict") else read_graph(source)

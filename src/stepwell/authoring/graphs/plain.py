@@ -17,13 +17,13 @@ NODES_HARD_MAX = 500
 EDGES_MAX = 2_000
 DEPTH_MAX = 64
 VALUES_MAX = 100_000
+TEXT_BYTES_MAX = 5 * 1024 * 1024  # of all texts and keys together: the limit of a definition
 _INTEGER_MAX = 2**63
 
 
 def plain_problems(body: Any) -> list[GraphProblem]:
     """Why nobody should read on; nothing: it is plain."""
-    large = _too_large(body)
-    return large or _not_json(body)
+    return _too_large(body) or _not_json(body) or _too_long(body)
 
 
 def _too_large(body: Any) -> list[GraphProblem]:
@@ -61,6 +61,30 @@ def _not_json(body: Any) -> list[GraphProblem]:
         elif isinstance(value, dict | list):
             waiting += [(item, f"{field}.{key}".lstrip("."), depth + 1) for key, item in _items(value)]
     return found[::-1]
+
+
+def _too_long(body: Any) -> list[GraphProblem]:
+    """For what is JSON."""
+    size = 0
+    waiting = [body]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            size += len(value.encode())
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()
+            size += sum(len(key.encode()) for key in value)
+    if size <= TEXT_BYTES_MAX:
+        return []
+    return [
+        GraphProblem(
+            code="GRAPH_TOO_LARGE",
+            message=f"the graph has {size:,} bytes of text; no graph has more than {TEXT_BYTES_MAX:,}",
+            suggestion="keep large data elsewhere and pass a reference",
+        )
+    ]
 
 
 def _items(value: dict[str, Any] | list[Any]) -> Iterable[tuple[Any, Any]]:

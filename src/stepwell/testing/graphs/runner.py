@@ -155,10 +155,15 @@ class _Play:
                 return
 
     async def _happen(self, run: RunHandle[Any], begin: float) -> None:
-        """The outside world: approvals, events and a cancel, each at its time."""
+        """The outside world: approvals, events and a cancel, each at its time.
+
+        What the run does by itself in that instant comes first: a question that is asked then is open, and a
+        wait whose time is up then is over.
+        """
         await self._begun(run)
         for event in self._case.events:
             await asyncio.sleep(max(0.0, begin + event.get("t", 0) / 1000 - self._loop.time()))
+            await self._loop.instant_over()
             try:
                 if event.get("cancel"):
                     await run.cancel()

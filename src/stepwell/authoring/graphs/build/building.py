@@ -12,7 +12,8 @@ import msgspec
 from stepwell.authoring.graphs.build.checks import Checks
 from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, Plan, ScopePlan
 from stepwell.authoring.graphs.build.structure import analyse, ending_of
-from stepwell.authoring.graphs.compiler import Compiler
+from stepwell.authoring.graphs.build.warnings import warnings
+from stepwell.authoring.graphs.compiler import Compiler, Sources
 from stepwell.authoring.graphs.definition import Definition, Edge, Node, read
 from stepwell.authoring.graphs.importing import imported
 from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
@@ -66,15 +67,17 @@ class Builder:
             return None, problems
         broken = frozenset(problem.node for problem in problems if problem.node)
         problems.extend(Checks(definition, broken).run())
+        sources = Sources()
         compilers = {
-            node.id: Compiler(node.id, problems, self._steps, self.registry.mergers)
+            node.id: Compiler(node.id, problems, self._steps, self.registry.mergers, sources)
             for node in definition.nodes
         }
         behaviours = {node.id: node.type.compile(node.data, compilers[node.id]) for node in definition.nodes}
         if problems:
             return None, problems
         root = _scope("", definition, behaviours, compilers)
-        return Plan(definition, root, content_hash(definition.as_dict())), []
+        told = warnings(definition, compilers)
+        return Plan(definition, root, content_hash(definition.as_dict()), told), []
 
 
 def content_hash(body: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from stepwell.authoring.graphs.definition import Definition
 from stepwell.authoring.graphs.nodes.data import NodeData
 from stepwell.authoring.graphs.nodes.types import Role
+from stepwell.authoring.graphs.problems import GraphProblem
 
 
 class EdgePlan:
@@ -82,12 +83,15 @@ class ScopePlan:
 
 
 class Plan:
-    def __init__(self, definition: Definition, root: ScopePlan, hash: str) -> None:
+    def __init__(
+        self, definition: Definition, root: ScopePlan, hash: str, warnings: tuple[GraphProblem, ...] = ()
+    ) -> None:
         self.definition = definition
         self.name = definition.name
         self.settings = definition.settings
         self.root = root
         self.hash = hash
+        self.warnings = warnings  # what it says in vain; it is run all the same
 
     def scopes(self) -> Iterator[ScopePlan]:
         """The root and all bodies, outer ones first."""

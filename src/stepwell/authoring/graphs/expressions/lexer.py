@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from stepwell.authoring.graphs.expressions.literals import read_number, read_string
 from stepwell.errors import BadExpression
 
 Kind = Literal["name", "quoted", "number", "string", "sign", "end"]
 
-SPACE = re.compile(r"(?:[ \t\r\n\f]+|//[^\n]*)*")
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-QUOTED = re.compile(r"`[A-Za-z0-9_.\-/ ]+`")
-STRING_START = re.compile(r"[rRbB]{0,2}(?:\"|')")
+# One pattern, tried once for each token: what costs in compiling is the number of calls. The first that
+# fits counts, so strings (with their prefixes) come before names.
 # `?.5` is a choice with a number in it, every other `?.` asks for a member that may be absent.
-SIGN = re.compile(r"\?\.(?![0-9])|&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]{}]")
+TOKEN = re.compile(
+    r"""(?:[ \t\r\n\f]+|//[^\n]*)*(?:
+        (?P<string>[rRbB]{0,2}["'])
+        |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+        |(?P<number>0[xX][0-9a-fA-F]+|(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+        |(?P<sign>\?\.(?![0-9])|&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]{}])
+        |(?P<quoted>`[A-Za-z0-9_.\-/\ ]+`)
+        |(?P<end>\Z)
+        |(?P<strange>.)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
 
 MISTAKES = {
     "=": "write == to compare; nothing is assigned in an expression",
@@ -32,8 +39,7 @@ MISTAKES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     kind: Kind
     text: str
     value: str | int | float | None
@@ -44,55 +50,66 @@ class Token:
 def tokens(source: str, start: int = 0, *, in_template: bool = False) -> list[Token]:
     """All tokens and an "end". In a template "end" is the closing `}}`, which need not be the text's end."""
     found: list[Token] = []
+    add, match = found.append, TOKEN.match
     at = start
     braces = 0
     while True:
-        at = _skip_space(source, at)
-        if at == len(source):
+        part = match(source, at)
+        assert part is not None, "what has no meaning is a token too"
+        kind = part.lastgroup
+        assert kind is not None
+        begin, at = part.span(kind)
+        if kind == "sign":
+            sign = source[begin:at]
+            if sign == "{":
+                braces += 1
+            elif sign == "}":
+                if in_template and not braces and source.startswith("}", at):
+                    add(Token("end", "}}", None, begin, at + 1))
+                    return found
+                braces -= 1
+            add(Token("sign", sign, None, begin, at))
+        elif kind == "name":
+            add(Token("name", source[begin:at], None, begin, at))
+        elif kind == "end":
             if in_template:
-                raise BadExpression(
-                    "this {{ is never closed",
-                    column=start - 1,
-                    hint="close it with }}, or write \\{{ for the text {{",
-                )
-            found.append(Token("end", "", None, at, at))
+                raise _never_closed(start)
+            add(Token("end", "", None, at, at))
             return found
-        if in_template and not braces and source.startswith("}}", at):
-            found.append(Token("end", "}}", None, at, at + 2))
-            return found
-        token = _token(source, at)
-        if token.kind == "sign":
-            braces += (token.text == "{") - (token.text == "}")
-        found.append(token)
-        at = token.end
+        else:
+            token = _literal(kind, source, begin, at)
+            add(token)
+            at = token.end
 
 
-def _skip_space(source: str, at: int) -> int:
-    space = SPACE.match(source, at)
-    return space.end() if space else at
+def _literal(kind: str, source: str, begin: int, end: int) -> Token:
+    if kind == "string":
+        text, end = read_string(source, begin)
+        return Token("string", source[begin:end], text, begin, end)
+    if kind == "number":
+        value, end = read_number(source, begin, source[begin:end])
+        return Token("number", source[begin:end], value, begin, end)
+    if kind == "quoted":
+        return Token("quoted", source[begin:end], source[begin + 1 : end - 1], begin, end)
+    raise _strange(source[begin], begin)
 
 
-def _token(source: str, at: int) -> Token:
-    if STRING_START.match(source, at):
-        text, end = read_string(source, at)
-        return Token("string", source[at:end], text, at, end)
-    if name := NAME.match(source, at):
-        return Token("name", name[0], None, at, name.end())
-    if number := NUMBER.match(source, at):
-        value, end = read_number(source, at, number[0])
-        return Token("number", source[at:end], value, at, end)
-    if sign := SIGN.match(source, at):
-        return Token("sign", sign[0], None, at, sign.end())
-    if quoted := QUOTED.match(source, at):
-        return Token("quoted", quoted[0], quoted[0][1:-1], at, quoted.end())
-    character = source[at]
+def _never_closed(start: int) -> BadExpression:
+    return BadExpression(
+        "this {{ is never closed",
+        column=start - 1,
+        hint="close it with }}, or write \\{{ for the text {{",
+    )
+
+
+def _strange(character: str, at: int) -> BadExpression:
     if character.isalpha():
-        raise BadExpression(
+        return BadExpression(
             f"names have only letters a to z, digits and _, so {character!r} cannot stand here",
             column=at + 1,
             hint="write the key in brackets: ctx['größe']",
         )
-    raise BadExpression(
+    return BadExpression(
         f"{character!r} has no meaning here",
         column=at + 1,
         hint=MISTAKES.get(character, "see the list of operators in the language reference"),

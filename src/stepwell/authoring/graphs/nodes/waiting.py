@@ -29,7 +29,7 @@ from stepwell.authoring.graphs.template import Template
 from stepwell.domain.duration import seconds
 from stepwell.errors import StepwellError
 
-_YEAR_MAX = 3000
+_LAST_MOMENT = datetime(3000, 1, 1, tzinfo=UTC).timestamp()
 ANSWERS = ("approved", "denied")
 
 
@@ -124,7 +124,7 @@ class Delay:
     def _check(duration: str | None, until: str | None, compiler: Compiler) -> None:
         """What no expression makes is looked at when the graph is saved."""
         for code, field, written, read in (
-            ("DURATION", "duration", duration, _fixed_length),
+            ("DURATION", "duration", duration, _length),
             ("TIMESTAMP", "until", until, _fixed_moment),
         ):
             if written is not None and "{{" not in written:
@@ -228,35 +228,35 @@ def _text(template: Template, scope: Scope, now: Now) -> str:
 
 def _length(value: Any) -> float:
     try:
-        return seconds(value, name="duration")
+        found = seconds(value, name="duration")
     except StepwellError as error:
         raise NodeConfigError(error.message, hint=error.hint) from None
+    if found * 1000 > YEAR_MS:
+        raise NodeConfigError(f"{value!r} is longer than a year", hint="give at most 365d")
+    return found
 
 
 def _moment(value: Any) -> float:
-    """Seconds since 1970."""
+    """Seconds since 1970; somebody may live to see it."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return value / 1000
-    try:
-        when = datetime.fromisoformat(str(value))
-    except ValueError:
-        raise NodeConfigError(f"{value!r} is no moment", hint="give an ISO date and time") from None
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-
-
-def _fixed_length(written: str) -> None:
-    if _length(written) * 1000 > YEAR_MS:
-        raise NodeConfigError(f"{written!r} is longer than a year", hint="give at most 365d")
+        found = value / 1000
+    else:
+        try:
+            when = datetime.fromisoformat(str(value))
+        except ValueError:
+            raise NodeConfigError(f"{value!r} is no moment", hint="give an ISO date and time") from None
+        found = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    if found >= _LAST_MOMENT:
+        raise NodeConfigError(f"{value!r} is too far away", hint="to wait for ever, wait for an event")
+    return found
 
 
 def _fixed_moment(written: str) -> None:
-    """A date that somebody wrote: it means the same everywhere, and somebody may live to see it."""
+    """A date that somebody wrote: it means the same everywhere."""
     _moment(written)
     when = datetime.fromisoformat(written)
     if when.tzinfo is None:
         raise NodeConfigError(f"{written!r} has no time zone", hint="add Z for UTC, or an offset as +02:00")
-    if when.year >= _YEAR_MAX:
-        raise NodeConfigError(f"{written!r} is too far away", hint="to wait for ever, wait for an event")
 
 
 def _wait(data: WaitData, compiler: Compiler) -> Delay | EventWait | ConditionWait:
