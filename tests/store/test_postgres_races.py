@@ -303,3 +303,24 @@ def test_a_claim_leaves_out_what_another_has_taken_before_its_log_was_read(
             assert [claim.run_id for claim in found] == [kept.run_id]  # the fence tells it about this one
 
     asyncio.run(story())
+
+
+@pytest.mark.req("K4", "R4")
+def test_a_heartbeat_does_not_wait_for_slow_reads(postgres_url: str) -> None:
+    """Else people who look at much would cost a worker its lease, and so its runs."""
+
+    async def story() -> None:
+        async with opened(postgres_url, 1) as [store], connected(postgres_url) as blocker:
+            worker = ids.worker_id()
+            await store.register(WorkerInfo(id=worker, lease_seconds=60))
+            async with blocker.transaction():
+                await blocker.execute("LOCK TABLE stepwell.events")
+                reads = [asyncio.create_task(store.read_log(RunId("r1"))) for _ in range(5)]
+
+                owned = await asyncio.wait_for(store.heartbeat(worker), 2)  # reads give up after 3 s
+
+                assert owned == []
+                assert not any(read.done() for read in reads)
+            await asyncio.gather(*reads)
+
+    asyncio.run(story())
