@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,3 +137,20 @@ async def test_a_transactional_step_that_exits_is_tried_again(stage: Stage) -> N
     assert failed.data["error"]["message"] == "the code called sys.exit('no disk')"
     assert failed.data["error"]["code"] == "EXITED"
     assert "in once" in failed.data["error"]["traceback"]
+
+
+@pytest.mark.slow
+@pytest.mark.req("K4")
+@pytest.mark.parametrize("where", ["loop", "later", "thread"])
+@pytest.mark.parametrize(("end", "code"), [("exit", 7), ("raise", 1)])
+def test_a_child_that_a_step_forked_ends_where_its_code_ends(
+    tmp_path: Path, where: str, end: str, code: int
+) -> None:
+    command = [sys.executable, "-m", "tests.engine.forking_steps", str(tmp_path / "app.db"), where, end]
+
+    ended = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=30, check=True
+    )
+
+    assert ended.stdout == f"{code}\n"
+    assert ("in the child" in ended.stderr) == (end == "raise")

@@ -13,7 +13,8 @@ from stepwell.engine import returns
 from stepwell.engine.activation import Activation
 from stepwell.engine.step_calls import StepCalls
 from stepwell.errors import StepError
-from tests.stage import Stage
+from stepwell.store.memory import MemoryStore
+from tests.stage import SHORT_LEASE, Stage, suspended, until
 
 
 @step
@@ -80,3 +81,53 @@ async def test_a_run_with_which_the_engine_failed_is_given_back(
     told = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert [record.message for record in told] == [f"run {run.id}: the engine failed; the run is given back"]
     assert all(record.exc_info and record.exc_info[0] is ZeroDivisionError for record in told)
+
+
+@workflow
+async def waits_for_news(ctx: Context) -> str:
+    return str(await ctx.event("news"))
+
+
+def fails_once(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> list[Exception]:
+    """The first call of it is a bug; returns what has not struck yet."""
+    right = getattr(place, name)
+    faults: list[Exception] = [ZeroDivisionError("a bug of the engine")]
+
+    async def broken(*args: Any, **options: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return await right(*args, **options)
+
+    monkeypatch.setattr(place, name, broken)
+    return faults
+
+
+@pytest.mark.req("K4", "K15")
+async def test_a_run_whose_look_for_an_event_failed_is_given_back(
+    memory: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(returns, "_AGAIN_SECONDS", 0.01)
+    faults = fails_once(monkeypatch, MemoryStore, "published")
+
+    async with memory.engine(waits_for_news) as engine:
+        run = await engine.start(waits_for_news)
+        await until(lambda: not faults)
+        await suspended(run)
+        await engine.emit("news", "good")
+
+        assert await run.result(10) == "good"
+
+
+@pytest.mark.req("K4", "K15")
+async def test_an_event_that_could_not_be_told_is_told_later(
+    memory: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = fails_once(monkeypatch, MemoryStore, "fan_out")
+
+    async with memory.engine(waits_for_news, settings=SHORT_LEASE) as engine:
+        run = await engine.start(waits_for_news)
+        await suspended(run)
+        await engine.emit("news", "good")
+
+        assert await run.result(10) == "good"
+        assert not faults

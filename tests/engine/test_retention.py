@@ -15,6 +15,9 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.engine.retention import Retention
 from stepwell.errors import RunNotFound, SettingsInvalid
+from stepwell.store.base import PURGE_PAGE
+from stepwell.store.memory import MemoryStore
+from stepwell.testing.clock import FakeClock
 from tests.stage import SETTINGS, Stage, suspended, until
 
 DAY = 86_400.0
@@ -161,6 +164,21 @@ async def test_a_worker_removes_what_is_older_than_its_setting(stage: Stage) -> 
             await run.info()
         await other.signal("go", 1)
         assert await other.result() == 2
+
+
+@pytest.mark.req("K29", "K15")
+async def test_a_sweep_removes_all_events_that_are_old() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    async with Engine(store, workflows=[little], settings=SETTINGS) as engine:
+        for number in range(PURGE_PAGE + 1):
+            await engine.emit("news", number)
+        await until(lambda: not store._tickets)  # everybody was told
+    clock.advance(3 * DAY)
+
+    await Retention(store, keep_seconds=2 * DAY).sweep()
+
+    assert not await store.published("news", "", since=0.0)
 
 
 @pytest.mark.req("K29", "K18")

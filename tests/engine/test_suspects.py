@@ -10,7 +10,12 @@ import pytest
 
 from stepwell import Context, Engine, workflow
 from stepwell.domain.commit import TicketRow
-from tests.stage import SETTINGS, SHORT_LEASE, Stage, crash, ticket, until
+from stepwell.engine import returns
+from stepwell.engine.activation import Activation
+from stepwell.store.memory import MemoryStore
+from stepwell.testing.clock import FakeClock
+from stepwell.testing.stores.scene import Scene
+from tests.stage import SETTINGS, SHORT_LEASE, Stage, crash, suspended, ticket, until
 
 HASTY = replace(SETTINGS, sweep_seconds=0.1, poll_seconds=0.3)
 FULL = replace(HASTY, slots=2)
@@ -107,3 +112,60 @@ async def _alone(engine: Engine) -> None:
 
     assert found is not None
     assert found.lease == ""
+
+
+@workflow
+async def plain(ctx: Context) -> str:
+    return await ctx.step(str, "done")
+
+
+@workflow
+async def told(ctx: Context) -> str:
+    return str(await ctx.event("news"))
+
+
+async def lose_two_owners(scene: Scene, *, queue: str, needs: str) -> None:
+    """Two workers die that had taken the one ticket which is due there."""
+    for name in ("w1", "w2"):
+        assert await scene.claimed_ids(await scene.worker(name), queues=(queue,), needs=(needs,))
+        await scene.lose(name)
+
+
+@pytest.mark.req("K33", "K15")
+async def test_worker_goes_on_after_an_event_that_lost_two_owners() -> None:
+    clock = FakeClock()
+    stage = Stage("memory", MemoryStore(clock))
+    async with stage.engine(told, settings=HASTY) as engine:
+        waiting = await engine.start(told)
+        await suspended(waiting)
+    async with stage.client() as client:
+        await client.emit("news", "good")
+        await lose_two_owners(Scene(client.store, clock), queue="", needs="emit")
+
+    async with stage.engine(told, plain, settings=HASTY) as engine:
+        assert await engine.handle(waiting.id).result(10) == "good"
+        assert await (await engine.start(plain)).result(10) == "done"
+
+
+@pytest.mark.req("K33", "K4")
+async def test_worker_goes_on_after_a_suspect_that_it_could_not_take_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = FakeClock()
+    stage = Stage("memory", MemoryStore(clock))
+    right, faults = Activation.__init__, [ZeroDivisionError("a bug of the engine")]
+
+    def broken(*args: Any) -> None:
+        if faults:
+            raise faults.pop()
+        right(*args)
+
+    monkeypatch.setattr(returns, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(Activation, "__init__", broken)
+    async with stage.engine(plain, worker=False) as client:
+        suspect = await client.start(plain)
+        await lose_two_owners(Scene(client.store, clock), queue="default", needs="plain@1")
+
+    async with stage.engine(plain, settings=HASTY) as engine:
+        assert await (await engine.start(plain)).result(10) == "done"
+        assert await engine.handle(suspect.id).result(10) == "done"

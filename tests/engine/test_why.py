@@ -118,6 +118,23 @@ async def test_lease_that_ran_out_is_not_told_as_if_it_lasted() -> None:
 
 
 @pytest.mark.req("K28")
+async def test_workers_whose_leases_ran_out_do_not_count_as_running() -> None:
+    clock = FakeClock()
+    stage = Stage("memory", MemoryStore(clock))
+    engine = stage.engine(waits)
+    await engine.open()
+    await crash(engine, found_dead=False)
+    clock.advance(SETTINGS.lease_seconds)
+
+    async with stage.engine(waits, worker=False) as client:
+        reason = await (await client.start(waits, "x")).why()
+
+    assert reason.code == "no_worker"
+    assert reason.text.startswith("no worker is running: ")
+    assert "ran out at" in reason.text
+
+
+@pytest.mark.req("K28")
 async def test_missing_worker_version_queue_slot_and_delay_are_told_apart(stage: Stage) -> None:
     async with stage.engine(waits, worker=False) as client:
         run = await client.start(waits, "x")

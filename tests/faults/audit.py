@@ -65,6 +65,15 @@ async def read(url: str) -> list[Lease]:
     return [Lease(tx, run, read_lane(lane).workflow, *rest) for tx, run, lane, *rest in rows]
 
 
+async def any_born(url: str) -> bool:
+    """Was a run taken as it was started?"""
+    connection = await asyncpg.connect(url)
+    try:
+        return bool(await connection.fetchval("SELECT EXISTS (SELECT FROM audit.leases WHERE born)"))
+    finally:
+        await connection.close()
+
+
 def most_at_once(leases: list[Lease]) -> tuple[int, int]:
     """Of one workflow, and of all together."""
     now: Counter[str] = Counter()

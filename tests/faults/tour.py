@@ -116,6 +116,7 @@ async def _copied(engine: Engine) -> None:
     await copy.result()
     await copy.delete()
     await engine.store.purge(1e9)
+    await engine.store.purge_events(1e9)
 
 
 async def _ended(run: RunHandle[int]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 import pytest
 
-from stepwell.domain.commit import Claim, ClaimRequest, Commit, Outcome, Park, WorkerInfo
+from stepwell.domain.commit import Claim, ClaimRequest, Commit, Finish, Outcome, Park, WorkerInfo
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.status import Status
 from stepwell.store.postgres.store import PostgresStore
@@ -264,3 +265,62 @@ async def still_open(store: PostgresStore) -> bool:
     )
     await store.register(WorkerInfo(id=request.worker, lease_seconds=60))
     return (await store.claim(request)).next_in is not None
+
+
+@pytest.mark.req("K4", "K31")
+def test_a_claim_leaves_out_what_another_has_taken_before_its_log_was_read(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is frozen between the two statements of its claim, for longer than its lease."""
+
+    async def story() -> None:
+        async with opened(postgres_url) as (frozen, other):
+            kept, lost, gone = claims = await owned(frozen, 3)
+            scene = Scene(other, FakeClock())
+            park = Park(seen=0, status=Status.RUNNING, due_in=0.0)
+            await frozen.commit([scene.member(claim, scene.done("a"), then=park) for claim in claims])
+            worker = ids.worker_id()
+            await frozen.register(WorkerInfo(id=worker, lease_seconds=60))
+            read = frozen._read_claims
+
+            async def read_late(*args: Any) -> list[Claim]:
+                monkeypatch.undo()
+                await other.deregister(worker)
+                await frozen.register(WorkerInfo(id=worker, lease_seconds=60))
+                taker = ids.worker_id()
+                await other.register(WorkerInfo(id=taker, lease_seconds=60))
+                mine = {claim.run_id: claim for claim in await claimed(other, taker, 3)}
+                await other.commit([scene.member(mine[lost.run_id], scene.done("b"))])
+                end = Finish(seen=0, status=Status.COMPLETED)
+                await other.commit([scene.member(mine[gone.run_id], scene.done("b"), then=end)])
+                await other.remove(gone.run_id)
+                return await read(*args)
+
+            monkeypatch.setattr(frozen, "_read_claims", read_late)
+
+            found = await claimed(frozen, worker, 3)
+
+            assert [claim.run_id for claim in found] == [kept.run_id]  # the fence tells it about this one
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("K4", "R4")
+def test_a_heartbeat_does_not_wait_for_slow_reads(postgres_url: str) -> None:
+    """Else people who look at much would cost a worker its lease, and so its runs."""
+
+    async def story() -> None:
+        async with opened(postgres_url, 1) as [store], connected(postgres_url) as blocker:
+            worker = ids.worker_id()
+            await store.register(WorkerInfo(id=worker, lease_seconds=60))
+            async with blocker.transaction():
+                await blocker.execute("LOCK TABLE stepwell.events")
+                reads = [asyncio.create_task(store.read_log(RunId("r1"))) for _ in range(5)]
+
+                owned = await asyncio.wait_for(store.heartbeat(worker), 2)  # reads give up after 3 s
+
+                assert owned == []
+                assert not any(read.done() for read in reads)
+            await asyncio.gather(*reads)
+
+    asyncio.run(story())

@@ -90,10 +90,12 @@ def test_the_runs_of_a_killed_process_are_free_at_once(
         other = begin("own")
         assert await asyncio.to_thread(heard, other) == "owns 1"
         assert await store.reap() == Reaped(0, 0, False)
+        assert [worker.id for worker in await store.list_workers()] == ["far"]
 
         other.kill()
         other.wait()
 
+        assert await store.list_workers() == []
         assert await store.reap() == Reaped(1, 1, False)
         [heir] = await scene.claim_as(await scene.worker())
         assert (heir.run_id, heir.losses, heir.lost_lease) == (run_id, 1, "l0")

@@ -147,6 +147,8 @@ def test_an_error_undoes_everything_and_is_raised_as_it_is(play: Callable[[Test]
         "END",
         "ATTACH ':memory:' AS other",
         "DELETE FROM events",
+        "DELETE FROM limits",
+        "DELETE FROM start_windows",
         "UPDATE tickets SET head = 9",
         "INSERT INTO runs (id) VALUES ('x')",
         "DROP TABLE inbox",

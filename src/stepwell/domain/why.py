@@ -57,9 +57,10 @@ def explain(
         return Reason("lost", "the run is not in the queue; please report this")
     if ticket.lease:
         return _owned(ticket, state, workers, now)
+    live = [worker for worker in workers if worker.lease_until > now]
     if ticket.due_at > now:
-        return _retrying(ticket, state) or _waiting(ticket, state, workers)
-    reason = _queued(run, ticket, workers)
+        return _retrying(ticket, state) or _waiting(ticket, state, live)
+    reason = _queued(ticket, live, silent=[worker for worker in workers if worker not in live])
     return _limited(full) if full is not None and reason.code == "queued" else reason
 
 
@@ -166,8 +167,13 @@ def _place(state: RunState) -> str:
     return state.checkpoint.place if state.checkpoint is not None else "start"
 
 
-def _queued(run: RunRow, ticket: TicketRow, workers: Sequence[WorkerRow]) -> Reason:
+def _queued(ticket: TicketRow, workers: Sequence[WorkerRow], *, silent: Sequence[WorkerRow]) -> Reason:
+    """`silent`: their leases are over, and nobody is there to sweep them away."""
     able = [w for w in workers if ticket.needs in w.needs]
+    if not workers and silent:
+        last = max(silent, key=lambda worker: worker.lease_until)
+        said = f"{_named(last)} has not been heard of; its lease ran out at {_clock(last.lease_until)}"
+        return Reason("no_worker", f"no worker is running: {said}")
     if not workers:
         return Reason("no_worker", "no worker is running")
     if not able:

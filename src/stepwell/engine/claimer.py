@@ -152,7 +152,6 @@ class Claimer:
         self.blocked = found.blocked
         if request.solo:
             self.solo_wanted = False
-            self.solo_active = bool(found.claims)
             self._solo_rest = 0 if found.claims else _SOLO_REST  # none: they are not for us, it seems
             if not found.claims:
                 return True
@@ -161,6 +160,8 @@ class Claimer:
         self._next_look = now + next_in
         for claim in found.claims:
             begin(claim, found.now)
+        # Not when it was not taken up, nor for a broadcast event: no end of theirs would be told here.
+        self.solo_active = request.solo and self._active() > 0
         # next_in = 0 with nothing claimed: the tickets are being taken by somebody else right now.
         if next_in <= 0 and not found.claims:
             self._next_look = now + 0.005

@@ -1,4 +1,5 @@
-"""Retention: removes runs that ended long ago, a page at a time, so that work goes on beside it.
+"""Retention: removes runs that ended and events that were emitted long ago, a page at a time, so that
+work goes on beside it.
 
 Every worker does it; what one has locked the others leave alone. A tree of runs goes as a whole, never
 while one of them lives.
@@ -10,7 +11,7 @@ import asyncio
 import logging
 
 from stepwell.errors import StoreError
-from stepwell.store.base import Store
+from stepwell.store.base import PURGE_PAGE, Store
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -40,8 +41,16 @@ class Retention:
                     break
                 after = purged.after
                 await asyncio.sleep(_PAUSE)
+            await self._forget_events()
         except StoreError as error:
             _log.warning("old runs could not be removed: %s", error.message)
         if removed:
             _log.info("removed %d runs that ended more than %g s ago", removed, self._keep_seconds)
         return removed
+
+    async def _forget_events(self) -> None:
+        while True:
+            removed = await self._store.purge_events(self._keep_seconds)
+            if removed < PURGE_PAGE:
+                return
+            await asyncio.sleep(_PAUSE)

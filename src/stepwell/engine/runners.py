@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol
 
-from stepwell.engine.exits import as_failure
+from stepwell.engine.exits import as_failure, in_copy, leave_copy
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -139,6 +139,8 @@ def _begin(job: Job, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a GeneratorExit of the step's own, too
+        if in_copy():
+            leave_copy(error)
         job.done(None, as_failure(error))
     else:
         return _Rest(job, coroutine, slice_of, awaited)
@@ -180,5 +182,7 @@ class _Rest:
         except BaseException as error:  # a GeneratorExit of the step's own, too
             if gone:  # passed on, it would look like a failure of ours, and the runner would live on
                 _log.warning("a step that was left behind failed while it unwound", exc_info=error)
+            elif in_copy():
+                leave_copy(error)
             else:
                 self.job.done(None, as_failure(error))

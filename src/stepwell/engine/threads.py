@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.engine.exits import as_failure
+from stepwell.engine.exits import as_failure, leave_copy
 
 Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop]
 
@@ -24,6 +25,7 @@ class Threads:
         self._idle = 0
         self._count = 0  # threads that are not abandoned
         self._closed = False
+        self._process = os.getpid()
 
     async def run(self, call: Callable[[], Any]) -> Any:
         """The call's result; cancelling leaves the thread behind."""
@@ -69,6 +71,8 @@ class Threads:
                 result = call()
             except BaseException as failure:
                 error = failure
+            if os.getpid() != self._process:  # the call has forked, and this is its child
+                leave_copy(error)
             if future.cancelled() or loop.is_closed():
                 return  # abandoned: another thread has its place
             loop.call_soon_threadsafe(_settle, future, result, error)

@@ -18,6 +18,7 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.messages import Decision, Ending, cancel_request, decide_key, event_key
 from stepwell.engine.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
 from stepwell.engine.journal import Message, called_back
+from stepwell.engine.own_faults import guarded
 from stepwell.engine.signals import Signals
 from stepwell.errors import StepwellError, StoreError
 
@@ -122,7 +123,7 @@ class Waits:
 
     def _look_for_event(self, call: WaitCall) -> None:
         self._activation.busy += 1
-        self._activation.services.runner.spawn(self._find_event(call))
+        self._activation.services.runner.spawn(guarded(self._activation, self._find_event(call)))
 
     async def _find_event(self, call: WaitCall) -> None:
         activation = self._activation

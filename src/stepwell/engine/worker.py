@@ -295,14 +295,16 @@ class Worker:
 
     async def _fan_out(self, claim: Claim) -> None:
         self._fanning_out.add(claim.run_id)
-        while True:
-            try:
-                await self.store.fan_out(claim)
-                break
-            except StoreError as error:  # the ticket stays ours until it is done
-                _log.warning("fan-out of event %s not answered: %s", claim.run_id, error.message)
-                await asyncio.sleep(_PAUSE)
-        self._fanning_out.discard(claim.run_id)
+        try:
+            while True:
+                try:
+                    await self.store.fan_out(claim)
+                    break
+                except StoreError as error:  # the ticket stays ours until it is done
+                    _log.warning("fan-out of event %s not answered: %s", claim.run_id, error.message)
+                    await asyncio.sleep(_PAUSE)
+        finally:  # after an error of ours it is a stray, which is taken up again
+            self._fanning_out.discard(claim.run_id)
         self.bulletin.work()
 
     def _ended(self, work: Activation | RemoteStep) -> None:

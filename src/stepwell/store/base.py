@@ -50,6 +50,7 @@ FAN_OUT_CHUNK = 500
 INBOX_MAX = 10_000
 SOLO_LOSSES = 2  # after so many lost owners a run is taken alone
 PURGE_PAGE = 500
+EVENTS_KEPT_SECONDS = 86_400.0  # at least: a run that is about to wait looks back at what was published
 
 
 def closed(**where: str) -> StoreUnavailable:
@@ -187,7 +188,10 @@ class Reading(Protocol):
     async def find_run(self, workspace: str, key: str) -> RunId | None: ...
     async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]: ...
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]: ...
-    async def list_workers(self) -> Sequence[WorkerRow]: ...
+    async def list_workers(self) -> Sequence[WorkerRow]:
+        """Those that were not reaped; one whose lease is over may be among them, if it can come back."""
+        ...
+
     async def now(self) -> float: ...
 
 
@@ -216,6 +220,13 @@ class Archive(Protocol):
 
         A tree goes as a whole or stays: its runs have all ended before then. What somebody else has
         locked is left for the next time. Ids sort by time of birth, so the walk ends at young runs.
+        """
+        ...
+
+    async def purge_events(self, older_than: float) -> int:
+        """Delete at most PURGE_PAGE broadcast events that were emitted so many seconds ago; how many.
+
+        None that is younger than EVENTS_KEPT_SECONDS, nor one that waiting runs have yet to be told of.
         """
         ...
 

@@ -9,7 +9,7 @@ import msgspec
 from stepwell.domain.commit import RunRow, Started, identity
 from stepwell.domain.copies import Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
-from stepwell.store.base import PURGE_PAGE
+from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.memory.tables import Run, Tables, Ticket
 from stepwell.store.memory.transaction import transaction
 
@@ -104,6 +104,18 @@ class MemoryArchive(Tables):
                 self._drop(tree)
                 removed += len(tree)
         return Purged(removed, None if young or len(page) < PURGE_PAGE else page[-1])
+
+    @transaction("purge")
+    async def purge_events(self, older_than: float) -> int:
+        cutoff = self._clock() - max(older_than, EVENTS_KEPT_SECONDS)
+        old = [
+            event.id
+            for event in self._published.values()
+            if event.at < cutoff and (RunId(event.id), "") not in self._tickets
+        ]
+        for id in old[:PURGE_PAGE]:
+            del self._published[id]
+        return len(old[:PURGE_PAGE])
 
     def _drop(self, tree: Sequence[RunId]) -> None:
         for run_id in tree:

@@ -10,7 +10,7 @@ from stepwell.domain.copies import RUN_COLUMNS, Purged, Removal, RunCopy, Ticket
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
-from stepwell.store.base import PURGE_PAGE
+from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.postgres.connection import Connection
 from stepwell.store.postgres.faults import Refused
 from stepwell.store.postgres.session import Session, rolled_back
@@ -109,6 +109,15 @@ class PostgresArchive(Session):
             return Purged(gone, None if young or len(page) < PURGE_PAGE else RunId(page[-1]["id"]))
 
         return await self._write("purge", self._side_lanes, work)
+
+    async def purge_events(self, older_than: float) -> int:
+        kept = max(older_than, EVENTS_KEPT_SECONDS)
+
+        async def work(connection: Connection) -> int:
+            gone: int = await connection.fetchval(self._sql["purge_events"], self._now(), kept, PURGE_PAGE)
+            return gone
+
+        return await self._write("purge", self._side_lanes, work, single=True)
 
     async def _remove_trees(self, connection: Connection, roots: Sequence[str], cutoff: float) -> int:
         """Those of which every run could be locked, ended before the cutoff.

@@ -146,6 +146,51 @@ WHERE r.id = ANY ($1::text[])
 ORDER BY r.id
 FOR UPDATE SKIP LOCKED;
 
+-- name: purge_events
+-- Broadcast events from before a time, of which nobody must be told any more: from name to name along the
+-- index. What another who sweeps deletes at this moment is left to it.
+WITH RECURSIVE names AS (
+    (
+        SELECT p.name
+        FROM stepwell.published_events AS p
+        ORDER BY p.name
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT n.name
+    FROM names
+    CROSS JOIN LATERAL (
+        SELECT p.name
+        FROM stepwell.published_events AS p
+        WHERE p.name > names.name
+        ORDER BY p.name
+        LIMIT 1
+    ) AS n
+),
+old AS MATERIALIZED (
+    SELECT e.id
+    FROM names
+    CROSS JOIN LATERAL (
+        SELECT p.id
+        FROM stepwell.published_events AS p
+        WHERE p.name = names.name
+            AND p.at < coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) - $2::float8
+            AND NOT EXISTS (SELECT FROM stepwell.tickets AS t WHERE t.run_id = p.id AND t.path = '')
+        ORDER BY p.at
+        LIMIT $3
+        FOR UPDATE SKIP LOCKED
+    ) AS e
+    LIMIT $3
+),
+gone AS (
+    DELETE FROM stepwell.published_events AS p
+    USING old
+    WHERE p.id = ANY (ARRAY[old.id])
+    RETURNING p.id
+)
+SELECT count(*)
+FROM gone;
+
 -- name: delete_events
 DELETE FROM stepwell.events
 WHERE run_id = ANY ($1::text[]);

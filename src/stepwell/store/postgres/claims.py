@@ -78,7 +78,7 @@ class PostgresClaims(PostgresLimits):
         if not fresh:
             return claims
         found = fresh | {claim.lease: claim for claim in claims}
-        return [found[ticket.lease] for ticket in taken]
+        return [found[ticket.lease] for ticket in taken if ticket.lease in found]
 
     async def _read_claims(self, connection: Connection, taken: Sequence[_Taken]) -> list[Claim]:
         logs: dict[int, list[LogRow]] = defaultdict(list)
@@ -94,7 +94,7 @@ class PostgresClaims(PostgresLimits):
             runs = [taken[i].run_id for i in woken]
             for row in await connection.fetch(self._sql["read_claimed_inboxes"], runs, INBOX_READ_MAX):
                 boxes[woken[row[0] - 1]].append(InboxRow(*row[1:]))
-        return [_claim(ticket, logs[i], boxes[i]) for i, ticket in enumerate(taken)]
+        return [_claim(t, logs[i], boxes[i]) for i, t in enumerate(taken) if not _overtaken(t, logs[i])]
 
 
 def _taken(rows: Sequence[Any]) -> list[_Taken]:
@@ -132,6 +132,11 @@ def _chunks(taken: Sequence[_Taken]) -> Iterator[list[_Taken]]:
         yield chunk
 
 
+def _overtaken(ticket: _Taken, log: Sequence[LogRow]) -> bool:
+    """We were frozen and taken for dead since the lease was taken: somebody else has written to it."""
+    return not ticket.path and ticket.head > 0 and (not log or log[-1].seq > ticket.head)
+
+
 def _fresh_claim(ticket: _Taken) -> Claim:
     assert ticket.accepted is not None
     assert ticket.accepted_at is not None
@@ -140,7 +145,7 @@ def _fresh_claim(ticket: _Taken) -> Claim:
 
 def _claim(ticket: _Taken, log: list[LogRow], inbox: list[InboxRow]) -> Claim:
     if ticket.head and not ticket.path:
-        ends = log[-1].seq if log else 0
+        ends = log[-1].seq
         assert ends == ticket.head, f"{ticket.run_id}: the log ends at {ends}, not {ticket.head}"
     return Claim(
         ticket.run_id,

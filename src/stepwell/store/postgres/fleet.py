@@ -24,7 +24,7 @@ class PostgresFleet(Session):
                 worker.lease_seconds,
             )
 
-        await self._write("register", self._side_lanes, work, single=True)
+        await self._write("register", self._lease_lanes, work, single=True)
 
     async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
         async def work(connection: Connection) -> Sequence[Owned] | None:
@@ -33,7 +33,7 @@ class PostgresFleet(Session):
                 return None
             return [Owned(*row) for row in rows if row["run_id"] is not None]
 
-        return await self._write("heartbeat", self._side_lanes, work, single=True)
+        return await self._write("heartbeat", self._lease_lanes, work, single=True)
 
     async def deregister(self, worker: WorkerId) -> None:
         async def work(connection: Connection) -> None:
@@ -48,7 +48,7 @@ class PostgresFleet(Session):
         A claim of a worker that is being buried waits for this transaction and then takes nothing. Most
         sweeps find nobody dead, in one statement.
         """
-        any_dead, solo_due = await self._side_lanes.run(self._look)
+        any_dead, solo_due = await self._lease_lanes.run(self._look)
         if not any_dead:
             return Reaped(0, 0, solo_due)
 

@@ -44,7 +44,7 @@ def statements(schema: str) -> dict[str, str]:
 
 
 class Session:
-    """Lanes by kind of work, so that none waits for another: a process that runs workflows has ten.
+    """Lanes by kind of work, so that none waits for another: a process that runs workflows has eleven.
 
     They are connected when first used; a client that only starts runs has one. On a full server they share
     what connections there are.
@@ -60,7 +60,8 @@ class Session:
         self._start_lanes = Lanes(self._room, 1)
         self._deliver_lanes = Lanes(self._room, 1)
         self._claim_lanes = Lanes(self._room, 1)
-        self._side_lanes = Lanes(self._room, 3)  # the rest: heartbeats, reads, what people ask for
+        self._lease_lanes = Lanes(self._room, 1)  # behind slow reads a heartbeat would come too late
+        self._side_lanes = Lanes(self._room, 3)  # the rest: reads, what people ask for
 
     @property
     def _all_lanes(self) -> tuple[Lanes, ...]:
@@ -70,6 +71,7 @@ class Session:
             self._start_lanes,
             self._deliver_lanes,
             self._claim_lanes,
+            self._lease_lanes,
             self._side_lanes,
         )
 

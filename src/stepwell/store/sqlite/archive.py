@@ -8,7 +8,7 @@ from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
 from stepwell.domain.copies import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
-from stepwell.store.base import PURGE_PAGE
+from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.sqlite.session import Session, as_list
 
 _ALL = 1 << 62
@@ -113,6 +113,13 @@ def purge(session: Session, asked: tuple[float, str]) -> Purged:
     _drop(session, gone)
     young = all(created_at >= cutoff for _, created_at, _, _ in page)
     return Purged(len(gone), None if young or len(page) < PURGE_PAGE else RunId(page[-1][0]))
+
+
+def purge_events(session: Session, older_than: float) -> int:
+    cutoff = session.now - max(older_than, EVENTS_KEPT_SECONDS)
+    old = session.rows("old_events", cutoff, PURGE_PAGE)
+    session.many("delete_published", old)
+    return len(old)
 
 
 def _drop(session: Session, ids: Iterable[str]) -> None:

@@ -129,7 +129,7 @@ class Fleet:
         return in_contact and not now <= worker.lease_until <= now + lease + SLACK_SECONDS
 
     def workers(self, session: Session, wall: float) -> Sequence[WorkerRow]:
-        """With the leases' ends shown on the wall clock."""
+        """With the leases' ends shown on the wall clock. Those whose process is gone are workers no more."""
         shift = wall - self._clock.now() if self._clock.boot else 0.0
         rows = [_Worker(*row) for row in session.rows("all_workers")]
         return [
@@ -141,4 +141,5 @@ class Fleet:
                 lease_until=row.lease_until + shift,
             )
             for row in rows
+            if not self._files.is_free(row.id)
         ]

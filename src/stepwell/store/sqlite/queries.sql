@@ -858,6 +858,25 @@ WHERE runs.id > ?1
 ORDER BY runs.id
 LIMIT ?2;
 
+-- name: old_events
+-- Broadcast events from before a time, of which nobody must be told any more: from name to name along the index.
+WITH RECURSIVE names (name) AS (
+    SELECT (SELECT min(name) FROM published_events)
+    UNION ALL
+    SELECT (SELECT min(name) FROM published_events WHERE name > names.name)
+    FROM names
+    WHERE names.name IS NOT NULL
+)
+SELECT old.id
+FROM names
+CROSS JOIN published_events AS old ON old.name = names.name AND old.at < ?1
+WHERE NOT EXISTS (SELECT 1 FROM tickets WHERE run_id = old.id AND path = '')
+LIMIT ?2;
+
+-- name: delete_published
+DELETE FROM published_events
+WHERE id = ?1;
+
 -- name: delete_events
 DELETE FROM events
 WHERE run_id = ?1;

@@ -81,6 +81,7 @@ UNDEFINE = each("define", reading.drop_definitions)
 RESTORE = each("restore", archive.restore)
 REMOVE = each("remove", archive.remove)
 PURGE = each("purge", archive.purge)
+PURGE_EVENTS = each("purge", archive.purge_events)
 
 LOG = each("log", reading.log)
 LOG_END = each("log_end", reading.log_end)
@@ -270,6 +271,9 @@ class SqliteStore:
 
     async def purge(self, older_than: float, *, after: str = "") -> Purged:
         return await self._write(PURGE, (older_than, after))
+
+    async def purge_events(self, older_than: float) -> int:
+        return await self._write(PURGE_EVENTS, older_than)
 
     # Definitions
 

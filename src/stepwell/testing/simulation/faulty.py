@@ -304,6 +304,9 @@ class FaultyStore:
     async def purge(self, older_than: float, *, after: str = "") -> Purged:
         return await self._ask("purge", older_than, after=after)  # type: ignore[no-any-return]
 
+    async def purge_events(self, older_than: float) -> int:
+        return await self._ask("purge_events", older_than)  # type: ignore[no-any-return]
+
     async def now(self) -> float:
         return await self._ask("now")  # type: ignore[no-any-return]
 

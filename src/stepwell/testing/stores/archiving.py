@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from stepwell.domain.commit import NewTicket, NewWait, RetryOutcome, RunFilter
+from stepwell.domain.commit import NewTicket, NewWait, PublishedEvent, RetryOutcome, RunFilter
 from stepwell.domain.copies import Removal
 from stepwell.domain.events import (
     CompensationCompleted,
@@ -295,3 +295,33 @@ class PurgeRules:
             assert (run_id in left) == (retry.result() is RetryOutcome.RETRIED)
             log: Sequence[object] = await scene.log(run_id)
             assert bool(log) == (run_id in left)
+
+    @pytest.mark.req("K29", "K15")
+    @checked
+    async def test_old_events_go_young_ones_and_those_to_be_told_stay(self, scene: Scene) -> None:
+        for id in ("a1", "a2", "b1"):
+            await scene.store.emit(PublishedEvent(id, id[0], "k", b"1", 0.0))
+        await scene.worker()
+        for claim in await scene.claim_events("w1"):
+            await scene.store.fan_out(claim)
+        await scene.store.emit(PublishedEvent("a3", "a", "k", b"1", 0.0))  # nobody has told it yet
+        scene.clock.advance(2 * DAY)
+        await scene.store.emit(PublishedEvent("a4", "a", "k", b"1", 0.0))
+
+        assert await scene.store.purge_events(3 * DAY) == 0
+        assert await scene.store.purge_events(1.0) == 3
+        assert await scene.store.purge_events(1.0) == 0
+
+        assert [event.id for event in await scene.store.published("a", "", since=0.0)] == ["a3", "a4"]
+        assert not await scene.store.published("b", "", since=0.0)
+
+    @pytest.mark.req("K29", "K15")
+    @checked
+    async def test_events_are_kept_for_a_day_whatever_is_asked(self, scene: Scene) -> None:
+        await scene.store.emit(PublishedEvent("e1", "news", "", b"1", 0.0))
+        await scene.worker()
+        for claim in await scene.claim_events("w1"):
+            await scene.store.fan_out(claim)
+        scene.clock.advance(DAY - 1.0)
+
+        assert await scene.store.purge_events(0.0) == 0
