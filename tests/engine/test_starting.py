@@ -220,6 +220,22 @@ async def test_worker_takes_only_from_its_queues(stage: Stage) -> None:
         assert await engine.handle(run.id).result(15) == "heavy"
 
 
+@pytest.mark.req("K21")
+async def test_start_many_tells_a_conflict_after_the_others_beside_it_were_started(stage: Stage) -> None:
+    @workflow
+    async def double(ctx: Context, number: int) -> int:
+        return 2 * number
+
+    keys = [f"k{n}" for n in range(1100)]
+    async with stage.engine(double, worker=False) as engine:
+        await engine.start(double, 9999, key="k300")
+        with pytest.raises(KeyConflict, match="k300"):
+            await engine.start_many(double, range(1100), keys=keys)
+
+        missing = [key for key in keys[:500] if await engine.store.find_run("default", key) is None]
+        assert missing == []
+
+
 @pytest.mark.req("K8", "K2")
 async def test_start_many_starts_all_of_them(stage: Stage) -> None:
     @workflow

@@ -125,11 +125,26 @@ class Client(History):
         user, inputs = checked_text(options.pop("user", ""), "user"), checked_inputs(inputs)
         shared, keys = checked_options({**options}), checked_keys(keys, inputs)
         runs = self._new_runs(prepared, inputs, keys, shared)
+        size = len(runs) if self.start_rates else _START_CHUNK
+        chunks = [runs[at : at + size] for at in range(0, len(runs), size or 1)]
         handles: list[RunHandle[R]] = []
-        chunk_size = len(runs) if self.start_rates else _START_CHUNK
-        for at in range(0, len(runs), chunk_size or 1):
-            handles += await self._start_chunk(runs[at : at + chunk_size], user, prepared[2])
+        for at in range(0, len(chunks), self.store.starts_at_once):
+            together = chunks[at : at + self.store.starts_at_once]
+            handles += await self._start_chunks(together, user, prepared[2])
         return handles
+
+    async def _start_chunks(
+        self, chunks: Sequence[Sequence[NewRun]], user: str, decode: Callable[[bytes], Any]
+    ) -> list[RunHandle[Any]]:
+        """At the same time; all have an answer before the error of one is told."""
+        if len(chunks) == 1:
+            return await self._start_chunk(chunks[0], user, decode)
+        calls = (self._start_chunk(chunk, user, decode) for chunk in chunks)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return [handle for answer in answers if isinstance(answer, list) for handle in answer]
 
     async def _start_chunk(
         self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]

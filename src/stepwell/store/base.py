@@ -289,6 +289,7 @@ class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Limits, Wakeups
     turn_first: bool  # transact() calls plain functions on a writer thread
     polls: bool  # no hints arrive from other processes: look often
     commits_at_once: int  # how many commit batches may be under way
+    starts_at_once: int  # how many large calls of `start` are served side by side
 
     async def open(self) -> None:
         """Connect, create or migrate the schema; refuse what cannot be used, with a reason."""

@@ -116,6 +116,7 @@ class MemoryStore(MemoryRuns, MemoryInbox, MemoryTickets, MemoryReading, MemoryA
     turn_first = False
     polls = False
     commits_at_once = 1
+    starts_at_once = 1
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)

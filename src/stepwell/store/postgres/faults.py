@@ -80,7 +80,7 @@ def translated(error: Exception, shown: str) -> StepwellError:
     if code == _FULL:
         return StoreUnavailable(
             f"PostgreSQL has no connection left: {text}",
-            hint="raise max_connections (an engine needs one and takes up to 13, and 4 for transactional "
+            hint="raise max_connections (an engine needs one and takes up to 14, and 4 for transactional "
             "steps), or put PgBouncer before it (?poll_only=1); Stepwell tries again by itself",
             database=shown,
         )

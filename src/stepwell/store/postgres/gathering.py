@@ -44,7 +44,7 @@ class Gathering(Generic[Q, A]):
         try:
             return await self._send(questions)
         except Refused as error:
-            raise _cannot_hold(error) from error
+            raise cannot_hold(error) from error
         finally:
             self._alone.set_result(None)
             self._alone = None
@@ -86,7 +86,7 @@ class Gathering(Generic[Q, A]):
                 for call in calls:
                     await self._answer([call])
                 return
-            _fail(calls, _cannot_hold(error))
+            _fail(calls, cannot_hold(error))
         except asyncio.CancelledError:
             for _, answered in calls:
                 answered.cancel()
@@ -107,7 +107,7 @@ class Gathering(Generic[Q, A]):
             await asyncio.wait([self._task], timeout=30.0)
 
 
-def _cannot_hold(error: Refused) -> InvalidInput:
+def cannot_hold(error: Refused) -> InvalidInput:
     return InvalidInput(f"PostgreSQL cannot hold this value: {error}")
 
 

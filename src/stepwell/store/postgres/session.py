@@ -29,6 +29,7 @@ FILES = (
 # While one batch is being written Python prepares the next. Batches of 50 one-event commits, two cores
 # that others used too: two at once wrote 16,400/s where one wrote 13,000/s (medians of 60 short bursts).
 COMMITS_AT_ONCE = 2
+STARTS_AT_ONCE = 2
 
 
 def in_schema(text: str, schema: str) -> str:
@@ -44,7 +45,7 @@ def statements(schema: str) -> dict[str, str]:
 
 
 class Session:
-    """Lanes by kind of work, so that none waits for another: a process that runs workflows has eleven.
+    """Lanes by kind of work, so that none waits for another: a process that runs workflows has twelve.
 
     They are connected when first used; a client that only starts runs has one. On a full server they share
     what connections there are.
@@ -57,7 +58,7 @@ class Session:
         self._room = Room(self._address, LANE_SETTINGS, keeps=1)
         self._commit_lanes = Lanes(self._room, COMMITS_AT_ONCE)
         self._reach_lanes = Lanes(self._room, COMMITS_AT_ONCE)  # these wait for tickets of others
-        self._start_lanes = Lanes(self._room, 1)
+        self._start_lanes = Lanes(self._room, STARTS_AT_ONCE)
         self._deliver_lanes = Lanes(self._room, 1)
         self._claim_lanes = Lanes(self._room, 1)
         self._lease_lanes = Lanes(self._room, 1)  # behind slow reads a heartbeat would come too late

@@ -11,12 +11,14 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.limits import brought
 from stepwell.store.base import BATCH_BYTES_MAX
 from stepwell.store.postgres.connection import Connection
-from stepwell.store.postgres.gathering import Gathering
+from stepwell.store.postgres.faults import Refused
+from stepwell.store.postgres.gathering import Gathering, cannot_hold
 from stepwell.store.postgres.joined import BETWEEN_COLUMNS, joined, unjoined
 from stepwell.store.postgres.limits import PostgresLimits
 
 Known = dict[Identity, tuple[str, str]]  # -> run, digest of its input
 
+LARGE = 250  # runs; to wait for others before such a call is sent would save nothing
 STARTS_MAX = 1000  # in one statement; more in a call are several statements of one transaction
 
 
@@ -26,9 +28,16 @@ class PostgresStarts(PostgresLimits):
         self._starting = Gathering[NewRun, Started](self._start_many, STARTS_MAX)
 
     def start(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
-        return self._starting.ask(runs)
+        return self._starting.ask(runs) if len(runs) < LARGE else self._start_large(runs)
 
-    async def _start_many(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+    async def _start_large(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        """Beside another such call: most of its time is the server's, which has a process for each."""
+        try:
+            return await self._start_many(runs, own_task=False)
+        except Refused as error:
+            raise cannot_hold(error) from error
+
+    async def _start_many(self, runs: Sequence[NewRun], *, own_task: bool = True) -> Sequence[Started]:
         sent_before = False
 
         def in_doubt() -> None:
@@ -41,7 +50,7 @@ class PostgresStarts(PostgresLimits):
         few = len(runs) == 1 or (len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX)
         single = few and not brought(runs)
         created = await self._write(
-            "start", self._start_lanes, work, single=single, on_doubt=in_doubt, own_task=True
+            "start", self._start_lanes, work, single=single, on_doubt=in_doubt, own_task=own_task
         )
         answers: list[Started | None] = []
         for run in runs:

@@ -20,7 +20,7 @@ from stepwell.store.postgres.rates import PostgresRates
 from stepwell.store.postgres.reading import PostgresReading
 from stepwell.store.postgres.remote import PostgresRemote
 from stepwell.store.postgres.room import Room
-from stepwell.store.postgres.session import COMMITS_AT_ONCE
+from stepwell.store.postgres.session import COMMITS_AT_ONCE, STARTS_AT_ONCE
 
 LOOK_SECONDS = 1.0  # one look for all connections of a store; it asks nobody anything
 LOOKS = 300  # a connection that was not used at so many is given back to the server; a new one costs 10 ms
@@ -42,6 +42,7 @@ class PostgresStore(
 
     turn_first = False
     commits_at_once = COMMITS_AT_ONCE
+    starts_at_once = STARTS_AT_ONCE
 
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)

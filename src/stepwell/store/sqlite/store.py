@@ -102,6 +102,7 @@ class SqliteStore:
     turn_first = True
     polls = False
     commits_at_once = 1
+    starts_at_once = 1
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] | None = None) -> None:
         """With a `clock`, leases run on it too; else they run on the host's time since boot."""

@@ -177,6 +177,7 @@ class FaultyStore:
     turn_first = False
     polls = False
     commits_at_once = 1
+    starts_at_once = 1
 
     def __init__(self, network: Network, process: Process) -> None:
         self._network = network

@@ -156,6 +156,20 @@ class StartRules:
         created = [started.run_id for task in tasks for started in task.result() if started.created]
         assert len(created) == len(set(created)) == 20
 
+    @pytest.mark.req("K6")
+    @checked
+    async def test_large_calls_at_once_neither_deadlock_nor_double(self, scene: Scene) -> None:
+        keys = [f"k{number:03}" for number in range(300)]
+        calls = [[scene.new_run(key=key) for key in order] for order in (keys, reversed(keys), keys)]
+
+        answers = await asyncio.gather(*(scene.store.start(runs) for runs in calls))
+
+        created = [started.run_id for answer in answers for started in answer if started.created]
+        assert len(created) == len(set(created)) == len(keys)
+        for runs, answer in zip(calls, answers, strict=True):
+            found = [await scene.run(started.run_id) for started in answer[::50]]
+            assert [run.key for run in found] == [run.key for run in runs[::50]]
+
     @checked
     async def test_unknown_run_reads_as_nothing(self, scene: Scene) -> None:
         nobody = RunId("nobody")
