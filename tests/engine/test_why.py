@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from stepwell import Context, RunHandle, workflow
+from stepwell.client import handle
 from stepwell.domain.status import Status
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
@@ -203,3 +204,23 @@ async def test_the_log_of_what_completed_or_is_queued_is_not_read(
 
         assert (await ended.why()).text == "the run is completed"
         assert "elsewhere" in (await queued.why()).text
+
+
+@pytest.mark.req("K28")
+async def test_whoever_waits_for_a_run_that_nobody_runs_is_told(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    @workflow
+    async def alone(ctx: Context) -> None: ...
+
+    monkeypatch.setattr(handle, "_FRESH_SECONDS", 0.01)
+    monkeypatch.setattr(handle, "_LOOK_SECONDS", 0.01)
+    async with stage.engine() as engine:
+        run = await engine.start(alone)
+        waiting = asyncio.create_task(run.result())
+        await until(lambda: caplog.records)
+        waiting.cancel()
+
+    [told] = caplog.messages
+    assert told.startswith(f"run {run.id} has not begun: no worker")
+    assert "workflows=[...]" in told

@@ -46,6 +46,7 @@ from stepwell.errors import (
     InvalidInput,
     KeyConflict,
     OutcomeUnknown,
+    StepwellError,
     StoreUnavailable,
     UnknownWorkflow,
 )
@@ -137,14 +138,24 @@ class Client(History):
         self, chunks: Sequence[Sequence[NewRun]], user: str, decode: Callable[[bytes], Any]
     ) -> list[RunHandle[Any]]:
         """At the same time; all have an answer before the error of one is told."""
+
+        async def outcome(chunk: Sequence[NewRun]) -> list[RunHandle[Any]] | StepwellError:
+            try:
+                return await self._start_chunk(chunk, user, decode)
+            except StepwellError as error:
+                return error
+
         if len(chunks) == 1:
             return await self._start_chunk(chunks[0], user, decode)
-        calls = (self._start_chunk(chunk, user, decode) for chunk in chunks)
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return [handle for answer in answers if isinstance(answer, list) for handle in answer]
+        async with asyncio.TaskGroup() as group:
+            calls = [group.create_task(outcome(chunk)) for chunk in chunks]
+        handles: list[RunHandle[Any]] = []
+        for call in calls:
+            found = call.result()
+            if isinstance(found, StepwellError):
+                raise found
+            handles += found
+        return handles
 
     async def _start_chunk(
         self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]

@@ -15,6 +15,7 @@ from stepwell.client import decisions
 from stepwell.client.limits import full_limit
 from stepwell.client.past import Past
 from stepwell.client.trees import live_in_tree
+from stepwell.client.unserved import tell_if_unserved
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
@@ -62,6 +63,7 @@ _FOLLOW_SECONDS = 0.25  # other processes do not hint at every event: whoever fo
 # A run started here and now is watched from before its start: news of its end, here or by a hint, come
 # by themselves. Asking after 50 ms meant one more read for nearly every run of fifty at once.
 _FRESH_SECONDS = 1.0
+_LOOK_SECONDS = 5.0  # should the news of an end get lost
 _FRESH_POLL_SECONDS = 0.05  # where no hints arrive
 
 
@@ -126,7 +128,7 @@ class RunHandle(Past, Generic[R]):
             raise NotEndedYet(f"run {self.id} has not ended after {limit:g} s") from None
 
     async def _end(self) -> Ended:
-        pause = 1.0 if self._client.store.polls else 5.0
+        pause, looks = (1.0 if self._client.store.polls else _LOOK_SECONDS), 0
         if self._fresh:
             self._fresh = False
             if self._watch.ended is None:
@@ -139,6 +141,9 @@ class RunHandle(Past, Generic[R]):
             if run.status.terminal:
                 return Ended(run.status, run.output, run.error)
             self._client.bulletin.check()
+            looks += 1
+            if looks == 2 and run.status is Status.PENDING:
+                await tell_if_unserved(self)
             await self._watch.wait(pause, seen)
         return self._watch.ended
 

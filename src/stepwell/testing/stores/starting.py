@@ -162,8 +162,10 @@ class StartRules:
         keys = [f"k{number:03}" for number in range(300)]
         calls = [[scene.new_run(key=key) for key in order] for order in (keys, reversed(keys), keys)]
 
-        answers = await asyncio.gather(*(scene.store.start(runs) for runs in calls))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_started(scene, runs)) for runs in calls]
 
+        answers = [task.result() for task in tasks]
         created = [started.run_id for answer in answers for started in answer if started.created]
         assert len(created) == len(set(created)) == len(keys)
         for runs, answer in zip(calls, answers, strict=True):
