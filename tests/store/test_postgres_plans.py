@@ -43,6 +43,8 @@ INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at)
 SELECT 'q' || n, 'k', 1, 'signal', 'go', '', 0 FROM generate_series(1, {PARKED}) AS n;
 INSERT INTO stepwell.waits (run_id, path, kind, name, key, since)
 SELECT 'q' || n, 'w', 'event', 'paid', 'k' || n, 0 FROM generate_series(1, {PARKED}) AS n;
+INSERT INTO stepwell.published_events (id, name, key, payload, at)
+SELECT 'p' || n, 'paid', 'k' || n, '', n FROM generate_series(1, {PARKED}) AS n;
 """
 READ = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables"
 
@@ -132,6 +134,7 @@ async def every_verb(scene: Scene) -> dict[str, int]:
     await count("restore", store.restore([ended(RunId(f"{parent} {n}")) for n in range(3)]))
     await count("start known", store.start([scene.new_run(key=f"{parent} {n}") for n in range(3)]))
     await count("find", store.find_run("default", f"{parent} 1"))
+    await count("published", store.published("paid", "k5", since=0.0))
     return read
 
 

@@ -84,6 +84,23 @@ def test_hot_queries_never_walk_all_tickets(path: str, name: str) -> None:
     assert not [step for step in plan if "TEMP B-TREE" in step and name == "open_tickets"]
 
 
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("known_keys", "runs_key (workspace=? AND key=?)"),
+        ("find_run", "runs_key (workspace=? AND key=?)"),
+        ("published_by_key", "published_events_key (name=? AND key=? AND at>?)"),
+    ],
+)
+def test_what_was_given_a_key_is_found_by_it(path: str, name: str, index: str) -> None:
+    connection = file.open_writer(path)
+    count = max(int(n) for n in re.findall(r"\?(\d+)", QUERIES[name]))
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {QUERIES[name]}", (None,) * count)]
+    connection.close()
+
+    assert [step for step in plan if index in step], plan
+
+
 @pytest.mark.req("R5")
 def test_a_new_file_is_ours_durable_and_in_wal_mode(path: str) -> None:
     opened(path)

@@ -123,7 +123,10 @@ class PostgresDeliveries(Session):
 
     async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
         async def work(connection: Connection) -> list[PublishedEvent]:
-            rows = await connection.fetch(self._sql["published"], name, key, since)
+            if key:
+                rows = await connection.fetch(self._sql["published_by_key"], name, since, key)
+            else:
+                rows = await connection.fetch(self._sql["published"], name, since)
             return [PublishedEvent(*row) for row in rows]
 
         return await self._side_lanes.run(work)

@@ -87,12 +87,20 @@ FROM stepwell.workers
 ORDER BY id;
 
 -- name: published
--- A wait without a key takes events of any key.
 SELECT id, name, key, payload, at
 FROM stepwell.published_events
 WHERE name = $1
-    AND ($2 = '' OR key = $2)
-    AND at >= $3::float8
+    AND at >= $2::float8
+ORDER BY at, id;
+
+-- name: published_by_key
+-- For one order among thousands: not all that were published since it began to wait.
+SELECT id, name, key, payload, at
+FROM stepwell.published_events
+WHERE name = $1
+    AND at >= $2::float8
+    AND key = $3
+    AND key <> ''
 ORDER BY at, id;
 
 -- name: put_definitions

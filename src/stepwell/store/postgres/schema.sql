@@ -198,6 +198,8 @@ CREATE TABLE stepwell.published_events (
 
 CREATE INDEX published_events_name ON stepwell.published_events (name, at, id);
 
+CREATE INDEX published_events_key ON stepwell.published_events (name, key, at, id) WHERE key <> '';
+
 CREATE TABLE stepwell.workers (
     id text COLLATE "C" PRIMARY KEY,
     name text COLLATE "C" NOT NULL,

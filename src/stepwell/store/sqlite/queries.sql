@@ -229,7 +229,14 @@ WHERE id = ?1;
 -- name: published
 SELECT id, name, key, payload, at
 FROM published_events
-WHERE name = ?1 AND (?2 = '' OR key = ?2) AND at >= ?3
+WHERE name = ?1 AND at >= ?2
+ORDER BY at, id;
+
+-- name: published_by_key
+-- For one order among thousands: not all that were published since it began to wait.
+SELECT id, name, key, payload, at
+FROM published_events
+WHERE name = ?1 AND at >= ?2 AND key = ?3 AND key <> ''
 ORDER BY at, id;
 
 -- name: matching_waits

@@ -106,7 +106,12 @@ def tickets(session: Session, run_id: RunId) -> Sequence[TicketRow]:
 
 
 def published(session: Session, asked: tuple[str, str, float]) -> Sequence[PublishedEvent]:
-    return [PublishedEvent(*row) for row in session.rows("published", *asked)]
+    name, key, since = asked
+    if key:
+        rows = session.rows("published_by_key", name, since, key)
+    else:
+        rows = session.rows("published", name, since)
+    return [PublishedEvent(*row) for row in rows]
 
 
 def put_definitions(session: Session, definitions: Sequence[Definition]) -> None:

@@ -152,6 +152,8 @@ CREATE TABLE published_events (
 
 CREATE INDEX published_events_name ON published_events (name, at);
 
+CREATE INDEX published_events_key ON published_events (name, key, at, id) WHERE key <> '';
+
 CREATE TABLE workers (
     id TEXT NOT NULL PRIMARY KEY,
     name TEXT NOT NULL,
