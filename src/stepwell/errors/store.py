@@ -15,7 +15,7 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached."""
 
     code = "STORE_UNAVAILABLE"
-    hint = "check the address and that the server is up; Stepwell tries again by itself"
+    hint = "check the address and that the server is up; an engine that is open tries again by itself"
 
 
 class StoreUnusable(StoreError):

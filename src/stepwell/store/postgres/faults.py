@@ -81,7 +81,7 @@ def translated(error: Exception, shown: str) -> StepwellError:
         return StoreUnavailable(
             f"PostgreSQL has no connection left: {text}",
             hint="raise max_connections (an engine needs one and takes up to 14, and 4 for transactional "
-            "steps), or put PgBouncer before it (?poll_only=1); Stepwell tries again by itself",
+            "steps), or put PgBouncer before it (?poll_only=1); an engine that is open tries again by itself",
             database=shown,
         )
     if fault(error) is Fault.BROKEN or code.startswith(("53", "57", "58")):
