@@ -15,6 +15,8 @@ def fork(end: str) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if end == "raise":
         raise ValueError("in the child")
+    if end == "return":
+        return 0
     sys.exit(7)
 
 

@@ -142,7 +142,7 @@ async def test_a_transactional_step_that_exits_is_tried_again(stage: Stage) -> N
 @pytest.mark.slow
 @pytest.mark.req("K4")
 @pytest.mark.parametrize("where", ["loop", "later", "thread"])
-@pytest.mark.parametrize(("end", "code"), [("exit", 7), ("raise", 1)])
+@pytest.mark.parametrize(("end", "code"), [("exit", 7), ("raise", 1), ("return", 0)])
 def test_a_child_that_a_step_forked_ends_where_its_code_ends(
     tmp_path: Path, where: str, end: str, code: int
 ) -> None:

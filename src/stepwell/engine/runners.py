@@ -135,6 +135,8 @@ def _begin(job: Job, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
     try:
         awaited = slice_of(coroutine.send, None)
     except StopIteration as ended:
+        if in_copy():
+            leave_copy(None)
         job.done(ended.value, None)
     except KeyboardInterrupt:
         raise
@@ -176,6 +178,8 @@ class _Rest:
                 else:
                     awaited = slice_of(coroutine.send, value)
         except StopIteration as ended:
+            if in_copy():
+                leave_copy(None)
             self.job.done(ended.value, None)
         except KeyboardInterrupt:
             raise
