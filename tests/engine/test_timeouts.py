@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Machine, Retry, RunFailed, StepContext, step, transition, workflow
+from stepwell import Context, Retry, RunFailed, StepContext, step, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidDefinition, RunTimedOut, StepTimedOut, WaitTimedOut
 from stepwell.testing import VirtualEngine
@@ -291,53 +291,3 @@ async def test_time_in_which_a_run_sleeps_does_not_count_however_often_it_wakes(
 
     async with VirtualEngine(sleepy) as engine:
         assert await engine.outcome(await engine.start(sleepy)) == "rested"
-
-
-@pytest.mark.req("K12", "M9")
-async def test_the_time_until_a_transition_is_tried_again_counts() -> None:
-    attempts: list[int] = []
-
-    class Stubborn(Machine[dict[str, int]], timeout="20s"):
-        @transition("start", "end", retry=Retry(10, delay=15, backoff="constant"))
-        async def go(self, ctx: Context) -> None:
-            attempts.append(ctx.attempt)
-            raise ValueError("no")
-
-    async with VirtualEngine(Stubborn) as engine:
-        with pytest.raises(RunTimedOut):
-            await engine.outcome(await engine.start(Stubborn))
-
-    assert attempts == [1, 2]
-
-
-@pytest.mark.req("K12")
-@pytest.mark.parametrize("kind", ["step", "transition"])
-async def test_an_outage_between_two_attempts_does_not_use_up_the_limit(kind: str) -> None:
-    failing = [True]
-    again = Retry(3, delay=10, backoff="constant")
-
-    @step(retry=again)
-    async def work() -> None:
-        if failing:
-            raise ValueError(failing.pop())
-        await asyncio.sleep(0.05)  # a run without time left would end here
-
-    @workflow(timeout="1m")
-    async def steps(ctx: Context) -> None:
-        await ctx.step(work)
-
-    class Moves(Machine[dict[str, int]], timeout="1m"):
-        @transition("start", "end", retry=again)
-        async def go(self, ctx: Context) -> None:
-            await work()
-
-    program: Any = steps if kind == "step" else Moves
-    engine = VirtualEngine(program)
-    await engine.open()
-    run = await engine.start(program)
-    await engine.settle()
-    await engine.crash()
-
-    engine.clock.advance(3_600)
-    async with VirtualEngine(program, store=engine.memory, clock=engine.clock) as next_one:
-        await next_one.handle(run.id).result(timeout=10)
