@@ -80,7 +80,7 @@ def _cells(run: RunRow) -> tuple[str, ...]:
     error = _read(run.error) or {}
     where = " ".join(str(error.get("message") or run.where_at).split())
     workflow = f"{run.workflow}@{run.version}"
-    return (run.status.value, run.id, workflow, _key(run), str(_time(run.created_at)), where)
+    return (run.status.value, run.id, workflow, run.key, str(_time(run.created_at)), where)
 
 
 def _plain(run: RunRow) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _plain(run: RunRow) -> dict[str, Any]:
         "kind": run.kind,
         "status": run.status.value,
         "where": run.where_at,
-        "key": _key(run),
+        "key": run.key,
         "parent": run.parent,
         "root": run.root,
         "tags": _read(run.tags),
@@ -101,10 +101,6 @@ def _plain(run: RunRow) -> dict[str, Any]:
         "ended_at": _time(run.ended_at),
         "test": run.test,
     }
-
-
-def _key(run: RunRow) -> str:
-    return "" if run.key == run.id else run.key  # one that nobody chose
 
 
 def _event_line(event: RunEvent) -> str:
