@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, InvalidGraph, RunFailed, workflow
+from stepwell import Context, Engine, InvalidGraph, RunFailed, workflow
 from stepwell.authoring.graphs.difference import diff
 from stepwell.domain.commit import WorkerInfo
-from stepwell.errors import Conflict, UnknownWorkflow
+from stepwell.errors import Conflict, StepwellError, UnknownWorkflow
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import Stage, suspended
 
@@ -261,3 +261,21 @@ async def test_who_gives_up_the_first_start_does_not_keep_the_engine_from_workin
 
         assert [await run.result(20) for run in runs] == [{"x": 1}] * 3
         assert len(await engine.store.list_workers()) == 1
+
+
+def test_edges_without_an_id_are_compared_by_what_they_join() -> None:
+    nodes = [{"id": "S", "type": "start"}, {"id": "A", "type": "delay"}, {"id": "Z", "type": "end"}]
+    old = {"nodes": nodes, "edges": [{"source": "S", "target": "A"}, {"source": "A", "target": "Z"}]}
+    new = {"nodes": nodes, "edges": [{"source": "S", "target": "A"}, {"source": "S", "target": "Z"}]}
+
+    found = Engine(":memory:").graphs.diff(old, new)["edges"]
+
+    assert (found["added"], found["removed"], found["changed"]) == (["S>>Z>"], ["A>>Z>"], {})
+
+
+@pytest.mark.parametrize("wrong", [5, {"nodes": {}}, {"nodes": [7]}, {"nodes": [], "edges": "S>Z"}])
+def test_what_is_no_graph_is_not_compared(wrong: Any) -> None:
+    with pytest.raises(StepwellError) as caught:
+        Engine(":memory:").graphs.diff({"nodes": [], "edges": []}, wrong)
+
+    assert caught.value.hint

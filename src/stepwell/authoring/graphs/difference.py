@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from stepwell.errors import InvalidInput
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -20,16 +22,36 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         "nodes": _changes(_by_id(old, "nodes", _meaning), _by_id(new, "nodes", _meaning)),
         "edges": _changes(_by_id(old, "edges", dict), _by_id(new, "edges", dict)),
         "triggers": _changes(_by_id(old, "triggers", dict), _by_id(new, "triggers", dict)),
-        "settings": _fields(old.get("settings") or {}, new.get("settings") or {}),
+        "settings": _fields(_settings(old), _settings(new)),
     }
+
+
+def _settings(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = body.get("settings")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _meaning(node: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in node.items() if name != "position"}
 
 
-def _by_id(body: Mapping[str, Any], what: str, meaning: Any) -> dict[str, dict[str, Any]]:
-    return {str(part["id"]): meaning(part) for part in body.get(what) or []}
+def _by_id(body: Any, what: str, meaning: Any) -> dict[str, dict[str, Any]]:
+    parts = body.get(what) if isinstance(body, Mapping) else what
+    if parts is None:
+        return {}
+    if not isinstance(parts, list) or not all(isinstance(part, Mapping) for part in parts):
+        raise InvalidInput(
+            f"what is compared is no graph: it has no list of {what}",
+            hint='give graphs as they are saved: {"nodes": [...], "edges": [...]}',
+        )
+    return {_name(part): meaning(part) for part in parts}
+
+
+def _name(part: Mapping[str, Any]) -> str:
+    """Its id; an edge may have none, and is then what it joins."""
+    if "id" in part:
+        return str(part["id"])
+    return ">".join(str(part.get(end) or "") for end in ("source", "sourceHandle", "target", "targetHandle"))
 
 
 def _changes(old: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

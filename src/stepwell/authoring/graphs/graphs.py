@@ -71,7 +71,8 @@ class Graphs:
         return fitting(self._lenient.build(msgspec.json.decode(body)), old, origin, edits)
 
     def diff(self, old: Any, new: Any) -> dict[str, Any]:
-        return diff(old, new)
+        """What changed from one graph to another; they need not be right."""
+        return diff(_body(old), _body(new))
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of graphs with this engine's types of nodes."""
