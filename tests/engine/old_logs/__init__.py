@@ -1,0 +1,1 @@
+"""Logs that commit c757b29 wrote, with the workflows they belong to."""
