@@ -1,17 +1,20 @@
-"""The conformance data of CEL as test cases: a reader of the little of textproto that it uses.
+"""The conformance data of CEL as test cases: a reader of the small part of textproto that it uses.
 
-The data lies beside the project, not in it; without it the tests that need it are skipped.
+The data belongs to the CEL project and is not in this repository. `STEPWELL_CEL_SPEC` names a folder with its
+`*.textproto` files. `test_language.py` covers every operator, macro and function without it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[5] / "shared" / "data" / "cel-spec"
+VARIABLE = "STEPWELL_CEL_SPEC"
+ABSENT = f"{VARIABLE} is not set: it names the folder of CEL's conformance tests (*.textproto)"
 
 TOKEN = re.compile(
     r"""(?P<skip>\s+|\#[^\n]*)
@@ -43,8 +46,18 @@ class Case:
         return first(self.message, name)
 
 
-def cases() -> list[Case]:
-    return [case for path in sorted(FOLDER.glob("*.textproto")) for case in read_cases(path)]
+def folder() -> Path | None:
+    """The folder that the variable names. None: it is not set, so nobody asks for these cases."""
+    named = os.environ.get(VARIABLE, "")
+    return Path(named) if named else None
+
+
+def cases(data: Path) -> list[Case]:
+    """All cases in the folder. A folder without any is a mistake, never a quiet pass."""
+    paths = sorted(data.glob("*.textproto"))
+    if not paths:
+        raise FileNotFoundError(f"{VARIABLE} names {data}, which has no *.textproto files")
+    return [case for path in paths for case in read_cases(path)]
 
 
 def read_cases(path: Path) -> Iterator[Case]:

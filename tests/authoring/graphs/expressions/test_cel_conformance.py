@@ -14,20 +14,22 @@ import pytest
 from stepwell.authoring.graphs.expressions import compile_expression
 from stepwell.errors import BadExpression, ExpressionError
 from tests.authoring.graphs.expressions.cel_data import (
-    FOLDER,
+    ABSENT,
     Case,
     NotJson,
     cases,
     every,
     first,
+    folder,
     json_value,
     text,
 )
 
-pytestmark = [
-    pytest.mark.req("G14"),
-    pytest.mark.skipif(not FOLDER.exists(), reason="the data of cel-spec is not beside the project"),
-]
+pytestmark = pytest.mark.req("G14")
+
+DATA = folder()
+if DATA is None:
+    pytest.skip(ABSENT, allow_module_level=True)
 
 # reason -> what shows it in the expression. Strings are taken out first, so only code is looked at.
 OUTSIDE = {
@@ -78,7 +80,7 @@ def scope(case: Case) -> dict[str, Any]:
     }
 
 
-ALL = cases() if FOLDER.exists() else []
+ALL = cases(DATA)
 INSIDE = [case for case in ALL if not outside(case)]
 REFUSED = [case for case in ALL if outside(case)]
 
