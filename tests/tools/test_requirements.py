@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.milestone import IDS
-from tools.requirements import report, scan, without_test
+import pytest
+
+from tools.requirements import PAGE, ROOT, held, read_statuses, report, scan, without_test
 
 SAMPLE = """
 import pytest
@@ -55,10 +56,23 @@ def test_ids_without_a_test_are_named_last() -> None:
 
     assert without_test(found, ["K1", "K2"]) == ["K2"]
     assert lines[-1] == "without a test: K2"
-    assert "beyond this milestone: Z9" in lines
+    assert "tested in part or ahead of its status: Z9" in lines
 
 
-def test_milestone_names_each_id_once() -> None:
-    assert len(IDS) == len(set(IDS))
-    assert {"K1", "K19", "K28", "K31", "K34", "F12", "M9", "G21", "N23", "R4", "W11"} <= set(IDS)
-    assert not {"K30", "R5"} & set(IDS)
+def test_the_page_says_which_ids_are_held() -> None:
+    statuses = read_statuses(PAGE.read_text(encoding="utf-8"))
+
+    promised = held(statuses)
+
+    assert {"K1", "K19", "K28", "K31", "K34", "F12", "M9", "G21", "N23", "X3", "R4", "W11"} <= set(promised)
+    assert (statuses["K30"], statuses["R5"], statuses["S1"]) == ("part", "part", "planned")
+    assert without_test(scan(ROOT / "tests"), promised) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [("| K1 | done | x |", "K1 is 'done'"), ("| K1 | held | x |\n| K1 | part | y |", "K1 stands twice")],
+)
+def test_a_page_that_says_nonsense_is_refused(page: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_statuses(page)
