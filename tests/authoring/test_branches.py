@@ -18,7 +18,7 @@ async def charge(who: str) -> str:
 
 @pytest.mark.req("F2", "K5")
 async def test_branches_that_finish_in_another_order_on_replay_get_their_own_results(stage: Stage) -> None:
-    """PROTOCOL 2.1: two branches `charge, ship`; first B is faster, after the crash A would be."""
+    """Hazard 1: two branches `charge, ship`; first B is faster, after the crash A would be."""
     gates = {"A": asyncio.Event(), "B": asyncio.Event()}
     done: list[str] = []
 

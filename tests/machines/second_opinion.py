@@ -1,7 +1,7 @@
 """A second opinion on machines: what one must do, written from the requirements and not from the engine.
 
 It knows no log and no commits. A body is played from its top whenever its machine goes on, over what the
-visit has been answered so far; that is all that an engine may keep of an attempt (PROTOCOL 2.25).
+visit has been answered so far; that is all that an engine may keep of an attempt (Hazard 25).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class StepRecord:
 
     @property
     def working(self) -> bool:
-        """With another worker, or to be tried again: the run is not suspended meanwhile (GRAPHS, P1)."""
+        """With another worker, or to be tried again: the run is not suspended meanwhile (GR-P1)."""
         return self.scheduled_at is not None or self.retry_at is not None
 
     @property

@@ -1,6 +1,6 @@
 """Checker: reads histories and the ledger, nothing else, and says which promises were broken.
 
-The rules are I1..I18 of RELIABILITY 2.6. It serves the simulator and the tests that kill real
+The rules are I1 to I18 of docs/internals/reliability.md. It serves the simulator and the tests that kill real
 processes alike; `check(evidence)` returns the violations, none for a system that kept its word.
 """
 

@@ -1,4 +1,4 @@
-"""The checker's rules on machines and on undoing: a transition happened wholly or not at all (PROTOCOL 2.25),
+"""The checker's rules on machines and on undoing: a transition happened wholly or not at all (Hazard 25),
 and what a run did is undone once, the last first, when it ends badly (K27)."""
 
 from __future__ import annotations

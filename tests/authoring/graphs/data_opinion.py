@@ -1,4 +1,4 @@
-"""A second opinion on data: what every node sees, by rules K1 and M1 to M3 read literally and naively.
+"""A second opinion on data: what every node sees, by GR-K1 and GR-M1 to GR-M3, read literally.
 
 Flat graphs with any edges that go forward, so that branches overlap; tasks write few variables, often the
 same. Every last node has an end that tells its whole context.

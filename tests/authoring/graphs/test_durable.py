@@ -68,7 +68,7 @@ async def idle(ctx: Context, x: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.req("K4", "G9")
 async def test_a_crash_at_every_commit_changes_nothing() -> None:
-    """K01, K04, K05: forks, joins, loops, tries, delays and an approval, with a crash everywhere."""
+    """GC-K01, GC-K04, GC-K05: forks, joins, loops, tries, delays and an approval, with a crash everywhere."""
     nodes = [
         START,
         a("F", "fork"),
@@ -97,7 +97,7 @@ async def test_a_crash_at_every_commit_changes_nothing() -> None:
 
 @pytest.mark.req("K16", "G6")
 async def test_a_join_timer_that_ran_out_while_nobody_worked_fires_on_return(disk: Stage) -> None:
-    """K06"""
+    """GC-K06"""
     nodes = [
         START,
         a("F", "fork"),
@@ -198,7 +198,7 @@ async def test_a_broadcast_event_reaches_a_waiting_node(stage: Stage) -> None:
 
 @pytest.mark.req("N12", "K15")
 async def test_only_those_who_were_asked_decide(stage: Stage) -> None:
-    """K27"""
+    """GC-K27"""
     ask = a("H", "approval", assignees=["{{ctx.input.boss}}", "role:finance"])
     body = chart([START, ask, a("Z", "end", output={"ok": True})], "S>H H-approved>Z")
     async with stage.engine(body) as engine:
@@ -241,7 +241,7 @@ async def test_a_retry_container_between_two_attempts_is_running_and_says_when(s
 @pytest.mark.req("G12")
 @pytest.mark.parametrize(("type", "code"), [("bad", "OUTPUT_NOT_JSON"), ("big", "OUTPUT_TOO_LARGE")])
 async def test_an_output_that_cannot_be_kept_fails_the_node(memory: Stage, type: str, code: str) -> None:
-    """K20, K21"""
+    """GC-K20, GC-K21"""
     handler = {"bad": bad, "big": big}[type]
     body = chart(
         [
@@ -258,7 +258,7 @@ async def test_an_output_that_cannot_be_kept_fails_the_node(memory: Stage, type:
 
 @pytest.mark.req("K18", "N22")
 async def test_a_workflow_that_calls_itself_ends_at_the_depth_limit(memory: Stage) -> None:
-    """K13"""
+    """GC-K13"""
     body = chart([START, a("W", "workflow", workflow="deep"), a("Z", "end")], "S>W W>Z", name="deep")
     async with memory.engine(body) as engine:
         run = await engine.start("deep", {})
@@ -271,7 +271,7 @@ async def test_a_workflow_that_calls_itself_ends_at_the_depth_limit(memory: Stag
 
 @pytest.mark.req("N22")
 async def test_a_detached_child_lives_on(stage: Stage) -> None:
-    """K15"""
+    """GC-K15"""
     w = a("W", "workflow", workflow="idle", wait=False, outputVariable="w")
     body = chart([START, w, a("Z", "end", output={"w": "{{ctx.w}}"})], "S>W W>Z")
     async with stage.engine(idle, body) as engine:
@@ -336,7 +336,7 @@ def test_engines_take_graphs_by_type() -> None:
 
 @pytest.mark.req("K26")
 async def test_a_graph_is_rerun_from_a_node_and_keeps_its_siblings(stage: Stage) -> None:
-    """K24: a causal cut, not a prefix of the log."""
+    """GC-K24: a causal cut, not a prefix of the log."""
     done: list[str] = []
 
     @node("tell")

@@ -130,7 +130,7 @@ def caller(name: str, **data: Any) -> dict[str, Any]:
 
 @pytest.mark.req("N22", "G18", "K22")
 async def test_a_graph_calls_a_published_graph_in_the_version_of_that_moment(stage: Stage) -> None:
-    """K14: resolved when the node starts, and recorded."""
+    """GC-K14: resolved when the node starts, and recorded."""
     async with stage.engine(caller("saved")) as engine:
         await engine.library.create(waiting(1))
         await engine.library.publish("saved")

@@ -215,7 +215,7 @@ async def test_a_rerun_from_a_node_takes_work_in_proportion_to_the_run(memory: S
         assert await work(240) < 4.5 * await work(60)
 
 
-@pytest.mark.req("K26", "P3")
+@pytest.mark.req("K26", "GR-P3")
 async def test_edits_of_many_outputs_take_work_in_proportion_to_the_run(memory: Stage) -> None:
     nodes = [a("L", "loop", items="ctx.input"), a("W", "wait", "L", event="go"), a("A", "tell", "L")]
     body = chart([START, *nodes, a("Z", "end")], "S>L W>A L>Z")

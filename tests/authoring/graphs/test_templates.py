@@ -1,4 +1,4 @@
-"""Templates: the cases T01 to T12, and what follows from them."""
+"""Templates: the cases GC-T01 to GC-T12, and what follows from them."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ async def test_a_killed_process_loses_nothing_and_records_nothing_twice(
 async def test_results_that_come_twice_from_two_processes_dispatch_nothing_twice(
     postgres: Stage, tmp_path: Path
 ) -> None:
-    """K02: every result of a remote node is delivered again, by another process than the one that did it."""
+    """GC-K02: every result of a remote node is delivered again, by another process."""
     ledger = tmp_path / "ledger"
     branches = [w(f"A{i}", queue="far") for i in range(8)]
     edges = " ".join(f"F>A{i} A{i}>J" for i in range(8))

@@ -54,7 +54,7 @@ def test_work_that_may_take_longer_than_its_run_is_told() -> None:
     assert warned(a("A", timeoutMs=5001), maxExecutionMs=None) == []
 
 
-@pytest.mark.req("G2", "G26")
+@pytest.mark.req("G2", "BI-G26")
 @pytest.mark.parametrize(
     "source", ["env.HOME", "secrets.x", "input.x", "loop.item", "branches", "ctx.x + xtc.y"]
 )
@@ -65,7 +65,7 @@ def test_a_name_that_nothing_has_is_told(source: str) -> None:
     assert warned(a("A", "transform", expression=source)) == [("UNKNOWN_NAME", "A", "expression")]
 
 
-@pytest.mark.req("G2", "G26")
+@pytest.mark.req("G2", "BI-G26")
 @pytest.mark.parametrize("name", ["input", "error", "loop"])
 def test_a_variable_that_hides_what_nodes_see_is_told(name: str) -> None:
     assert warned(a("A", outputVariable=name)) == [("VARIABLE_HIDDEN", "A", "outputVariable")]

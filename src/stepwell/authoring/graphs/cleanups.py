@@ -1,8 +1,8 @@
 """Cleanups: the finally of a try that is cancelled runs all the same, beside what goes on.
 
-The try itself is settled at once (C1, C4): nobody waits for its clean-up but the finally of a try around
-it that is cancelled with it, and the end of the run. A clean-up is not cancelled with what is around it;
-the run's own cancel, which stops everything that is under way, stops it too.
+The try itself is settled at once (GR-C1, GR-C4): nobody waits for its clean-up but the finally of a try
+around it that is cancelled with it, and the end of the run. A clean-up is not cancelled with what is
+around it; the run's own cancel, which stops everything that is under way, stops it too.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Containers:
             self._open_body(step)
 
     def _open_body(self, step: Step) -> None:
-        """Y3: each attempt of a retry has a scope of its own."""
+        """GR-Y3: each attempt of a retry has a scope of its own."""
         plan = step.node.body
         assert plan is not None
         mark = f"#{step.attempt}" if step.node.type == "retry" else ""
@@ -40,7 +40,7 @@ class Containers:
             self._frontier.loops.iteration_done(step, scope, behind)
             return
         step.body = None
-        step.context = behind  # K2: what the body wrote is visible behind the container
+        step.context = behind  # GR-K2: what the body wrote is visible behind the container
         if scope.plan is step.node.ending:
             self._conclude(step, step.pending)
         elif step.node.ending is not None:

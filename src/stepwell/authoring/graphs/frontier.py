@@ -1,11 +1,11 @@
 """Frontier: what happens next in a graph. Pure: facts go in, asks and notes come out, nothing else.
 
-R1  A scope opens by starting its nodes without in-edges.
-R2  A settled step makes the edges of its selected handles live and the others dead.
-R3  A node is decided when no in-edge is unknown: one live edge and it runs once, none and it is
-    skipped. R4 A skipped step's edges are dead; that goes on until the border of the scope.
-R5  Decisions depend on the order of facts alone, so feeding the same facts again decides the same.
-X3  A failure goes to the innermost handler: the node's error edge, the join of the smallest region,
+GR-R1  A scope opens by starting its nodes without in-edges.
+GR-R2  A settled step makes the edges of its selected handles live and the others dead.
+GR-R3  A node is decided when no in-edge is unknown: one live edge and it runs once, none and it is
+    skipped. GR-R4 A skipped step's edges are dead; that goes on until the border of the scope.
+GR-R5  Decisions depend on the order of facts alone, so feeding the same facts again decides the same.
+GR-X3  A failure goes to the innermost handler: the node's error edge, the join of the smallest region,
     the container, the scope around it, and at last the run.
 Each fact costs the in- and out-edges of what it settles, however large the graph is.
 """
@@ -105,7 +105,7 @@ class Frontier:
 
     @property
     def works(self) -> bool:
-        """Something runs or waits for its next attempt; else the run only waits (P1)."""
+        """Something runs or waits for its next attempt; else the run only waits (GR-P1)."""
         return any(ask.purpose in WORKING for ask in self.open_asks)
 
     def close(self) -> None:
@@ -313,7 +313,7 @@ class Frontier:
     # Cancelling
 
     def cancel(self) -> None:
-        """C4: nothing goes on but what cleans up; `end` says when that is done."""
+        """GR-C4: nothing goes on but what cleans up; `end` says when that is done."""
         self._outcome = End(None)
         self.cleanups.interrupting = True
         self.cleanups.stop()
@@ -323,7 +323,7 @@ class Frontier:
         self._pump()
 
     def abandon(self) -> None:
-        """C5, or somebody ended the run from outside: all is settled at once, nothing cleans up."""
+        """GR-C5, or somebody ended the run from outside: all is settled at once, nothing cleans up."""
         if self.end is None and self.root is not None:
             self.cleanups.off = True
             self.cancel()

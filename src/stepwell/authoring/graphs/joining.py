@@ -38,7 +38,7 @@ class Joining:
     # The clock
 
     def start_clock(self, scope: ScopeRun, index: int) -> None:
-        """J4: it starts when the fork settles, and is durable."""
+        """GR-J4: it starts when the fork settles, and is durable."""
         join = scope.plan.nodes[index]
         if scope.steps[index] is None and index not in scope.clocks:
             path = f"{scope.prefix}{join.id}@timeout"
@@ -79,7 +79,7 @@ class Joining:
         clock = scope.clocks.pop(node.index, None)
         if clock is not None:
             frontier.withdraw(clock)
-        if move is Move.SKIP:  # it did not fire: whoever is still on the way goes on (C1)
+        if move is Move.SKIP:  # it did not fire: whoever is still on the way goes on (GR-C1)
             frontier.note(NoteKind.SKIPPED, step.path)
             frontier.settle(step, StepStatus.SKIPPED)
             return
@@ -183,7 +183,7 @@ class Joining:
         self._frontier.failed(step, failure)
 
     def _cancel_region(self, step: Step, *, always: bool = False) -> None:
-        """C1, C3: what only leads to this join and has not settled is not wanted any more."""
+        """GR-C1, GR-C3: what only leads to this join and has not settled is not wanted any more."""
         if step.node.behaviour.cancels or always:
             for index in step.node.region:
                 self._frontier.cancel_node(step.scope, index)

@@ -1,12 +1,12 @@
 """Joins: when does a `merge` fire, fail or get skipped? A pure function of what arrived.
 
-J0  nothing live, nothing open, no error: skipped, in every mode.
-J1  all fires when nothing is open, with what is live; requireAll fails at a dead branch.
-J2  any fires at the first arrival. J3 count:n at the n-th; unreachable: onUnsatisfied.
-J4  timeout fires at the deadline with what arrived, or when nothing is open. In other modes the
+GR-J0  nothing live, nothing open, no error: skipped, in every mode.
+GR-J1  all fires when nothing is open, with what is live; requireAll fails at a dead branch.
+GR-J2  any fires at the first arrival. GR-J3 count:n at the n-th; unreachable: onUnsatisfied.
+GR-J4  timeout fires at the deadline with what arrived, or when nothing is open. In other modes the
     deadline takes the timeout handle, or fails.
-E1  fail-fast fails with the first branch error at once. E2 collect-all waits for every branch, then
-    fails with all errors. E3 best-effort fires if enough branches are live, else as E2.
+GR-E1  fail-fast fails with the first branch error at once. GR-E2 collect-all waits for every branch, then
+    fails with all errors. GR-E3 best-effort fires if enough branches are live, else as GR-E2.
 A dead-path cascade is over before a join is asked: it never sees half of one.
 """
 
@@ -84,7 +84,7 @@ def _at_least(needed: int, join: Merge, seen: Arrivals) -> Move:
     if seen.live + seen.open >= needed:
         return Move.WAIT
     if needed == 1:
-        return Move.FAIL_BRANCHES  # nobody is left who could win, and somebody failed (else J0)
+        return Move.FAIL_BRANCHES  # nobody is left who could win, and somebody failed (else GR-J0)
     if join.on_unsatisfied == "fail":
         return Move.UNSATISFIED
     if join.on_unsatisfied == "skip":

@@ -82,7 +82,7 @@ class Loops:
             self._finish(step, run)
 
     def _holds(self, step: Step, run: LoopRun) -> bool:
-        """L6, L7: a while loop asks before each iteration."""
+        """GR-L6, GR-L7: a while loop asks before each iteration."""
         loop: Loop = step.node.behaviour
         assert loop.condition is not None
         scope = self._frontier.starting.scope_of(step)
@@ -99,7 +99,7 @@ class Loops:
         return not run.over
 
     def _variables(self, step: Step, run: LoopRun, index: int) -> dict[str, Any]:
-        """L9: what expressions see as `loop`."""
+        """GR-L9: what expressions see as `loop`."""
         item = run.items[index] if run.items is not None else index
         return {
             "item": item,
@@ -156,7 +156,7 @@ class Loops:
         self._item_failed(step, run, index, failure)
 
     def _item_failed(self, step: Step, run: LoopRun, index: int, failure: Failure) -> None:
-        """L4: the loop fails, or goes on with a placeholder or without the item."""
+        """GR-L4: the loop fails, or goes on with a placeholder or without the item."""
         loop: Loop = step.node.behaviour
         if loop.on_error == "fail":
             self._frontier.containers.fail(step, failure)

@@ -1,4 +1,4 @@
-"""Mailbox: events sent to the run itself, for the earliest waiter that they fit (rule P3).
+"""Mailbox: events sent to the run itself, for the earliest waiter that they fit (GR-P3).
 
 A wait for an event listens twice: to broadcasts, and to this mailbox. Events that came before their
 wait count; one event satisfies exactly one wait.

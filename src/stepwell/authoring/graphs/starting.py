@@ -240,7 +240,7 @@ class Starting:
             self._late(step)
 
     def _late(self, step: Step) -> None:
-        """P2: the timeout handle, if something is connected to it; else a failure."""
+        """GR-P2: the timeout handle, if something is connected to it; else a failure."""
         if "timeout" in step.node.connected:
             self._done(step, Outcome(("timeout",), {"timedOut": True}))
         else:
@@ -269,7 +269,7 @@ class Starting:
 
 
 def called_code(code: str) -> str:
-    """K12: what graphs route by when the run that a node called was cancelled."""
+    """GC-K12: what graphs route by when the run that a node called was cancelled."""
     return "SUBWORKFLOW_CANCELLED" if code == "CHILD_CANCELLED" else code
 
 

@@ -157,7 +157,7 @@ class Purpose(StrEnum):
     HOLD = "hold"  # a handler's delay
 
 
-# While one of these is open the run works; else it only waits (rule P1).
+# While one of these is open the run works; else it only waits (GR-P1).
 WORKING = frozenset({Purpose.WORK, Purpose.BACKOFF, Purpose.CHILD})
 
 

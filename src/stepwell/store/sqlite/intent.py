@@ -3,7 +3,7 @@
 SQLite has no queue of writers: who asks at the right moment gets the lock. A waiter therefore holds
 `<database>.intent` shared; the busy writer looks after each commit and steps aside while it is held.
 Asking every 0.2 ms alone already keeps the median low (SQLite's own busy timeout, which sleeps longer
-and longer, starved in the protocol's experiment E7); stepping aside shortens the worst waits: beside a
+and longer, starved others in an experiment); stepping aside shortens the worst waits: beside a
 process that writes without any gap, on a loaded machine, 37 to 136 ms against 166 to 224 ms.
 """
 
