@@ -161,6 +161,14 @@ def test_architecture_names_every_package() -> None:
     assert named - packages - outside == set(), "these are gone"
 
 
+def test_glossary_has_one_line_a_word() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| (.+?) \| .+ \|$", page.partition("## Words")[0], re.MULTILINE)[1:]
+
+    assert words == sorted(set(words), key=str.casefold)
+    assert {"run", "log", "inbox", "ticket", "lease", "commit", "park", "replay"} <= set(words)
+
+
 def test_readme_leads_to_every_page() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     pages = [label(path) for folder in ("docs", "docs/internals") for path in (ROOT / folder).glob("*.md")]
