@@ -25,9 +25,11 @@ async def pay(ctx: Context, cents: int) -> int:
 """
 RENAMED = OLD.replace("charge", "collect_money")
 SLEEPS_FIRST = OLD.replace("    paid =", "    await ctx.sleep('1d')\n    paid =")
-SLEEPS_LATER = OLD.replace(
-    "    return paid", "    await ctx.sleep('1d')\n    return paid"
-)  # the wait is only open
+SLEEPS_LATER = OLD.replace("    return paid", "    await ctx.sleep('1d')\n    return paid")
+CHARGES_LATER = OLD.replace("    return paid", "    await ctx.step(charge, 1)\n    return paid")
+GUARDED = OLD.replace(
+    "    return paid", "    if ctx.patched('x'): await ctx.step(charge, 1)\n    return paid"
+)
 
 
 async def _leave_a_live_run(source: Path, database: str) -> None:
@@ -38,9 +40,10 @@ async def _leave_a_live_run(source: Path, database: str) -> None:
                 break
 
 
-@pytest.mark.req("F8")
+@pytest.mark.req("F8", "K36")
 @pytest.mark.parametrize(
-    ("code", "exit_code"), [(OLD, 0), (RENAMED, 1), (SLEEPS_FIRST, 1), (SLEEPS_LATER, 0)]
+    ("code", "exit_code"),
+    [(OLD, 0), (RENAMED, 1), (SLEEPS_FIRST, 1), (SLEEPS_LATER, 1), (CHARGES_LATER, 1), (GUARDED, 0)],
 )
 def test_check_tells_which_live_runs_do_not_fit(
     code: str, exit_code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

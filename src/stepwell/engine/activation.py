@@ -32,7 +32,7 @@ from stepwell.engine.journal import Journal, read_journal
 from stepwell.engine.log_writer import LogWriter, opening
 from stepwell.engine.own_faults import give_back
 from stepwell.engine.releasing import release
-from stepwell.engine.replay_check import not_asked_again
+from stepwell.engine.replay_check import left_open
 from stepwell.engine.services import Services
 from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.sync_body import SyncBody
@@ -163,6 +163,12 @@ class Activation:
             self.advancing = False
 
     def _run_turns(self) -> None:
+        try:
+            self._turn_by_turn()
+        except CodeChanged as error:
+            self._ending = endings.failed(error)
+
+    def _turn_by_turn(self) -> None:
         while self.closed is None and self._ending is None:
             if self.turns.ready:
                 self.turns.run_turn()
@@ -192,9 +198,8 @@ class Activation:
     def _go_live(self) -> None:
         """The replay is over: now the messages that came with the claim."""
         self.live = True
-        if self.services.replay_always and (differs := not_asked_again(self)) is not None:
-            self._ending = endings.failed(differs)
-            return
+        if (changed := left_open(self)) is not None:
+            raise changed
         self.waits.start_again()
         if self.rows:
             # Waits and remote steps must be open for their answers; but nothing begins or times out

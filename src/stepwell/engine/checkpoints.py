@@ -79,6 +79,7 @@ def begin_anew(journal: Journal) -> None:
         step.failures, step.retry_at, step.scheduled_at, step.started = 0, None, None, False
     journal.timers.clear()
     journal.waits.clear()
+    journal.opened.clear()
     again = {a.path.rstrip("!") for a in journal.answers if failed_answer(a.fact)}
     journal.answers = deque(a for a in journal.answers if a.path.rstrip("!") not in again)
     for path in again:

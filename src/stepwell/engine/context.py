@@ -31,7 +31,7 @@ from stepwell.engine.child_handle import Child
 from stepwell.engine.children import new_child
 from stepwell.engine.placed import Placed
 from stepwell.engine.progress import progress_of
-from stepwell.engine.replay_check import marks_all
+from stepwell.engine.replay_check import marks_all, unreached
 from stepwell.errors import Continue, InvalidDefinition, InvalidInput
 
 if TYPE_CHECKING:
@@ -256,9 +256,16 @@ class RunContext:
         values = self._activation.journal.values
         if path not in values:
             self._activation.check_open()
-            passed_before = not self._activation.live and bool(self._activation.answers)
-            values[path] = Raw(b"false") if passed_before else self.record_value(path, "patched", True)
+            values[path] = self._patched_anew(path)
         return bytes(values[path]) == b"true"
+
+    def _patched_anew(self, path: str) -> Raw:
+        activation = self._activation
+        if activation.visits is not None:  # it does not replay: only the log keeps the answer the same
+            return self.record_value(path, "patched", not activation.visits.came_further)
+        if not activation.live and (activation.answers or any(unreached(activation))):
+            return Raw(b"false")
+        return self.record_value(path, "patched", True)
 
     def known_value(self, path: str) -> Any:
         """What was recorded here, None: nothing yet."""

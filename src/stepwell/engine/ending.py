@@ -27,6 +27,7 @@ from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall
 from stepwell.engine.draft import Draft
 from stepwell.engine.exits import as_failure
 from stepwell.engine.journal import Journal
+from stepwell.engine.replay_check import left_open
 from stepwell.errors import (
     CodeChanged,
     Continue,
@@ -74,6 +75,8 @@ def of_main(activation: Activation) -> Ending:
     left = () if activation.live else [a for a in activation.answers if _must_be_asked(a)]
     if left and _came_to_its_end(main):
         return failed(code_changed(left[0], activation.calls, activation.program))
+    if not activation.live and _came_to_its_end(main) and (gone := left_open(activation)) is not None:
+        return failed(gone)
     if main.cancelled():
         error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
     else:

@@ -26,6 +26,7 @@ from stepwell.domain.status import Status
 from stepwell.engine.active_time import count_active, count_from
 from stepwell.engine.answers import Answer, result_path
 from stepwell.engine.checkpoints import Attempts, arrive, begin_anew, note_visit, open_calls
+from stepwell.engine.replay_check import Opening
 
 
 @dataclass(slots=True)
@@ -94,6 +95,7 @@ class Journal(msgspec.Struct, eq=False):
     steps: dict[str, StepRecord] = {}
     timers: dict[str, SetTimer] = {}
     waits: dict[str, Opened] = {}
+    opened: dict[str, Opening] = {}  # by path: what the code must ask for again, also after a retry
     children: dict[str, ev.ChildStarted] = {}
     lost: dict[str, NewRun | None] = {}  # children to be started again
     values: dict[str, Raw] = {}
@@ -154,8 +156,7 @@ def absorb(journal: Journal, event: Event) -> None:
     fact, path = event.fact, event.path
     if isinstance(fact, ev.Claimed):
         count_active(journal, event.at)
-    journal.head = event.seq
-    journal.last_at = event.at
+    journal.head, journal.last_at = event.seq, event.at
     match fact:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
             _answered(journal, event)
@@ -173,10 +174,13 @@ def absorb(journal: Journal, event: Event) -> None:
             step = journal.steps.setdefault(path, StepRecord())
             step.attempt, step.scheduled_at, step.timeout = event.attempt, event.at, fact.timeout
             step.retry_at = None
+            journal.opened[path] = Opening(event.seq, fact)
         case ev.TimerSet():
             journal.timers[path] = SetTimer(fact, event.at + fact.seconds)
+            journal.opened[path] = Opening(event.seq, fact)
         case ev.WaitOpened():
             journal.waits[path] = Opened(fact, event.at)
+            journal.opened[path] = Opening(event.seq, fact)
             journal.keys.pop(decide_key(path), None)  # it was about another question at this path
         case ev.WaitEnded():
             _wait_ended(journal, event, fact)
@@ -236,6 +240,7 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
 def _answered(journal: Journal, event: Event) -> None:
     path, fact = event.path, event.fact
     journal.steps.pop(path, None)
+    journal.opened.pop(path, None)
     timer = journal.timers.pop(path, None)
     if isinstance(fact, ev.ChildEnded):
         started = journal.children.pop(path, None)
@@ -266,6 +271,7 @@ def _step_failed(journal: Journal, event: Event, fact: ev.StepFailed) -> None:
 
 def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
     opened = journal.waits.pop(event.path, None)
+    journal.opened.pop(event.path, None)
     journal.timers.pop(event.path, None)
     step = journal.steps.get(event.path)
     if step is not None:  # not wanted any more
@@ -290,6 +296,7 @@ def _retried(journal: Journal, seq: int) -> None:
     )
     kept = (a for a in journal.answers if not (path and a.path in (path, result_path(path))))
     journal.answers = deque(replace(a, optional=True) if a.seq > failure else a for a in kept)
+    journal.opened = {p: opening for p, opening in journal.opened.items() if opening.seq < failure}
     step = journal.steps.get(path)
     if step is not None:
         step.failures, step.retry_at = 0, None
@@ -346,6 +353,7 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
     journal.steps.clear()
     journal.timers.clear()
     journal.waits.clear()
+    journal.opened.clear()
     journal.children.clear()
     journal.lost.clear()
     journal.values.clear()
@@ -375,6 +383,7 @@ def _leave_code(journal: Journal) -> None:
     journal.answers.clear()
     journal.timers.clear()
     journal.waits.clear()
+    journal.opened.clear()
     journal.lost.clear()
 
 

@@ -22,6 +22,7 @@ from stepwell.domain.codec import Codec, limited
 from stepwell.domain.commit import NEVER, InboxRow
 from stepwell.domain.cuts import failed_answer
 from stepwell.domain.events import Problem
+from stepwell.domain.messages import decide_key
 from stepwell.domain.moves import Move
 from stepwell.domain.problems import problem_of
 from stepwell.engine.answers import Answer, result_path
@@ -29,6 +30,7 @@ from stepwell.engine.calls import BackoffCall, BodyCall, Call, StepCall, TimerCa
 from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, open_calls
 from stepwell.engine.documents import visible_after
 from stepwell.engine.journal import StepRecord
+from stepwell.engine.replay_check import unreached
 from stepwell.errors import (
     CodeChanged,
     InvalidDefinition,
@@ -91,6 +93,28 @@ class Visits:
         self._known[answer.path] = answer
         if isinstance(answer.fact, ev.ChildStarted):
             self._known.pop(result_path(answer.path), None)  # the end of another at this path
+
+    def knows(self, path: str) -> bool:
+        """Was it answered in this visit?"""
+        return path in self._known
+
+    @property
+    def came_further(self) -> bool:
+        """Has the log something of this transition that its code has not come to yet?"""
+        inside = self._call.path if self._call is not None else ""
+        answered = (path for path in self._activation.arrived if not path.endswith("!"))
+        return any(unreached(self._activation)) or any(path.startswith(inside) for path in answered)
+
+    def _check_decisions(self, move: Move) -> None:
+        """The transition's code ended. A decision that was accepted for one of its questions, which the code
+        did not ask for again, must not be discarded."""
+        for path in unreached(self._activation):
+            if path in self._kept or decide_key(path) in self._journal.messages:
+                self._give_back()  # the end of the run writes them into the log
+                raise CodeChanged(
+                    f"a decision on {path} was accepted, but {move.name} ended without asking for it",
+                    recorded=path,
+                )
 
     def note(self, answer: Answer, call: Call) -> None:
         """An answer went to the code: the next attempt gets it again."""
@@ -219,6 +243,7 @@ class Visits:
                 if self._failed(move, path, error, state):
                     return
             else:
+                self._check_decisions(move)
                 self._completed(move, path, move.target, Raw(after), None)
                 return
 

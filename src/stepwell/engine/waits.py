@@ -19,6 +19,7 @@ from stepwell.domain.messages import Decision, Ending, cancel_request, decide_ke
 from stepwell.engine.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
 from stepwell.engine.journal import Message, called_back
 from stepwell.engine.own_faults import guarded
+from stepwell.engine.replay_check import check_form
 from stepwell.engine.signals import Signals
 from stepwell.errors import StepwellError, StoreError
 
@@ -274,6 +275,7 @@ class Waits:
         try:
             call.decode(message.name, message.payload)
         except StepwellError as error:
+            check_form(self._activation, call, message)
             fact = ev.Received(
                 key=message.key, n=0, what=message.what, name=message.name, rejected=error.message
             )
