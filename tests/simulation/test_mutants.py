@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from stepwell.testing.simulation.change_mutants import CHANGE_MUTANTS
 from stepwell.testing.simulation.mutants import MUTANTS, Mutant, hunt
 
 
 @pytest.mark.slow
 @pytest.mark.req("R1")
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *CHANGE_MUTANTS], ids=lambda mutant: mutant.name)
 def test_mutant_is_caught(mutant: Mutant, record_property: Callable[[str, object], None]) -> None:
     report = hunt(mutant)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from stepwell.domain.status import RETRYABLE, TERMINAL, Status
+from stepwell.testing.checker_changes import changes
 from stepwell.testing.checker_effects import effects
 from stepwell.testing.checker_machines import looks, machines, undoing
 from stepwell.testing.checker_messages import messages
@@ -30,6 +31,7 @@ def check(evidence: Evidence) -> list[Violation]:
     found.extend(acceptance(evidence))
     found.extend(endings(evidence))
     found.extend(messages(evidence))
+    found.extend(changes(evidence))
     found.extend(effects(evidence))
     found.extend(looks(evidence))
     found.extend(Violation("I18", "", f"left over: {text}") for text in evidence.leftovers)

@@ -132,6 +132,7 @@ class Evidence:
     accepted: Iterable[str] = ()  # runs whose start was acknowledged
     wanted: dict[str, Wanted] = field(default_factory=dict)
     signals: Sequence[Sent] = ()
+    decisions: Sequence[Sent] = ()  # that were acknowledged, of runs whose code changes
     emitted: Sequence[Emitted] = ()
     seen: dict[str, list[str]] = field(default_factory=dict)  # run -> statuses as they were read
     looks: Sequence[Seen] = ()

@@ -6,10 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from stepwell.testing.simulation.change_mutants import CHANGE_MUTANTS
 from stepwell.testing.simulation.machine_mutants import MACHINE_MUTANTS
 from stepwell.testing.simulation.mutants import MUTANTS, hunt
-from stepwell.testing.simulation.shapes import MACHINES, SHAPES, Shape
-from stepwell.testing.simulation.sweep import sweep
+from stepwell.testing.simulation.shapes import Shape
+from stepwell.testing.simulation.sweep import WORLDS, sweep
 from stepwell.testing.simulation.world import simulate
 
 
@@ -20,15 +21,16 @@ def main() -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: print every store call")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--mutants", action="store_true", help="plant each bug and hunt it")
+    parser.add_argument("--changes", action="store_true", help="code that changes under live runs instead")
     parser.add_argument("--machines", action="store_true", help="machines and sagas instead of functions")
     given = parser.parse_args()
-    shapes = MACHINES if given.machines else SHAPES
+    world = "changes" if given.changes else "machines" if given.machines else "functions"
     if given.seed is not None:
-        return _one(given.seed, shapes, verbose=given.verbose)
+        return _one(given.seed, WORLDS[world], verbose=given.verbose)
     if given.mutants:
         return _mutants()
     first, _, end = given.seeds.partition(":")
-    summary = sweep(range(int(first), int(end)), jobs=given.jobs, machines=given.machines)
+    summary = sweep(range(int(first), int(end)), jobs=given.jobs, world=world)
     for seed, violations in sorted(summary.violations.items()):
         print(f"seed {seed}: {violations[0]}" + (f" (+{len(violations) - 1})" if violations[1:] else ""))
     print(summary)
@@ -50,12 +52,12 @@ def _one(seed: int, shapes: Sequence[Shape], *, verbose: bool) -> int:
 
 def _mutants() -> int:
     caught = 0
-    for mutant in (*MUTANTS, *MACHINE_MUTANTS):
+    for mutant in (*MUTANTS, *MACHINE_MUTANTS, *CHANGE_MUTANTS):
         report = hunt(mutant)
         caught += report is not None
         found = f"seed {report.seed}: {report.violations[0]}" if report else "SURVIVED"
         print(f"{mutant.name:16} {found}")
-    planted = len(MUTANTS) + len(MACHINE_MUTANTS)
+    planted = len(MUTANTS) + len(MACHINE_MUTANTS) + len(CHANGE_MUTANTS)
     print(f"mutants caught {caught}/{planted}")
     return 0 if caught == planted else 1
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from stepwell.app import Engine
 from stepwell.errors import AskedWrongly, StoreError
+from stepwell.testing.simulation.changes import RELEASES
 from stepwell.testing.simulation.contests import CONTESTS
 from stepwell.testing.simulation.faulty import FaultyStore, Network
 from stepwell.testing.simulation.loop import Process, SimLoop
@@ -25,6 +26,7 @@ class Seat:
     def __init__(self, number: int) -> None:
         self.number = number
         self.lives = 0
+        self.release = 0
         self.process = Process(f"w{number}.0")
         self.engine: Engine | None = None
         self.stopping = False
@@ -36,6 +38,7 @@ class Fleet:
         self._loop = loop
         self._network = network
         self.seats = [Seat(number) for number in range(WORKERS)]
+        self.release = 0  # of the workflow that changes: what a process that boots has
         self.engines: list[Engine] = []  # of all lives: the dead ones keep their memory
 
     def boot(self, seat: Seat) -> None:
@@ -44,6 +47,7 @@ class Fleet:
             return
         seat.lives += 1
         seat.stopping = False
+        seat.release = self.release
         seat.process = Process(f"w{seat.number}.{seat.lives}")
         seat.engine = None
         self._network.trace(seat.process, "boot")
@@ -59,7 +63,7 @@ class Fleet:
         while True:
             engine = Engine(
                 store,
-                workflows=(*WORKFLOWS, *CONTESTS, *MACHINES),
+                workflows=(*WORKFLOWS, *CONTESTS, *MACHINES, RELEASES[seat.release]),
                 steps=REMOTE_STEPS,
                 queues=_QUEUES[seat.number],
                 settings=replace(plan.settings, slots=plan.slots[seat.number]),
@@ -121,7 +125,7 @@ class Fleet:
         """Everybody is up again."""
         for seat in self.seats:
             self._loop.thaw(seat.process)
-            if seat.stopping:
+            if seat.stopping or seat.release != self.release:
                 self.crash(seat)
             if seat.process.dead:
                 self.boot(seat)

@@ -20,6 +20,7 @@ from stepwell.domain.state import fold
 from stepwell.domain.status import Status
 from stepwell.errors import AlreadyDecided, Conflict, NotRetryable, RunEnded, StoreError, WrongPlace
 from stepwell.testing.evidence import Seen, Sent, Wanted
+from stepwell.testing.simulation import changes
 from stepwell.testing.simulation.shapes import Shape
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class People:
         self.accepted: list[str] = []
         self.wanted: dict[str, Wanted] = {}
         self.signals: list[Sent] = []
+        self.decisions: list[Sent] = []
         self.seen: dict[str, list[str]] = {}
         self.looks: list[Seen] = []
         self.operations = 0
@@ -186,6 +188,9 @@ class People:
             answered = max(answered, await self._questions_answered(handle))
             await asyncio.sleep(0.3)
         await self._wait(handle, plan)
+
+    async def _decides(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        await changes.decide(self, handle, plan)
 
     async def _questions_answered(self, handle: RunHandle[Any]) -> int:
         rows = await self._surely(lambda: self._client.store.read_log(handle.id))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import repeat
 from multiprocessing import get_context
 
 from stepwell.testing.evidence import Violation
-from stepwell.testing.simulation.shapes import MACHINES, SHAPES
+from stepwell.testing.simulation.changes import CHANGES
+from stepwell.testing.simulation.shapes import MACHINES, SHAPES, Shape
 from stepwell.testing.simulation.world import simulate
 
 _CHUNK = 50
+WORLDS: dict[str, Sequence[Shape]] = {"functions": SHAPES, "machines": MACHINES, "changes": CHANGES}
 
 
 @dataclass(slots=True)
@@ -49,27 +51,26 @@ class Summary:
         )
 
 
-def sweep(seeds: Iterable[int], *, jobs: int = 1, machines: bool = False) -> Summary:
-    """All of them, over functions or over machines; with several jobs in processes of their own."""
+def sweep(seeds: Iterable[int], *, jobs: int = 1, world: str = "functions") -> Summary:
+    """All of them, over the runs of one world; with several jobs in processes of their own."""
     wanted = list(seeds)
     chunks = [wanted[at : at + _CHUNK] for at in range(0, len(wanted), _CHUNK)]
     total = Summary()
     if jobs <= 1:
         for chunk in chunks:
-            total.add(_some(chunk, machines))
+            total.add(_some(chunk, world))
         return total
     # Fresh interpreters: a fork would take the tests' threads and connections along.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for part in pool.map(_some, chunks, repeat(machines)):
+        for part in pool.map(_some, chunks, repeat(world)):
             total.add(part)
     return total
 
 
-def _some(seeds: list[int], machines: bool) -> Summary:
+def _some(seeds: list[int], world: str) -> Summary:
     summary = Summary()
-    shapes = MACHINES if machines else SHAPES
     for seed in seeds:
-        report = simulate(seed, shapes=shapes)
+        report = simulate(seed, shapes=WORLDS[world])
         summary.seeds += 1
         summary.virtual_seconds += report.virtual_seconds
         summary.handles += report.handles

@@ -19,6 +19,7 @@ from stepwell.testing.checker import check
 from stepwell.testing.checker_effects import repeats
 from stepwell.testing.clock import BEGIN
 from stepwell.testing.evidence import Emitted, Evidence, History, Violation, Wanted, entry_of_row
+from stepwell.testing.simulation import changes
 from stepwell.testing.simulation.faulty import FaultyStore, Network
 from stepwell.testing.simulation.fleet import Fleet
 from stepwell.testing.simulation.ledger import Ledger, Stage
@@ -72,6 +73,7 @@ class World:
     ) -> None:
         self.plan = plan
         self._shapes = shapes
+        self._deploys = shapes is changes.CHANGES
         chance = random.Random(f"loop/{plan.seed}")
         self.loop = Stage(chance, shuffles=plan.shuffles)  # type: ignore[abstract]  # no sockets, no threads
         self.store = make_store(lambda: BEGIN + self.loop.time())
@@ -95,6 +97,9 @@ class World:
         for number in range(plan.runs):
             self.loop.spawn(self._people_process, people.use(rng.choice(self._shapes), number))
         trouble = self.loop.spawn(self._nemesis_process, self.nemesis.run())
+        if self._deploys:
+            deploys = changes.deploy(self.fleet, random.Random(f"deploys/{plan.seed}"))
+            self.loop.spawn(self._nemesis_process, deploys)
         while self.loop.time() < PHASE_SECONDS or not trouble.done():
             await asyncio.sleep(0.5)
             if self._over():
@@ -116,6 +121,8 @@ class World:
         self.network.kills.clear()
         self.network.outage = False
         self.people.healed = True
+        if self._deploys:
+            self.fleet.release = len(changes.RELEASES) - 1
         self.fleet.heal()
         self.network.trace(self.network.process, "healed")
 
@@ -138,6 +145,7 @@ class World:
             accepted=people.accepted,
             wanted=wanted,
             signals=people.signals,
+            decisions=people.decisions,
             emitted=[Emitted(e.id, e.name, e.key, e.at) for e in store._published.values()],
             seen=people.seen,
             looks=people.looks,
