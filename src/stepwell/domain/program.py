@@ -247,7 +247,8 @@ class Context(Protocol):
     def uuid(self) -> uuid.UUID: ...
 
     def patched(self, change: str) -> bool:
-        """True for runs that reach this place with the new code; False for those that passed it before."""
+        """True for runs that reach this place with the new code; False for those that passed it before:
+        that completed or opened anything behind it."""
         ...
 
     def continue_as_new(self, input: Any) -> Any:

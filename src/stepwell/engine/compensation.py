@@ -118,6 +118,7 @@ def _leave_code(activation: Activation) -> None:
     activation.visits = None
     activation.timers.dues.clear()
     activation.journal.answers.clear()
+    activation.journal.opened.clear()
     activation.journal.lost.clear()
     activation.open_program()
 
