@@ -12,20 +12,30 @@ WORKS ?= W1 W2 W3 W7
 REPEAT ?= 3
 PROCESSES ?= 2
 QUICK ?=
+BASE ?=
+
+PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
+# Which third of the kill points `make test` takes: another one after each commit.
+ROTATION ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
+# Where the seeds of `make test-all` begin: where nobody has looked before.
+FIRST_SEED ?= $(shell date +%s)
 
 # Tests and measurements start many processes; without bytecode each of them would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check test requirements demo faults bench bench-peers clean
+.PHONY: help setup check quick test test-all requirements demo faults bench bench-check bench-peers clean
 
 help:
 	@echo "setup         make .venv with the project and its tools"
 	@echo "check         lint, format, types, walls between rooms, tidiness"
-	@echo "test          the whole test suite in PROCESSES=2, each with a private PostgreSQL"
+	@echo "quick         tests between two edits: no PostgreSQL, no kills, few seeds"
+	@echo "test          tests for a change: all stores, fixed seeds, a third of the kill points"
+	@echo "test-all      tests for a release: fresh seeds, every kill point"
 	@echo "requirements  which requirement is held by which test, and which by none"
 	@echo "demo          kill a worker and watch its run go on"
 	@echo "faults        kill, freeze and break things under load; one page of findings"
 	@echo "bench         measure Stepwell and the floor"
+	@echo "bench-check   is W1, W9 or W11 slower than the kept ratios, or than BASE=commit in the same run?"
 	@echo "bench-peers   the same work on other engines: PEERS=\"dbos absurd\" WORKS=\"W1\" REPEAT=1 QUICK=1"
 
 setup: $(STAMP)
@@ -42,8 +52,14 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/architecture
 
+quick: setup
+	STEPWELL_EFFORT=quick $(PYTEST)
+
 test: setup
-	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
+	STEPWELL_ROTATION=$(ROTATION) $(PYTEST)
+
+test-all: setup
+	STEPWELL_EFFORT=all STEPWELL_FIRST_SEED=$(FIRST_SEED) $(PYTEST)
 
 requirements: setup
 	@$(BIN)/python -m tools.requirements
@@ -62,6 +78,9 @@ $(BENCH_STAMP): pyproject.toml bench/interpreter.py
 
 bench: $(BENCH_STAMP)
 	@$(BENCH_HOME)/bin/python -m bench.run --repeat $(REPEAT) $(if $(QUICK),--quick)
+
+bench-check: $(BENCH_STAMP)
+	@$(BENCH_HOME)/bin/python -m bench.check --repeat $(REPEAT) $(if $(BASE),--base $(BASE)) $(if $(QUICK),--quick)
 
 bench-peers: $(BENCH_STAMP)
 	@$(BENCH_HOME)/bin/python -m bench.run_peers --peers $(PEERS) --works $(WORKS) --repeat $(REPEAT) $(if $(QUICK),--quick)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import alone
+from tests.effort import EffortPlugin
 from tests.stage import (
     disk,
     memory,
@@ -34,6 +35,7 @@ settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(EffortPlugin(), "stepwell-effort")
     alone.register(config)
 
 

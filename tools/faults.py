@@ -65,6 +65,7 @@ def run_tests(report: Path, storm_seconds: str) -> tuple[int, str]:
             REPORT_VARIABLE: str(report),
             "STEPWELL_STORM_SECONDS": storm_seconds,
             "STEPWELL_LIMIT_RUNS": LIMIT_RUNS,
+            "STEPWELL_EFFORT": "all",
         },
         stdout=subprocess.PIPE,
         text=True,

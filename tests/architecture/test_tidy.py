@@ -94,11 +94,10 @@ def call_problems(found: Module) -> Iterator[str]:
             yield f"{found.name}:{node.lineno} {call}: {BANNED_CALLS[call]}"
 
 
-@pytest.mark.parametrize("path", package_files(), ids=label)
-def test_module_is_tidy(path: Path) -> None:
-    found = module(path)
+def test_modules_are_tidy() -> None:
+    modules = [module(path) for path in package_files()]
 
-    problems = [*size_problems(found), *call_problems(found)]
+    problems = [problem for each in modules for problem in (*size_problems(each), *call_problems(each))]
 
     assert not problems, "\n".join(problems)
 
@@ -113,11 +112,10 @@ def test_names_say_what_is_inside() -> None:
     assert not vague, f"these names say nothing: {vague}"
 
 
-@pytest.mark.parametrize("path", python_files(), ids=label)
-def test_module_says_what_it_is(path: Path) -> None:
-    found = module(path)
+def test_every_module_says_what_it_is() -> None:
+    silent = [each.name for each in map(module, python_files()) if not ast.get_docstring(each.tree)]
 
-    assert ast.get_docstring(found.tree), f"{found.name}: one to five lines that say what it is"
+    assert not silent, f"add one to five lines that say what they are: {silent}"
 
 
 def test_every_exception_is_still_needed() -> None:

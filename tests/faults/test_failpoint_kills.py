@@ -1,4 +1,7 @@
-"""kill -9 at every failpoint of every transaction on both stores; a clean process finishes what is left."""
+"""kill -9 at failpoints of every transaction on both stores; a clean process finishes what is left.
+
+`make test` takes a third of the points, `make test-all` and `make faults` take every one.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from stepwell import Engine, failpoints
+from tests.effort import rotating
 from tests.faults import forks
 from tests.faults.checks import Entry, Evidence, Findings, check, read_ledger
 from tests.faults.client import collected
@@ -25,10 +29,16 @@ from tools.postgres.cluster import Cluster
 NO_SWEEPS = {"STEPWELL_SWEEP_SECONDS": "3600"}
 
 # Some transactions happen often: also at a later time than the first.
-POINTS = [
-    *((name, 1) for name in sorted(failpoints.NAMES)),
-    *((f"{transaction}.{moment}", 4) for transaction in ("commit", "claim") for moment in failpoints.MOMENTS),
-]
+POINTS = rotating(
+    [
+        *((name, 1) for name in sorted(failpoints.NAMES)),
+        *(
+            (f"{transaction}.{moment}", 4)
+            for transaction in ("commit", "claim")
+            for moment in failpoints.MOMENTS
+        ),
+    ]
+)
 
 
 @dataclass(slots=True)

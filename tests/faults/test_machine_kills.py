@@ -1,4 +1,4 @@
-"""kill -9 inside a machine's transitions, at every failpoint: a transition happened wholly or not at all."""
+"""kill -9 inside a machine's transitions, at failpoints: a transition happened wholly or not at all."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ import msgspec
 import pytest
 
 from stepwell import Engine, RunEvent, failpoints
+from tests.effort import rotating
 from tests.faults.machine_work import DOCUMENTS, EFFECTS, PLACES, STATES
 from tests.faults.victims import Plan, Victims
 from tools.postgres.databases import Databases
 
 COMMITS = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18)  # of 24 or more, all over the life of both runs
-POINTS = [
-    *((name, 1) for name in sorted(failpoints.NAMES)),
-    *((f"commit.{moment}", hit) for moment in ("mid", "after") for hit in COMMITS),
-    *((f"claim.{moment}", hit) for moment in ("mid", "after") for hit in (2, 3)),
-]
+POINTS = rotating(
+    [
+        *((name, 1) for name in sorted(failpoints.NAMES)),
+        *((f"commit.{moment}", hit) for moment in ("mid", "after") for hit in COMMITS),
+        *((f"claim.{moment}", hit) for moment in ("mid", "after") for hit in (2, 3)),
+    ]
+)
 PLANS = [
     Plan(point, hit, number, "commit.after" if point.startswith("reap.") else "")
     for number, (point, hit) in enumerate(POINTS)

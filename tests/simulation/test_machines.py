@@ -13,8 +13,9 @@ from stepwell.testing.simulation import simulate, world
 from stepwell.testing.simulation.machine_mutants import MACHINE_MUTANTS
 from stepwell.testing.simulation.mutants import Mutant, hunt
 from stepwell.testing.simulation.shapes import MACHINES
+from tests import effort
 
-SEEDS = range(120)
+SEEDS = effort.seeds(quick=4, change=120, all=240)
 
 
 @pytest.mark.slow
@@ -44,7 +45,6 @@ def test_no_seed_leaves_half_a_transition_or_anything_done(monkeypatch: pytest.M
     assert min(ends.count("completed"), ends.count("failed"), ends.count("cancelled")) > 20
 
 
-@pytest.mark.slow
 @pytest.mark.req("R1", "M3", "K27")
 @pytest.mark.parametrize("mutant", MACHINE_MUTANTS, ids=lambda mutant: mutant.name)
 def test_mutant_is_caught(mutant: Mutant) -> None:

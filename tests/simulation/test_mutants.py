@@ -7,12 +7,27 @@ from collections.abc import Callable
 import pytest
 
 from stepwell.testing.simulation.change_mutants import CHANGE_MUTANTS
+from stepwell.testing.simulation.machine_mutants import MACHINE_MUTANTS
 from stepwell.testing.simulation.mutants import MUTANTS, Mutant, hunt
 
+HUNTED = [*MUTANTS, *CHANGE_MUTANTS]
+# Few seeds show these: `make quick` leaves them to `make test`. At most one mutant in five may be here.
+RARE = {"two_transactions", "forgets_keys", "owns_twice", "not_recognised", "deaf_between", "strays"}
 
-@pytest.mark.slow
+
+def named(mutant: Mutant) -> object:
+    return pytest.param(mutant, id=mutant.name, marks=[pytest.mark.slow] if mutant.name in RARE else [])
+
+
+def test_make_quick_hunts_four_of_five_mutants() -> None:
+    names = {mutant.name for mutant in (*HUNTED, *MACHINE_MUTANTS)}
+
+    assert names >= RARE
+    assert len(RARE) <= len(names) / 5
+
+
 @pytest.mark.req("R1")
-@pytest.mark.parametrize("mutant", [*MUTANTS, *CHANGE_MUTANTS], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", map(named, HUNTED))
 def test_mutant_is_caught(mutant: Mutant, record_property: Callable[[str, object], None]) -> None:
     report = hunt(mutant)
 
