@@ -31,7 +31,8 @@ ROTATION = int(os.environ.get("STEPWELL_ROTATION", "0"))
 THIRDS = 3
 
 _POSTGRES_FIXTURES = {"postgres_cluster", "postgres_databases", "postgres_url", "postgres"}
-_PROCESS_FOLDERS = ("tests/faults/", "tests/bench/", "tests/tools/", "tests/typing/")
+# Processes of their own, or already in `make check`.
+_LEFT_OUT = ("tests/architecture/", "tests/bench/", "tests/docs/", "tests/faults/", "tests/tools/", "tests/typing/")
 
 
 def choose(*, quick: T, change: T, all: T) -> T:
@@ -55,12 +56,13 @@ def rotating(points: Sequence[T]) -> list[T]:
 def needs_postgres(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
     values = callspec.params.values() if callspec is not None else ()
-    return bool(_POSTGRES_FIXTURES & set(getattr(item, "fixturenames", ()))) or "postgres" in map(str, values)
+    on_postgres = any(isinstance(value, str) and value == "postgres" for value in values)
+    return on_postgres or bool(_POSTGRES_FIXTURES & set(getattr(item, "fixturenames", ())))
 
 
 def is_quick(item: pytest.Item) -> bool:
     """Whether `quick` keeps the test: it needs neither PostgreSQL nor processes of its own nor long."""
-    if needs_postgres(item) or item.nodeid.startswith(_PROCESS_FOLDERS):
+    if needs_postgres(item) or item.nodeid.startswith(_LEFT_OUT):
         return False
     return item.get_closest_marker("slow") is None and item.get_closest_marker("alone") is None
 

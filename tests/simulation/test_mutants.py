@@ -27,7 +27,7 @@ def test_make_quick_hunts_four_of_five_mutants() -> None:
 
 
 @pytest.mark.req("R1")
-@pytest.mark.parametrize("mutant", map(named, HUNTED))
+@pytest.mark.parametrize("mutant", [named(mutant) for mutant in HUNTED])
 def test_mutant_is_caught(mutant: Mutant, record_property: Callable[[str, object], None]) -> None:
     report = hunt(mutant)
 

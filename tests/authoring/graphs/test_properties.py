@@ -56,7 +56,7 @@ def test_every_step_settles_once_and_nothing_is_stuck(first: int) -> None:
 
 
 @pytest.mark.req("G3")
-@pytest.mark.parametrize("first", range(0, 400, CHUNK))
+@pytest.mark.parametrize("first", effort.seeds(quick=100, change=200, all=400)[::CHUNK])
 def test_a_crash_at_any_fact_decides_the_same(first: int) -> None:
     """Feed a prefix of the facts to a new frontier: it stands where the old one stood."""
     for seed in range(first, first + CHUNK):
@@ -76,7 +76,7 @@ def test_a_crash_at_any_fact_decides_the_same(first: int) -> None:
 
 
 @pytest.mark.req("G6", "G7")
-@pytest.mark.parametrize("first", range(0, 600, CHUNK))
+@pytest.mark.parametrize("first", effort.seeds(quick=100, change=200, all=600)[::CHUNK])
 def test_graphs_with_only_all_joins_do_not_depend_on_timing(first: int) -> None:
     for seed in range(first, first + CHUNK):
         grower = Grower(seed, only_all=True)
