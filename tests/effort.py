@@ -32,7 +32,14 @@ THIRDS = 3
 
 _POSTGRES_FIXTURES = {"postgres_cluster", "postgres_databases", "postgres_url", "postgres"}
 # Processes of their own, or already in `make check`.
-_LEFT_OUT = ("tests/architecture/", "tests/bench/", "tests/docs/", "tests/faults/", "tests/tools/", "tests/typing/")
+_LEFT_OUT = (
+    "tests/architecture/",
+    "tests/bench/",
+    "tests/docs/",
+    "tests/faults/",
+    "tests/tools/",
+    "tests/typing/",
+)
 
 
 def choose(*, quick: T, change: T, all: T) -> T:
