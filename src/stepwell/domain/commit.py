@@ -157,10 +157,13 @@ class NewTicket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewWait(msgspec.Struct, frozen=True, kw_only=True):
-    """A wait that others must find: a broadcast event, or a decision."""
+    """A wait that others must find: a broadcast event, or a decision.
+
+    A `cursor` is no wait: the run may ask for the events behind it later, so they are kept.
+    """
 
     path: str
-    kind: str  # event | decision
+    kind: str  # event | decision | cursor
     name: str
     key: str = ""  # '' takes an event of any key
     since: float = 0.0  # events published earlier do not count
@@ -301,7 +304,10 @@ class RetryOutcome(StrEnum):
 
 
 class PublishedEvent(NamedTuple):
-    """A broadcast event. `id` makes emitting it idempotent, `key` selects among waits."""
+    """A broadcast event. `id` makes emitting it idempotent, `key` selects among waits.
+
+    Of one name no two have the same `at`: it is their order.
+    """
 
     id: str
     name: str

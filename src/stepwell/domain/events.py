@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.domain.commit import LogRow, NewEvent
+from stepwell.domain.cursors import Cursor
 from stepwell.domain.fact import NULL, Fact, Problem
 from stepwell.domain.node_facts import (
     JoinLate,
@@ -95,6 +96,7 @@ class Continued(Fact, frozen=True, kw_only=True):
     keys: list[str] = []
     documents: list[Kept] = []
     children: dict[str, str] = {}  # path -> run: they live on, and end with the run if it ends badly
+    cursors: list[Cursor] = []  # of broadcast events
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -234,7 +236,7 @@ class WaitOpened(Fact, frozen=True, kw_only=True):
     form: Raw = NULL  # JSON Schema of the answer
     title: str = ""
     assignees: list[str] = []
-    since: float = 0.0  # events published from here on count, even before the wait was registered
+    since: float = 0.0  # of an event: the run's cursor; those emitted from here on count
     choices: list[Choice] = []  # of a trigger: the transitions that can be taken from here
 
 
@@ -262,6 +264,7 @@ class Received(Fact, frozen=True, kw_only=True):
     rejected: str = ""
     choice: str = ""  # of a decision among several: which
     by: str = ""  # who decided
+    at: float = 0.0  # of a broadcast event: its time, which is its place among those of its name
 
 
 # Machines
@@ -283,6 +286,7 @@ class TransitionCompleted(Fact, frozen=True, kw_only=True):
     children: dict[str, str] = {}  # path -> run: started and neither ended nor awaited
     triggers: dict[str, str] = {}  # path -> transition that such a child's result triggers
     active: float | None = None  # seconds of the run's own timeout that are used up
+    cursors: list[Cursor] = []  # of broadcast events
 
 
 class TransitionFailed(Fact, frozen=True, kw_only=True):
@@ -327,8 +331,7 @@ class Progress(Fact, frozen=True, kw_only=True):
 ENDINGS = (Completed, Failed, Cancelled, TimedOut)
 
 FACTS: tuple[type[Fact], ...] = (
-    *(Accepted, Claimed, LeaseLost),
-    *(Retried, Continued, CancelRequested),
+    *(Accepted, Claimed, LeaseLost, Retried, Continued, CancelRequested),
     *ENDINGS,
     *(StepScheduled, StepStarted, StepCompleted, StepFailed),
     *(ValueRecorded, DocumentSaved),

@@ -192,7 +192,9 @@ class Context(Protocol):
     async def event(
         self, name: str, type: Any = Any, *, key: str = "", timeout: Duration | None = None
     ) -> Any:
-        """The next broadcast event of that name (and key); it counts from this run's last event on."""
+        """The next broadcast event of that name (and key) that this run has not taken.
+
+        They come in the order in which they were emitted, from the run's start on, each once."""
         ...
 
     async def approval(

@@ -90,7 +90,7 @@ class TimerCall(Call):
 
 
 class WaitCall(Call):
-    __slots__ = ("assignees", "codec", "key", "name", "since", "timeout", "title", "what")
+    __slots__ = ("assignees", "codec", "key", "name", "timeout", "title", "what")
 
     def __init__(
         self,
@@ -113,7 +113,6 @@ class WaitCall(Call):
         self.key = key
         self.title = title
         self.assignees = assignees
-        self.since = 0.0
 
     @property
     def text(self) -> str:

@@ -118,6 +118,7 @@ def _completed(activation: Activation, result: bytes) -> Ending:
 def _continued(activation: Activation, error: Continue) -> Ending:
     journal = activation.journal
     generation = journal.generation + 1
+    activation.waits.leave()
     fact = ev.Continued(
         generation=generation,
         input=Raw(error.input),
@@ -126,6 +127,7 @@ def _continued(activation: Activation, error: Continue) -> Ending:
         keys=list(activation.waits.keys)[-_KEYS_KEPT:],
         documents=list(journal.documents.values()),
         children=activation.waits.children_left(),
+        cursors=activation.waits.cursors(),
     )
     return Ending(Status.RUNNING, continues=fact)
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
 from stepwell.domain.compensating import note_done
+from stepwell.domain.cursors import Cursors, behind, move, read_cursors
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.messages import decide_key
@@ -103,6 +104,7 @@ class Journal(msgspec.Struct, eq=False):
     taken: dict[str, Message] = {}  # by key: what answered a wait
     told: set[str] = set()  # news that were recorded
     keys: dict[str, None] = {}  # of messages that were taken, oldest first
+    cursors: Cursors = {}  # how far broadcast events were taken
     failed: ev.Failed | ev.TimedOut | None = None
     saved: dict[str, list[tuple[int, ev.DocumentSaved]]] = {}  # not visible yet
     documents: dict[str, ev.Kept] = {}  # of a function: what its code may see
@@ -181,11 +183,16 @@ def absorb(journal: Journal, event: Event) -> None:
         case ev.WaitOpened():
             journal.waits[path] = Opened(fact, event.at)
             journal.opened[path] = Opening(event.seq, fact)
+            if fact.what == "event":
+                move(journal.cursors, fact.name, fact.key, fact.since)
             journal.keys.pop(decide_key(path), None)  # it was about another question at this path
         case ev.WaitEnded():
             _wait_ended(journal, event, fact)
         case ev.Received():
             journal.keys[fact.key] = None
+            if fact.at and (opened := journal.waits.get(fact.name)) is not None:
+                asked = opened.fact
+                move(journal.cursors, asked.name, asked.key, behind(fact.at))
             if fact.rejected:
                 journal.messages.pop(fact.key, None)
                 if fact.what == "decide":
@@ -344,11 +351,11 @@ def _continued(journal: Journal, fact: ev.Continued) -> None:
     count_from(journal, 0.0, journal.last_at)  # each generation has the whole of its timeout
     journal.undoable.clear()  # going on as new settles what came before
     journal.documents = {kept.name: kept for kept in fact.documents}
-    _forget(journal, fact.carried, fact.keys, f"carried/{fact.generation}")
+    _forget(journal, fact, f"carried/{fact.generation}")
     journal.children = {path: ev.ChildStarted(run=run, workflow="") for path, run in fact.children.items()}
 
 
-def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str], prefix: str) -> None:
+def _forget(journal: Journal, base: ev.Continued | ev.TransitionCompleted, prefix: str) -> None:
     """The log from here on tells everything that is needed."""
     journal.steps.clear()
     journal.timers.clear()
@@ -362,10 +369,11 @@ def _forget(journal: Journal, carried: Sequence[ev.Carried], keys: Sequence[str]
     journal.saved.clear()
     journal.answers.clear()
     journal.messages = {}
-    for i, signal in enumerate(carried):
+    for i, signal in enumerate(base.carried):
         key = signal.key or f"{prefix}/{i}"
         journal.messages[key] = Message(key, "signal", signal.name, signal.payload)
-    journal.keys = dict.fromkeys(keys)
+    journal.keys = dict.fromkeys(base.keys)
+    journal.cursors = read_cursors(base.cursors, base.keys, journal.last_at)
 
 
 def _compensating(journal: Journal, started: ev.CompensationStarted) -> None:
@@ -391,7 +399,7 @@ def _leave_code(journal: Journal) -> None:
 
 
 def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
-    _forget(journal, fact.carried, fact.keys, f"carried/{fact.version}")
+    _forget(journal, fact, f"carried/{fact.version}")
     arrive(journal, fact)
     count_from(journal, fact.active or 0.0, at)  # the claim may lie before what was read
     journal.children = {

@@ -293,7 +293,9 @@ class _Pass:
         """Nobody knows more workflows than were given."""
         return None
 
-    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
+    async def published(
+        self, name: str, key: str, *, since: float, limit: int = 0
+    ) -> Sequence[PublishedEvent]:
         return ()
 
     async def transact(self, body: object, turn: object) -> Committed:

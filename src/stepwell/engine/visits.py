@@ -336,6 +336,8 @@ def _of_waits(waits: Waits) -> dict[str, Any]:
         found["keys"] = lasting[-_KEYS_KEPT:]
     if carried := [ev.Carried(name=m.name, payload=m.payload, key=m.key) for m in waits.unmatched()]:
         found["carried"] = carried
+    if cursors := waits.cursors():
+        found["cursors"] = cursors
     if children := waits.children_left():
         found["children"] = children
         found["triggers"] = waits.callbacks()

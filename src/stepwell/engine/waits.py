@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -13,21 +11,19 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from stepwell.domain import events as ev
-from stepwell.domain.commit import InboxRow, NewWait, PublishedEvent
+from stepwell.domain.commit import NEVER, InboxRow, NewWait, PublishedEvent
+from stepwell.domain.cursors import Cursor
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import Decision, Ending, cancel_request, decide_key, event_key
+from stepwell.engine.broadcasts import Broadcasts
 from stepwell.engine.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
 from stepwell.engine.journal import Message, called_back
-from stepwell.engine.own_faults import guarded
 from stepwell.engine.replay_check import check_form
 from stepwell.engine.signals import Signals
-from stepwell.errors import StepwellError, StoreError
+from stepwell.errors import StepwellError
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
-
-_log = logging.getLogger("stepwell.engine")
-_PAUSE = 0.2  # seconds, when the store does not answer
 
 
 class Waits:
@@ -37,12 +33,19 @@ class Waits:
         self.keys = journal.keys  # of messages that were taken: a repeat has no effect
         self.cancel_reason = journal.cancel_reason
         self._open: dict[str, WaitCall] = {}
+        self._broadcasts: Broadcasts | None = None  # most runs hear none
         self._timers = set(journal.timers)  # set, neither fired nor withdrawn
         self._signals = Signals()
         self._children: dict[str, ev.ChildStarted] = dict(journal.children)
         for message in journal.messages.values():
             if message.what == "signal":
                 self._signals.add(message)
+
+    @property
+    def broadcasts(self) -> Broadcasts:
+        if self._broadcasts is None:
+            self._broadcasts = Broadcasts(self._activation, self)
+        return self._broadcasts
 
     # Opening
 
@@ -59,9 +62,7 @@ class Waits:
 
     def recall(self, call: WaitCall) -> None:
         """The log has it open: a message that came with the claim may answer it before it is looked at."""
-        opened = self._activation.journal.waits.get(call.path)
-        if opened is not None:
-            call.since = opened.fact.since
+        if call.path in self._activation.journal.waits:
             self._open[call.path] = call
 
     def _open_timer(self, call: TimerCall) -> None:
@@ -78,20 +79,18 @@ class Waits:
         activation = self._activation
         self._open[call.path] = call
         opened = activation.journal.waits.get(call.path)
-        if opened is not None:
-            call.since = opened.fact.since
-            if opened.fact.timeout is not None:
-                activation.timers.dues[call.path] = opened.at + opened.fact.timeout
+        if opened is not None and opened.fact.timeout is not None:
+            activation.timers.dues[call.path] = opened.at + opened.fact.timeout
         if self._answer_from_queue(call) or self._answer_from_log(call):
             return
         if opened is None:
             self._register(call)
         elif call.what == "event":
-            self._look_for_event(call)
+            self.broadcasts.look(call.name, call.key)
 
     def _register(self, call: WaitCall) -> None:
         activation = self._activation
-        call.since = activation.last_at
+        since = self.broadcasts.since(call.name, call.key) if call.what == "event" else activation.last_at
         fact = ev.WaitOpened(
             what=call.what,  # type: ignore[arg-type]  # the verbs of the context
             name=call.name,
@@ -100,7 +99,7 @@ class Waits:
             form=Raw(msgspec.json.encode(call.codec.schema())),
             title=call.title,
             assignees=list(call.assignees),
-            since=call.since,
+            since=since,
             choices=call.choices,
         )
         activation.record(fact, call.path)
@@ -111,7 +110,7 @@ class Waits:
             self.keys.pop(decide_key(call.path), None)  # it was about another question at this path
             draft.rest.waits_opened.append(NewWait(path=call.path, kind="decision", name=call.name))
         elif call.what == "event":
-            wait = NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=call.since)
+            wait = NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=since)
             draft.rest.waits_opened.append(wait)
             # An event between here and the park must not be lost: the wait is on disk first, then
             # we look, and only then may the run park.
@@ -120,29 +119,7 @@ class Waits:
 
     def _registered(self, call: WaitCall) -> None:
         self._activation.busy -= 1
-        self._look_for_event(call)
-
-    def _look_for_event(self, call: WaitCall) -> None:
-        self._activation.busy += 1
-        self._activation.services.runner.spawn(guarded(self._activation, self._find_event(call)))
-
-    async def _find_event(self, call: WaitCall) -> None:
-        activation = self._activation
-        found: Sequence[PublishedEvent] | None = None
-        while found is None and activation.closed is None:
-            try:
-                found = await activation.services.store.published(call.name, call.key, since=call.since)
-            except StoreError as error:  # without this look the run must not park
-                _log.warning("published events could not be read: %s", error.message)
-                await asyncio.sleep(_PAUSE)
-        activation.busy -= 1
-        if activation.closed is not None or found is None:
-            return
-        for event in found:  # until one fits
-            if event_key(event.id) not in self.keys and call.path in self._open:
-                row = InboxRow(event_key(event.id), 0, "event", call.path, event.payload, event.at)
-                self._take_event(row)
-        activation.advance()
+        self.broadcasts.look(call.name, call.key)
 
     def start_again(self) -> None:
         """Children that a failure had cancelled, in a run that a person sent on."""
@@ -181,8 +158,11 @@ class Waits:
         elif isinstance(call, TimerCall):
             self._timers.discard(call.path)
             self._activation.record(ev.TimerFired(), call.path)
-        elif isinstance(call, WaitCall):
-            self._end(call, ev.WaitEnded(outcome="timed_out"))
+        elif isinstance(call, WaitCall) and not (call.what == "event" and self.broadcasts.defers(call)):
+            self.time_out(call)
+
+    def time_out(self, call: WaitCall) -> None:
+        self._end(call, ev.WaitEnded(outcome="timed_out"))
 
     def _end(self, call: WaitCall, fact: ev.WaitEnded) -> None:
         self._open.pop(call.path, None)
@@ -211,7 +191,7 @@ class Waits:
         elif row.kind == "decide":
             self._take_decision(row)
         elif row.kind == "event":
-            self._take_event(row)
+            self.broadcasts.told_of(self._open.get(row.name))
         elif row.kind == "child":
             self._take_child(row)
         elif row.kind == "step":
@@ -222,7 +202,14 @@ class Waits:
             self._activation.record(ev.CancelRequested(reason=self.cancel_reason))
 
     def _received(
-        self, row: InboxRow, payload: Raw, *, rejected: str = "", choice: str = "", by: str = ""
+        self,
+        row: InboxRow,
+        payload: Raw,
+        *,
+        rejected: str = "",
+        choice: str = "",
+        by: str = "",
+        at: float = 0.0,
     ) -> Message:
         self.keys[row.key] = None
         fact = ev.Received(
@@ -234,6 +221,7 @@ class Waits:
             rejected=rejected,
             choice=choice,
             by=by,
+            at=at,
         )
         self._activation.record(fact)
         return Message(row.key, row.kind, choice or row.name, payload)
@@ -303,16 +291,17 @@ class Waits:
         if opened is not None and opened.fact.choices != choices:
             self._activation.record(replace(opened.fact, choices=choices), call.path)
 
-    def _take_event(self, row: InboxRow) -> None:
-        call = self._open.get(row.name)
-        if call is None:
-            # The wait that it was meant for took another. It is still published: other waits of this
-            # run look for it now, later ones when they open.
-            for other in [c for c in self._open.values() if c.what == "event"]:
-                self._look_for_event(other)
-            return
-        self._activation.writer.draft.rest.consumed.append(row.key)
-        message = self._received(row, Raw(row.payload))
+    def open_events(self, name: str = "") -> list[WaitCall]:
+        """The waits for broadcast events (of that name), in the order in which they were opened."""
+        waits = self._activation.journal.waits
+        found = [c for c in self._open.values() if c.what == "event" and name in ("", c.name)]
+        found.sort(key=lambda call: waits[call.path].at if call.path in waits else NEVER)
+        return found
+
+    def take_event(self, call: WaitCall, event: PublishedEvent) -> None:
+        self._activation.writer.draft.rest.consumed.append(event_key(event.id))
+        row = InboxRow(event_key(event.id), 0, "event", call.path, event.payload, event.at)
+        message = self._received(row, Raw(row.payload), at=event.at)
         if self._fits(call, message):
             self._answer(call, message)
 
@@ -353,6 +342,14 @@ class Waits:
 
     # Leaving
 
+    def leave(self) -> None:
+        """The code that asked is over and begins anew: nothing is for these waits any more."""
+        opened: dict[str, str] = {p: wait.fact.what for p, wait in self._activation.journal.waits.items()}
+        opened.update((path, call.what) for path, call in self._open.items())
+        found = [path for path, what in opened.items() if what != "signal"]
+        self._activation.writer.draft.rest.waits_closed.extend(found)
+        self._open.clear()
+
     def withdraw(self, call: Call) -> None:
         activation = self._activation
         known = self._open.pop(call.path, None) is not None or call.path in activation.journal.waits
@@ -379,7 +376,7 @@ class Waits:
     @property
     def untouched(self) -> bool:
         """No message came, and no child is out."""
-        return not (self.keys or self._signals.came or self._children)
+        return not (self.keys or self._signals.came or self._children or self._activation.journal.cursors)
 
     def unmatched(self) -> Iterator[Message]:
         """Signals in the log that no wait has taken."""
@@ -387,6 +384,10 @@ class Waits:
 
     def untaken_keys(self) -> Iterable[str]:
         return [message.key for message in self.unmatched()]
+
+    def cursors(self) -> list[Cursor]:
+        """How far broadcast events were taken."""
+        return self.broadcasts.carried() if self._activation.journal.cursors else []
 
     def callbacks(self) -> dict[str, str]:
         """Which transitions the children that live on trigger with their results."""

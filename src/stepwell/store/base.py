@@ -47,6 +47,8 @@ BATCH_BYTES_MAX = 8 * 1024 * 1024
 INBOX_READ_MAX = 500
 REAP_CHUNK = 500
 FAN_OUT_CHUNK = 500
+PUBLISHED_MAX = 500
+EVENT_STEP_SECONDS = 1e-6  # between two events of a name that come at the same time
 INBOX_MAX = 10_000
 SOLO_LOSSES = 2  # after so many lost owners a run is taken alone
 PURGE_PAGE = 500
@@ -125,20 +127,27 @@ class Inbox(Protocol):
     async def emit(self, event: PublishedEvent) -> bool:
         """Keep the event and a fan-out ticket for it (needs `emit`); False: that id was emitted before.
 
-        `event.at` is ignored: the store's time counts.
+        `event.at` is ignored: the store's time counts. It is the event's place among those of its name:
+        later than that of any other of them that could be read before, and never the same.
         """
         ...
 
     async def fan_out(self, claim: Claim) -> None:
-        """Deliver a claimed event to all runs with a matching wait, then drop its ticket.
+        """Tell all runs with a matching wait of a claimed event, then drop its ticket.
 
-        The message's key is `evt/<id>`, its name the path of the run's earliest matching wait.
+        The message's key is `evt/<id>`, its name the path of the run's earliest matching wait. It says that
+        something came; which event is the run's next is for `published` to say.
         In chunks, each its own transaction; repeating after a crash is harmless.
         """
         ...
 
-    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
-        """Events of that name with at >= since, oldest first; a wait with key '' takes any key."""
+    async def published(
+        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+    ) -> Sequence[PublishedEvent]:
+        """The first events of that name with at >= since, in their order; a wait with key '' takes any key.
+
+        Whoever sees an event sees all of its name that come before it.
+        """
         ...
 
 
@@ -226,7 +235,8 @@ class Archive(Protocol):
     async def purge_events(self, older_than: float) -> int:
         """Delete at most PURGE_PAGE broadcast events that were emitted so many seconds ago; how many.
 
-        None that is younger than EVENTS_KEPT_SECONDS, nor one that waiting runs have yet to be told of.
+        None that is younger than EVENTS_KEPT_SECONDS, nor one that waiting runs have yet to be told of, nor
+        one that counts for a row of `waits` of its name and key, be it an open wait or a cursor.
         """
         ...
 

@@ -34,7 +34,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.copies import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import RatedAnswer, RatedStart
-from stepwell.store.base import Store
+from stepwell.store.base import PUBLISHED_MAX, Store
 from stepwell.store.payloads import PayloadCodec
 
 _PLAIN = frozenset(
@@ -181,8 +181,10 @@ class EncodedStore:
     async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
         return [self._inbox_row(row) for row in await self._store.read_inbox(run_id, after=after)]
 
-    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
-        found = await self._store.published(name, key, since=since)
+    async def published(
+        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+    ) -> Sequence[PublishedEvent]:
+        found = await self._store.published(name, key, since=since, limit=limit)
         return [event._replace(payload=self._decode(event.payload)) for event in found]
 
     async def read_run(self, run_id: RunId) -> RunRow | None:

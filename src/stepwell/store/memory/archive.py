@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stepwell.domain.commit import RunRow, Started, identity
+from stepwell.domain.commit import PublishedEvent, RunRow, Started, identity
 from stepwell.domain.copies import Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
@@ -111,11 +111,21 @@ class MemoryArchive(Tables):
         old = [
             event.id
             for event in self._published.values()
-            if event.at < cutoff and (RunId(event.id), "") not in self._tickets
+            if event.at < cutoff and (RunId(event.id), "") not in self._tickets and not self._wanted(event)
         ]
         for id in old[:PURGE_PAGE]:
             del self._published[id]
         return len(old[:PURGE_PAGE])
+
+    def _wanted(self, event: PublishedEvent) -> bool:
+        """A run waits for it, or may do so later."""
+        return any(
+            wait.kind in ("event", "cursor")
+            and wait.name == event.name
+            and wait.key in ("", event.key)
+            and wait.since <= event.at
+            for wait in self._waits.values()
+        )
 
     def _drop(self, tree: Sequence[RunId]) -> None:
         for run_id in tree:

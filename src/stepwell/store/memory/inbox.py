@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stepwell.domain.commit import Claim, Delivery, InboxRow, Message, NewWait, PublishedEvent
 from stepwell.domain.ids import NEEDS_EMIT, RunId
 from stepwell.domain.messages import event_key
-from stepwell.store.base import INBOX_READ_MAX
+from stepwell.store.base import EVENT_STEP_SECONDS, INBOX_READ_MAX, PUBLISHED_MAX
 from stepwell.store.memory.tables import Tables, Ticket
 from stepwell.store.memory.transaction import transaction
 
@@ -26,7 +26,9 @@ class MemoryInbox(Tables):
         if event.id in self._published:
             return False
         now = self._clock()
-        self._published[event.id] = event._replace(at=now)
+        at = max(now, self._event_times.get(event.name, 0.0) + EVENT_STEP_SECONDS)
+        self._event_times[event.name] = at
+        self._published[event.id] = event._replace(at=at)
         run_id = RunId(event.id)
         self._tickets[run_id, ""] = Ticket(run_id, "", "", NEEDS_EMIT, 0, now, now, head=0, at=now)
         return True
@@ -46,10 +48,12 @@ class MemoryInbox(Tables):
             self._deliver(message)
         del self._tickets[claim.run_id, ""]
 
-    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
+    async def published(
+        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+    ) -> Sequence[PublishedEvent]:
         wanted = NewWait(path="", kind="event", name=name, key=key, since=since)
         found = [event for event in self._published.values() if _wants(wanted, event)]
-        return sorted(found, key=lambda event: (event.at, event.id))
+        return sorted(found, key=lambda event: event.at)[:limit]
 
 
 def _wants(wait: NewWait, event: PublishedEvent) -> bool:

@@ -81,6 +81,7 @@ class Tables:
         self._inbox: dict[RunId, dict[str, InboxRow]] = {}
         self._waits: dict[tuple[RunId, str], NewWait] = {}
         self._published: dict[str, PublishedEvent] = {}
+        self._event_times: dict[str, float] = {}  # by name: of its last event
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
         self._contact = (0.0, 0.0)  # since, last
         self._limits: dict[Scope, Limit] = {}

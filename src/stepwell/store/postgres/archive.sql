@@ -147,8 +147,9 @@ ORDER BY r.id
 FOR UPDATE SKIP LOCKED;
 
 -- name: purge_events
--- Broadcast events from before a time, of which nobody must be told any more: from name to name along the
--- index. What another who sweeps deletes at this moment is left to it.
+-- Broadcast events from before a time, of which nobody must be told any more and that no run may still ask
+-- for: from name to name along the index, of each up to the first that a wait for any key holds back. What
+-- another who sweeps deletes at this moment is left to it.
 WITH RECURSIVE names AS (
     (
         SELECT p.name
@@ -168,14 +169,32 @@ WITH RECURSIVE names AS (
     ) AS n
 ),
 old AS MATERIALIZED (
-    SELECT e.id
+    SELECT e.id, e.name
     FROM names
     CROSS JOIN LATERAL (
-        SELECT p.id
+        SELECT p.id, p.name
         FROM stepwell.published_events AS p
         WHERE p.name = names.name
             AND p.at < coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) - $2::float8
+            AND p.at < coalesce(
+                (
+                    SELECT min(w.since)
+                    FROM stepwell.waits AS w
+                    WHERE w.kind IN ('event', 'cursor')
+                        AND w.name = names.name
+                        AND w.key = ''
+                ),
+                'Infinity'
+            )
             AND NOT EXISTS (SELECT FROM stepwell.tickets AS t WHERE t.run_id = p.id AND t.path = '')
+            AND NOT EXISTS (
+                SELECT
+                FROM stepwell.waits AS w
+                WHERE w.kind IN ('event', 'cursor')
+                    AND w.name = p.name
+                    AND w.key = p.key
+                    AND w.since <= p.at
+            )
         ORDER BY p.at
         LIMIT $3
         FOR UPDATE SKIP LOCKED
@@ -187,6 +206,18 @@ gone AS (
     USING old
     WHERE p.id = ANY (ARRAY[old.id])
     RETURNING p.id
+),
+unused AS MATERIALIZED (
+    SELECT n.name
+    FROM stepwell.event_names AS n
+    WHERE n.name IN (SELECT old.name FROM old)
+        AND n.last_at < coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) - $2::float8
+    FOR UPDATE SKIP LOCKED
+),
+forgotten AS (
+    DELETE FROM stepwell.event_names AS n
+    USING unused
+    WHERE n.name = ANY (ARRAY[unused.name])
 )
 SELECT count(*)
 FROM gone;

@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from stepwell.domain.commit import Claim, Delivery, InboxRow, Message, PublishedEvent
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import event_key
-from stepwell.errors import InvalidInput
-from stepwell.store.base import BATCH_MEMBERS_MAX, FAN_OUT_CHUNK, INBOX_MAX, INBOX_READ_MAX
+from stepwell.store.base import BATCH_MEMBERS_MAX, FAN_OUT_CHUNK, INBOX_MAX, INBOX_READ_MAX, PUBLISHED_MAX
 from stepwell.store.postgres.connection import Connection
-from stepwell.store.postgres.faults import Refused
 from stepwell.store.postgres.gathering import Gathering
 from stepwell.store.postgres.session import Session
 
@@ -19,6 +17,7 @@ class PostgresDeliveries(Session):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
         self._delivering = Gathering[Message, Delivery](self._deliver_many, BATCH_MEMBERS_MAX)
+        self._emitting = Gathering[PublishedEvent, bool](self._emit_many, BATCH_MEMBERS_MAX)
 
     async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
         return await self._delivering.ask(messages)
@@ -69,17 +68,23 @@ class PostgresDeliveries(Session):
         return await self._side_lanes.run(work)
 
     async def emit(self, event: PublishedEvent) -> bool:
-        async def work(connection: Connection) -> bool:
-            return bool(
-                await connection.fetchval(
-                    self._sql["emit"], self._now(), event.id, event.name, event.key, event.payload
-                )
-            )
+        [is_new] = await self._emitting.ask([event])
+        return is_new
 
-        try:
-            return await self._write("emit", self._side_lanes, work, single=True, again=False)
-        except Refused as error:
-            raise InvalidInput(f"PostgreSQL cannot hold this event: {error}") from error
+    async def _emit_many(self, events: Sequence[PublishedEvent]) -> Sequence[bool]:
+        """One statement, so the events of a name, which go one after the other, need one turn together."""
+
+        async def work(connection: Connection) -> set[str]:
+            columns = zip(*((e.id, e.name, e.key, e.payload) for e in events), strict=True)
+            rows = await connection.fetch(self._sql["emit"], self._now(), *map(list, columns))
+            return {row[0] for row in rows}
+
+        new = await self._write("emit", self._side_lanes, work, single=True, again=False, own_task=True)
+        answers = []
+        for event in events:  # an id that is there twice is new once
+            answers.append(event.id in new)
+            new.discard(event.id)
+        return answers
 
     async def fan_out(self, claim: Claim) -> None:
         async def read(connection: Connection) -> PublishedEvent | None:
@@ -121,12 +126,14 @@ class PostgresDeliveries(Session):
         await self._write("fan_out", self._side_lanes, tell)
         return None if is_last else waiting[-1][0]
 
-    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
+    async def published(
+        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+    ) -> Sequence[PublishedEvent]:
         async def work(connection: Connection) -> list[PublishedEvent]:
             if key:
-                rows = await connection.fetch(self._sql["published_by_key"], name, since, key)
+                rows = await connection.fetch(self._sql["published_by_key"], name, since, limit, key)
             else:
-                rows = await connection.fetch(self._sql["published"], name, since)
+                rows = await connection.fetch(self._sql["published"], name, since, limit)
             return [PublishedEvent(*row) for row in rows]
 
         return await self._side_lanes.run(work)

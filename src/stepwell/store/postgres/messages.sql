@@ -197,15 +197,35 @@ WHERE t.run_id = k.run_id
 RETURNING t.run_id, t.path, t.lease;
 
 -- name: emit
--- Only the event and a ticket for whoever will tell the waiting runs: waits that are being registered at
+-- Only the events and a ticket for whoever will tell the waiting runs: waits that are being registered at
 -- this moment are not visible here, but they are to the one who claims that ticket later.
+-- Events of one name go one after the other: the row of the name is locked until this transaction is
+-- visible, and holds the time of the last one. Names are locked in their order.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
+asked AS MATERIALIZED (
+    SELECT u.*, (row_number() OVER (PARTITION BY u.name ORDER BY u.i) - 1) * 1e-6::float8 AS later
+    FROM unnest($2::text[], $3::text[], $4::text[], $5::bytea[]) WITH ORDINALITY AS u (id, name, key, payload, i)
+    WHERE NOT EXISTS (SELECT FROM stepwell.published_events AS p WHERE p.id = u.id)
+),
+turn AS (
+    INSERT INTO stepwell.event_names AS n (name, first_at, last_at)
+    SELECT a.name, clock.now, clock.now + max(a.later)
+    FROM asked AS a, clock
+    GROUP BY a.name, clock.now
+    ORDER BY a.name
+    ON CONFLICT (name) DO UPDATE
+    SET first_at = greatest(n.last_at + 1e-6::float8, excluded.first_at),
+        last_at = greatest(n.last_at + 1e-6::float8, excluded.first_at) + (excluded.last_at - excluded.first_at)
+    RETURNING n.name, n.first_at
+),
 kept AS (
     INSERT INTO stepwell.published_events (id, name, key, payload, at)
-    SELECT $2, $3, $4, $5, clock.now
-    FROM clock
+    SELECT a.id, a.name, a.key, a.payload, turn.first_at + a.later
+    FROM asked AS a
+    JOIN turn ON turn.name = a.name
+    ORDER BY a.i
     ON CONFLICT (id) DO NOTHING
     RETURNING id, at
 ),
@@ -214,10 +234,11 @@ queued AS (
         run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
         head, base, at, wakes, losses, lost_lease
     )
-    SELECT id, '', '', 'emit', '', '', 0, false, false, at, at, 0, 1, at, 0, 0, ''
-    FROM kept
+    SELECT kept.id, '', '', 'emit', '', '', 0, false, false, clock.now, clock.now, 0, 1, clock.now, 0, 0, ''
+    FROM kept, clock
 )
-SELECT EXISTS (SELECT FROM kept) AS is_new;
+SELECT id
+FROM kept;
 
 -- name: read_event_to_fan_out
 SELECT p.name, p.key, p.payload, p.at

@@ -91,7 +91,8 @@ SELECT id, name, key, payload, at
 FROM stepwell.published_events
 WHERE name = $1
     AND at >= $2::float8
-ORDER BY at, id;
+ORDER BY at
+LIMIT $3;
 
 -- name: published_by_key
 -- For one order among thousands: not all that were published since it began to wait.
@@ -99,9 +100,10 @@ SELECT id, name, key, payload, at
 FROM stepwell.published_events
 WHERE name = $1
     AND at >= $2::float8
-    AND key = $3
+    AND key = $4
     AND key <> ''
-ORDER BY at, id;
+ORDER BY at
+LIMIT $3;
 
 -- name: put_definitions
 -- One that changed counts as put now; one that is equal stays where it was.

@@ -10,8 +10,10 @@
 --                     many messages ever came (wakes) and when to look again (due_at). It is the one row
 --                     that everybody locks first, and it is gone when the run has ended.
 --   inbox             messages that the owner has not taken yet; n orders those of one run.
---   waits             what a run waits for and others must find: broadcast events, decisions.
+--   waits             what a run waits for and others must find: broadcast events, decisions; and how far it
+--                     has taken events (kind cursor).
 --   published_events  broadcast events, kept for a while.
+--   event_names       whose turn it is: events of one name are emitted one after the other.
 --   workers           live processes; the heartbeat is one row update a process.
 --   contact           since when the workers have been in touch with the database without a gap.
 --   limits            how many runs of a workspace, workflow, queue or key may be active at once, where it is
@@ -178,7 +180,7 @@ WITH (
 CREATE TABLE stepwell.waits (
     run_id text COLLATE "C" NOT NULL,
     path text COLLATE "C" NOT NULL,
-    kind text COLLATE "C" NOT NULL, -- event | decision
+    kind text COLLATE "C" NOT NULL, -- event | decision | cursor
     name text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL, -- '' takes an event of any key
     since double precision NOT NULL,
@@ -188,17 +190,32 @@ WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 CREATE INDEX waits_event ON stepwell.waits (name, key, run_id) WHERE kind = 'event';
 
+-- What events are kept for runs that wait for them, or may do so later.
+CREATE INDEX waits_cursor ON stepwell.waits (name, key, since) WHERE kind IN ('event', 'cursor');
+
 CREATE TABLE stepwell.published_events (
     id text COLLATE "C" PRIMARY KEY,
     name text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
     payload bytea NOT NULL,
-    at double precision NOT NULL
+    at double precision NOT NULL -- their order: no two of a name have the same
 );
 
 CREATE INDEX published_events_name ON stepwell.published_events (name, at, id);
 
 CREATE INDEX published_events_key ON stepwell.published_events (name, key, at, id) WHERE key <> '';
+
+-- Whoever emits locks the row of the name until its commit, and takes the time behind the last one.
+CREATE TABLE stepwell.event_names (
+    name text COLLATE "C" PRIMARY KEY,
+    first_at double precision NOT NULL, -- of the events that were emitted last, in one statement
+    last_at double precision NOT NULL
+)
+WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 1000
+);
 
 CREATE TABLE stepwell.workers (
     id text COLLATE "C" PRIMARY KEY,

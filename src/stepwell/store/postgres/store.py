@@ -74,6 +74,7 @@ class PostgresStore(
         await self._starting.close()
         await self._start_within.close()
         await self._delivering.close()
+        await self._emitting.close()
         await self._defined.close()
         await self._finishing_remote.close()
         await self._listener.close()

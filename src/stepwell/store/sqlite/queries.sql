@@ -211,8 +211,11 @@ FROM runs
 WHERE id = ?1;
 
 -- name: insert_published
+-- Behind the last one of its name, a microsecond at least.
 INSERT INTO published_events (id, name, key, payload, at)
-VALUES (?, ?, ?, ?, ?)
+VALUES (
+    ?1, ?2, ?3, ?4, max(?5, coalesce((SELECT max(at) FROM published_events WHERE name = ?2) + 1e-6, ?5))
+)
 ON CONFLICT DO NOTHING;
 
 -- name: insert_fan_out
@@ -230,14 +233,16 @@ WHERE id = ?1;
 SELECT id, name, key, payload, at
 FROM published_events
 WHERE name = ?1 AND at >= ?2
-ORDER BY at, id;
+ORDER BY at
+LIMIT ?3;
 
 -- name: published_by_key
 -- For one order among thousands: not all that were published since it began to wait.
 SELECT id, name, key, payload, at
 FROM published_events
-WHERE name = ?1 AND at >= ?2 AND key = ?3 AND key <> ''
-ORDER BY at, id;
+WHERE name = ?1 AND at >= ?2 AND key = ?4 AND key <> ''
+ORDER BY at
+LIMIT ?3;
 
 -- name: matching_waits
 -- A chunk of the runs that wait for an event, after the last run of the chunk before.
@@ -866,7 +871,8 @@ ORDER BY runs.id
 LIMIT ?2;
 
 -- name: old_events
--- Broadcast events from before a time, of which nobody must be told any more: from name to name along the index.
+-- Broadcast events from before a time, of which nobody must be told any more and that no run may still ask
+-- for: from name to name along the index, of each up to the first that a wait for any key holds back.
 WITH RECURSIVE names (name) AS (
     SELECT (SELECT min(name) FROM published_events)
     UNION ALL
@@ -876,8 +882,25 @@ WITH RECURSIVE names (name) AS (
 )
 SELECT old.id
 FROM names
-CROSS JOIN published_events AS old ON old.name = names.name AND old.at < ?1
+CROSS JOIN published_events AS old
+    ON old.name = names.name
+        AND old.at < min(
+            ?1,
+            coalesce(
+                (
+                    SELECT min(since)
+                    FROM waits
+                    WHERE kind IN ('event', 'cursor') AND waits.name = names.name AND key = ''
+                ),
+                ?1
+            )
+        )
 WHERE NOT EXISTS (SELECT 1 FROM tickets WHERE run_id = old.id AND path = '')
+    AND NOT EXISTS (
+        SELECT 1
+        FROM waits
+        WHERE kind IN ('event', 'cursor') AND waits.name = old.name AND waits.key = old.key AND since <= old.at
+    )
 LIMIT ?2;
 
 -- name: delete_published

@@ -105,12 +105,12 @@ def tickets(session: Session, run_id: RunId) -> Sequence[TicketRow]:
     ]
 
 
-def published(session: Session, asked: tuple[str, str, float]) -> Sequence[PublishedEvent]:
-    name, key, since = asked
+def published(session: Session, asked: tuple[str, str, float, int]) -> Sequence[PublishedEvent]:
+    name, key, since, limit = asked
     if key:
-        rows = session.rows("published_by_key", name, since, key)
+        rows = session.rows("published_by_key", name, since, limit, key)
     else:
-        rows = session.rows("published", name, since)
+        rows = session.rows("published", name, since, limit)
     return [PublishedEvent(*row) for row in rows]
 
 

@@ -11,7 +11,8 @@
 --                     `lease` (random) is the fence, `head` the last seq, `wakes` counts deliveries,
 --                     `due_at` is when somebody must look (Infinity: only a message can wake it)
 --   inbox             messages for a run that its owner has not taken into the log yet, in order of n
---   waits             open waits that others must find: broadcast events and decisions
+--   waits             open waits that others must find: broadcast events and decisions; and how far runs
+--                     have taken events (kind cursor)
 --   published_events  broadcast events, kept for a while for runs that are about to wait
 --   workers           live processes; a lease runs on the host's boot clock (`boot` says which boot)
 --   contact           one row: since when the fleet has been in touch with this file without a gap
@@ -142,12 +143,15 @@ CREATE TABLE waits (
 
 CREATE INDEX waits_event ON waits (name, key, run_id, since, path) WHERE kind = 'event';
 
+-- What events are kept for runs that wait for them, or may do so later.
+CREATE INDEX waits_cursor ON waits (name, key, since) WHERE kind IN ('event', 'cursor');
+
 CREATE TABLE published_events (
     id TEXT NOT NULL PRIMARY KEY,
     name TEXT NOT NULL,
     key TEXT NOT NULL,
     payload BLOB NOT NULL,
-    at REAL NOT NULL
+    at REAL NOT NULL -- their order: no two of a name have the same
 ) STRICT;
 
 CREATE INDEX published_events_name ON published_events (name, at);

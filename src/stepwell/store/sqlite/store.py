@@ -37,7 +37,7 @@ from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart
-from stepwell.store.base import REAP_CHUNK, closed
+from stepwell.store.base import PUBLISHED_MAX, REAP_CHUNK, closed
 from stepwell.store.sqlite import (
     archive,
     claims,
@@ -201,8 +201,10 @@ class SqliteStore:
         while after is not None:
             after = await self._write(FAN_OUT, (claim, after))
 
-    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
-        return await self._read(PUBLISHED, (name, key, since))
+    async def published(
+        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+    ) -> Sequence[PublishedEvent]:
+        return await self._read(PUBLISHED, (name, key, since, limit))
 
     # Tickets
 

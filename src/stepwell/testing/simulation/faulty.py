@@ -44,6 +44,7 @@ from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
+from stepwell.store.base import PUBLISHED_MAX
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import BEGIN
 from stepwell.testing.evidence import Fault
@@ -251,8 +252,10 @@ class FaultyStore:
     async def fan_out(self, claim: Claim) -> None:
         await self._ask("fan_out", claim)
 
-    async def published(self, name: str, key: str, *, since: float) -> Sequence[PublishedEvent]:
-        return await self._ask("published", name, key, since=since)  # type: ignore[no-any-return]
+    async def published(
+        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+    ) -> Sequence[PublishedEvent]:
+        return await self._ask("published", name, key, since=since, limit=limit)  # type: ignore[no-any-return]
 
     async def register(self, worker: WorkerInfo) -> None:
         await self._ask("register", worker)
