@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from stepwell.testing.evidence import Emitted, Entry, Evidence, History, Violation
-
-_LATE = 20.0  # an event so much older than the one that was taken should have been taken first
 
 
 @dataclass(slots=True)
@@ -28,13 +27,15 @@ def messages(evidence: Evidence) -> Iterator[Violation]:
     sent: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for signal in evidence.signals:
         sent[signal.run].append((signal.name, signal.key))
+    emitted = _in_their_order(evidence.emitted)
     for history in evidence.histories:
         box = box_of(history)
         for key in box.repeated:
             yield Violation("I12", history.run, f"message {key} was taken twice")
         yield from _in_order(history, box)
         yield from _acknowledged(history, box, sent.get(history.run, []))
-        yield from _events(history, evidence)
+        if emitted:
+            yield from _events(history, emitted)
 
 
 def box_of(history: History) -> Box:
@@ -116,30 +117,28 @@ def _acknowledged(history: History, box: Box, sent: list[tuple[str, str]]) -> It
                 yield Violation("I12", history.run, f"signal {key} is neither taken nor listed as unconsumed")
 
 
-def _events(history: History, evidence: Evidence) -> Iterator[Violation]:
-    """A wait takes the first matching event since it was opened; a later one means that one was lost."""
-    if not evidence.emitted:
-        return
-    known = {f"evt/{event.id}": event for event in evidence.emitted}
-    open_waits: dict[str, dict[str, object]] = {}
+def _events(history: History, emitted: Mapping[str, list[Emitted]]) -> Iterator[Violation]:
+    """A wait takes the first event since the run's start that fits it and was not taken: in the order of
+    all, each once, none passed over."""
+    waits: dict[str, dict[str, Any]] = {}
     taken: set[str] = set()
     for entry in history.entries:
-        if entry.kind == "wait_opened" and entry.data["what"] == "event":
-            open_waits[entry.path] = entry.data
-        elif entry.kind == "wait_ended" and entry.path in open_waits:
-            wait = open_waits.pop(entry.path)
-            key = entry.data.get("received", "")
+        data = entry.data
+        if entry.kind == "wait_opened" and data["what"] == "event":
+            waits[entry.path] = data
+        elif entry.kind == "received" and data["what"] == "event" and not data.get("rejected"):
+            wait, key = waits[data["name"]], data["key"]
+            since = history.entries[0].at
+            left = (e for e in emitted[wait["name"]] if e.at >= since and f"evt/{e.id}" not in taken)
+            next_one = next((e for e in left if wait.get("key", "") in ("", e.key)), None)
+            if next_one is None or f"evt/{next_one.id}" != key:
+                missed = f"event {next_one.id} was missed" if next_one else "it had taken all"
+                yield Violation("I12", history.run, f"{key} was taken, but {missed}")
             taken.add(key)
-            event = known.get(key)
-            if event is not None:
-                yield from _missed(history, wait, event, evidence, taken)
 
 
-def _missed(
-    history: History, wait: dict[str, object], event: Emitted, evidence: Evidence, taken: set[str]
-) -> Iterator[Violation]:
-    since = float(str(wait.get("since", 0.0)))
-    for other in evidence.emitted:
-        fits = other.name == wait["name"] and wait.get("key", "") in ("", other.key)
-        if fits and since <= other.at < event.at - _LATE and f"evt/{other.id}" not in taken:
-            yield Violation("I12", history.run, f"event {other.id} was missed, {event.id} was taken")
+def _in_their_order(events: Sequence[Emitted]) -> dict[str, list[Emitted]]:
+    by_name: dict[str, list[Emitted]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: event.at):
+        by_name[event.name].append(event)
+    return by_name

@@ -12,6 +12,7 @@ from stepwell.errors import AskedWrongly, StoreError
 from stepwell.testing.simulation.changes import RELEASES
 from stepwell.testing.simulation.contests import CONTESTS
 from stepwell.testing.simulation.faulty import FaultyStore, Network
+from stepwell.testing.simulation.listeners import LISTENERS
 from stepwell.testing.simulation.loop import Process, SimLoop
 from stepwell.testing.simulation.machines import MACHINES
 from stepwell.testing.simulation.names import SeededIds, SkewedClock
@@ -63,7 +64,7 @@ class Fleet:
         while True:
             engine = Engine(
                 store,
-                workflows=(*WORKFLOWS, *CONTESTS, *MACHINES, RELEASES[seat.release]),
+                workflows=(*WORKFLOWS, *CONTESTS, *LISTENERS, *MACHINES, RELEASES[seat.release]),
                 steps=REMOTE_STEPS,
                 queues=_QUEUES[seat.number],
                 settings=replace(plan.settings, slots=plan.slots[seat.number]),

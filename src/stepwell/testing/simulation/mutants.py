@@ -21,10 +21,12 @@ from stepwell.domain.commit import (
     Commit,
     Committed,
     Finish,
+    InboxRow,
     NewRun,
     Outcome,
     Owned,
     Park,
+    PublishedEvent,
     Reaped,
     Started,
     WorkerInfo,
@@ -34,6 +36,7 @@ from stepwell.domain.judge import judge
 from stepwell.engine import activation, continuing
 from stepwell.engine.activation import Activation
 from stepwell.engine.answers import Answer
+from stepwell.engine.broadcasts import Broadcasts
 from stepwell.engine.draft import Draft
 from stepwell.engine.ending import Ending
 from stepwell.engine.execution import Execution
@@ -41,11 +44,12 @@ from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.strays import Strays
 from stepwell.engine.timers import Timers
 from stepwell.engine.waits import Waits
+from stepwell.store.base import PUBLISHED_MAX
 from stepwell.store.memory import MemoryStore
 from stepwell.store.memory import runs as memory_runs
 from stepwell.testing.simulation.contests import mixed
 from stepwell.testing.simulation.loop import SimLoop
-from stepwell.testing.simulation.shapes import SHAPES, Shape
+from stepwell.testing.simulation.shapes import LISTENERS, SHAPES, Shape
 from stepwell.testing.simulation.world import Report, simulate
 
 SEEDS_MAX = 400
@@ -155,6 +159,46 @@ class OwnsTwice(MemoryStore):
         if started.created or not new.owner:
             return started
         return started._replace(claim=new.taken(self._clock())._replace(run_id=started.run_id))
+
+
+# Broadcast events
+
+
+def _since_last_moved(self: Broadcasts, name: str, key: str) -> float:
+    return self._activation.last_at
+
+
+def _no_cursors(self: Waits) -> list[Any]:
+    return []
+
+
+class OrderOfIds(MemoryStore):
+    async def published(self, *asked: Any, limit: int = PUBLISHED_MAX, **since: Any) -> Any:
+        found = await super().published(*asked, **since)
+        return sorted(found, key=lambda event: event.id)[:limit]
+
+
+class SameMoment(MemoryStore):
+    """Emits that come within a moment of each other get one time."""
+
+    async def emit(self, event: PublishedEvent) -> bool:
+        is_new = await super().emit(event)
+        if is_new:
+            at = self._clock() // 0.25 * 0.25
+            self._published[event.id] = self._published[event.id]._replace(at=at)
+        return is_new
+
+
+_take_message: Callable[..., None] = Waits._take_one
+
+
+def _take_what_is_told(self: Waits, row: InboxRow) -> None:
+    call = self._open.get(row.name)
+    if row.kind != "event":
+        _take_message(self, row)
+    elif call is not None:
+        event = PublishedEvent(row.key.removeprefix("evt/"), call.name, call.key, row.payload, row.at)
+        self.take_event(call, event)
 
 
 # Time and leases
@@ -275,7 +319,27 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("eager_reaper", "tickets of living workers are freed", EagerReaper),
     Mutant("timer_clock", "timers by the workers' clocks", patches=((Timers, "now", _their_own_time),)),
-    Mutant("lost_events", "a wait parks without a look", patches=((Waits, "_look_for_event", _nothing),)),
+    Mutant("lost_events", "a wait parks without a look", patches=((Broadcasts, "look", _nothing),)),
+    Mutant(
+        "looks_back_in_time",
+        "events from before the run's last step or wait do not count",
+        patches=((Broadcasts, "since", _since_last_moved),),
+        shapes=LISTENERS,
+    ),
+    Mutant("order_of_ids", "events come in the order of their ids", OrderOfIds, shapes=LISTENERS),
+    Mutant("same_moment", "events of one moment have one time", SameMoment, shapes=LISTENERS),
+    Mutant(
+        "cursor_left_behind",
+        "the next generation, or place, begins at the run's start again",
+        patches=((Waits, "cursors", _no_cursors),),
+        shapes=LISTENERS,
+    ),
+    Mutant(
+        "as_they_are_told",
+        "an event is taken when its message comes, whatever came before it",
+        patches=((Broadcasts, "told_of", _nothing), (Waits, "_take_one", _take_what_is_told)),
+        shapes=LISTENERS,
+    ),
     Mutant(
         "answers_dropped",
         "what came with the claim finds nothing open",

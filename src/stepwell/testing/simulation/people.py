@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -171,6 +172,21 @@ class People:
             # Far apart: whoever takes the second although the first was for it is caught.
             await asyncio.sleep(30.0)
             row = await self._surely(handle.info)
+        await self._wait(handle, plan)
+
+    async def _bursts(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        """Events close together, under several keys, from the start until it has ended."""
+        number, row = 0, await self._surely(handle.info)
+        while not row.status.terminal:
+            for _ in range(self._rng.randint(1, 4)):
+                key, name = self._rng.choice("aab"), plan["name"]
+                send = partial(self._client.emit, name, number, key=key, id=f"{number % 3}-{name}-{number}")
+                await self._surely(send)
+                number += 1
+            await self._pause()
+            row = await self._surely(handle.info)
+            if row.status is Status.FAILED and _crashed(row):
+                await self._retry_once(handle)
         await self._wait(handle, plan)
 
     async def _approvals(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from stepwell.domain.program import Startable
 from stepwell.testing.evidence import Wanted
 from stepwell.testing.simulation import contests as c
+from stepwell.testing.simulation import listeners as li
 from stepwell.testing.simulation import machines as m
 from stepwell.testing.simulation import workflows as w
 
@@ -94,10 +96,59 @@ CONTESTS: tuple[Shape, ...] = (
     Shape(c.leaver, lambda rng: {"fails": rng.random() < 0.5}, _fails, "pester"),
     Shape(c.forgetful, lambda rng: {}, _is(lambda p: ["Broken", "c0"]), "pester"),
 )
+
+
+def _listens(rng: random.Random, **plan: Any) -> dict[str, Any]:
+    return {"name": f"n{rng.getrandbits(40):x}", "n": rng.randint(2, 4), **plan}
+
+
+def _follower(rng: random.Random) -> dict[str, Any]:
+    return _listens(rng, first=rng.random() < 0.5, generations=rng.randint(1, 3), got=[])
+
+
+def _crowd(rng: random.Random) -> dict[str, Any]:
+    return _listens(rng, keys=rng.choice((["a", "a"], ["", "a"], ["a", ""], ["", ""], ["b", "", "a"])))
+
+
+def _rising(numbers: list[int]) -> bool:
+    return all(before < after for before, after in pairwise(numbers))
+
+
+def _shared(plan: dict[str, Any]) -> Wanted:
+    def fits(parts: Any) -> bool:
+        taken = [number for part in parts for number in part]
+        return all(map(_rising, parts)) and len(set(taken)) == len(plan["keys"]) * plan["n"]
+
+    return Wanted(fits=fits)
+
+
+# Which events there are is up to the client: the checker knows which of them must have been taken.
+LISTENERS: tuple[Shape, ...] = (
+    Shape(
+        li.follower,
+        _follower,
+        lambda p: Wanted(fits=lambda got: _rising(got) and len(got) == p["n"] * p["generations"]),
+        "bursts",
+    ),
+    Shape(li.crowd, _crowd, _shared, "bursts"),
+    Shape(
+        li.doubter,
+        lambda rng: _listens(rng, timeout=rng.choice((0.02, 0.3, 2.0))),
+        lambda p: Wanted(fits=lambda got: _rising(got) and len(got) == p["n"]),
+        "bursts",
+    ),
+    Shape(
+        li.Station,
+        _listens,
+        lambda p: Wanted(fits=lambda end: _rising(end["got"]) and len(end["got"]) == p["n"]),
+        "bursts",
+    ),
+)
 PROBE = Shape(w.chain, _chain, _is(lambda p: [f"c{i}" for i in range(p["n"])]))  # after healing
 SHAPES: tuple[Shape, ...] = (
     PROBE,
     *CONTESTS,
+    *LISTENERS,
     Shape(w.branches, _branches, _is(lambda p: [[f"b{i}a", f"b{i}b"] for i in range(p["n"])])),
     Shape(
         w.mapped,

@@ -315,6 +315,34 @@ class PurgeRules:
         assert [event.id for event in await scene.store.published("a", "", since=0.0)] == ["a3", "a4"]
         assert not await scene.store.published("b", "", since=0.0)
 
+    @pytest.mark.req("K35", "K29")
+    @checked
+    async def test_events_behind_a_cursor_are_kept_while_its_run_lives(self, scene: Scene) -> None:
+        """Of its key, from the cursor on; one for any key keeps all of the name."""
+        times: dict[str, float] = {}
+        for name, key in (("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), ("a", "x"), ("b", "y")):
+            id = f"{name}{key}{len(times)}"
+            await scene.store.emit(PublishedEvent(id, name, key, b"1", 0.0))
+            times[id] = scene.clock()
+            scene.clock.advance(10.0)
+        await scene.worker()
+        for event in await scene.claim_events("w1"):
+            await scene.store.fan_out(event)
+        claim = await scene.begun()
+        kept = [
+            NewWait(path="w#1", kind="event", name="a", key="x", since=times["ax4"]),
+            NewWait(path="@b", kind="cursor", name="b", since=times["by3"]),
+        ]
+        await scene.ok(scene.member(claim, scene.begins("w"), waits_opened=kept))
+        scene.clock.advance(2 * DAY)
+
+        assert await scene.store.purge_events(1.0) == 3
+        held = [e.id for name in "ab" for e in await scene.store.published(name, "", since=0.0)]
+        await scene.ok(scene.member(claim, scene.completed(), head=3, then=scene.finish(claim)))
+
+        assert held == ["ax4", "by3", "by5"]
+        assert await scene.store.purge_events(1.0) == 3
+
     @pytest.mark.req("K29", "K15")
     @checked
     async def test_events_are_kept_for_a_day_whatever_is_asked(self, scene: Scene) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from stepwell.domain.commit import Claim, Delivery, NewWait, PublishedEvent
+from stepwell.domain.cursors import behind
 from stepwell.domain.ids import NEEDS_EMIT, RunId, WorkerId
 from stepwell.domain.status import Status
 from stepwell.testing.stores.scene import LEASE_SECONDS, Scene, checked
@@ -196,6 +199,70 @@ class PublishedRules:
         one_key = [e.id for e in await scene.store.published("order.paid", "b", since=0.0)]
 
         assert (sorted(any_key), one_key) == (["e1", "e2"], ["e2"])
+
+    @pytest.mark.req("K35")
+    @checked
+    async def test_events_of_one_name_come_in_the_order_of_emitting(self, scene: Scene) -> None:
+        """At one moment of the store's clock, under ids that sort the other way."""
+        ids = [f"e{number}" for number in range(9, 0, -1)]
+        for place, id in enumerate(ids):
+            await scene.store.emit(event(id, key="k" if place % 2 else "j"))
+
+        any_key = await scene.store.published("order.paid", "", since=scene.clock())
+        one_key = await scene.store.published("order.paid", "k", since=scene.clock())
+
+        assert [e.id for e in any_key] == ids
+        assert [e.id for e in one_key] == ids[1::2]
+        assert all(before.at < after.at for before, after in pairwise(any_key))
+        assert any_key[0].at == scene.clock()
+
+    @pytest.mark.req("K35")
+    @checked
+    async def test_published_gives_the_first_of_them(self, scene: Scene) -> None:
+        for id in ("c", "a", "b", "d"):
+            await scene.store.emit(event(id, key="k"))
+
+        first = await scene.store.published("order.paid", "k", since=0.0, limit=2)
+        cursor = behind(first[-1].at)
+        then = await scene.store.published("order.paid", "", since=cursor, limit=2)
+
+        assert [e.id for e in (*first, *then)] == ["c", "a", "b", "d"]
+        assert await scene.store.published("order.paid", "k", since=behind(then[-1].at), limit=2) == []
+
+    @pytest.mark.req("K35", "K6")
+    @checked
+    async def test_repeated_event_keeps_its_place(self, scene: Scene) -> None:
+        for id in ("a", "b", "a", "c", "b"):
+            await scene.store.emit(event(id))
+
+        found = await scene.store.published("order.paid", "", since=0.0)
+
+        assert [e.id for e in found] == ["a", "b", "c"]
+
+    @pytest.mark.req("K35")
+    @checked
+    async def test_who_sees_an_event_sees_all_before_it(self, scene: Scene) -> None:
+        """Many emit at once: each look finds the beginning of the order that all find at the end."""
+        looks: list[list[str]] = []
+        awaited: dict[str, list[str]] = {}
+
+        async def emit(source: str) -> None:
+            for number in range(12):
+                id = f"{source}{number}"
+                await scene.store.emit(event(id, key=source))
+                awaited.setdefault(source, []).append(id)
+                found = await scene.store.published("order.paid", "", since=0.0)
+                looks.append([e.id for e in found])
+                assert id in looks[-1]
+
+        async with asyncio.TaskGroup() as group:
+            for source in "dcba":
+                group.create_task(emit(source))
+
+        order = [e.id for e in await scene.store.published("order.paid", "", since=0.0)]
+        assert len(order) == 48
+        assert all(look == order[: len(look)] for look in looks)
+        assert all([id for id in order if id[0] == source] == ids for source, ids in awaited.items())
 
     @pytest.mark.req("K17")
     @checked
