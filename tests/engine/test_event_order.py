@@ -146,7 +146,7 @@ async def test_loop_over_events_replays(rehearsal: Stage) -> None:
         assert await run.result(30) == list(range(5))
 
 
-@pytest.mark.req("K35", "K20")
+@pytest.mark.req("K35", "F10")
 async def test_cursor_goes_along_into_the_next_generation(stage: Stage) -> None:
     @workflow
     async def generations(ctx: Context, got: list[Any]) -> list[Any]:
@@ -163,7 +163,7 @@ async def test_cursor_goes_along_into_the_next_generation(stage: Stage) -> None:
         assert await run.result(30) == list(range(7))
 
 
-@pytest.mark.req("K35", "K20")
+@pytest.mark.req("K35", "F10")
 async def test_event_for_a_wait_that_the_run_left_behind_is_taken_by_the_next_generation(
     stage: Stage,
 ) -> None:
@@ -354,7 +354,7 @@ async def renewed(ctx: Context, got: list[Any]) -> list[Any]:
     return got
 
 
-@pytest.mark.req("K35", "K12")
+@pytest.mark.req("K35", "F3")
 @pytest.mark.parametrize("taken", [1, 2, 3])
 async def test_log_without_cursors_goes_on_behind_what_it_took(memory: Stage, taken: int) -> None:
     async with memory.engine(renewed) as engine:

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import apsw
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 
+from stepwell.domain.commit import PublishedEvent
 from stepwell.domain.limits import Limit
 from stepwell.domain.rates import Full, RatedStart, Window
 from stepwell.store.postgres import migrate
@@ -63,3 +66,49 @@ async def test_runs_that_wait_since_before_limits_were_shared_go_on(
     assert first == [waiting[0], waiting[1], waiting[3]]
     assert (list(blocked.claims), blocked.blocked) == ([], True)
     assert [isinstance(answer, Full) for answer in answers] == [False, True]
+
+
+BEFORE_ORDER = {"sqlite": 6, "postgres": 5}  # migrations
+TIED = """
+INSERT INTO {schema}published_events (id, name, key, payload, at)
+VALUES ('e2', 'paid', 'k', {one}, 5.0), ('e1', 'paid', 'k', {one}, 5.0), ('e3', 'paid', 'k', {one}, 5.0)
+"""
+
+
+@pytest.mark.req("K35")
+@pytest.mark.parametrize("kind", MIGRATIONS)
+async def test_events_of_one_moment_from_before_they_had_an_order_get_one(
+    kind: str, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    module, known = MIGRATIONS[kind]
+
+    def made() -> Store:
+        if kind == "sqlite":
+            return SqliteStore(tmp_path / "app.db", clock=clock.time)
+        return PostgresStore(postgres_url, clock=clock.time)
+
+    monkeypatch.setattr(module, "migrations", lambda: known()[: BEFORE_ORDER[kind]])
+    old = made()
+    await old.open()
+    await old.close()
+    if kind == "sqlite":
+        connection = apsw.Connection(str(tmp_path / "app.db"))
+        connection.execute(TIED.format(schema="", one="x'31'"))
+        connection.close()
+    else:
+        connected = await asyncpg.connect(postgres_url)
+        await connected.execute(TIED.format(schema="stepwell.", one="'1'"))
+        await connected.close()
+    monkeypatch.setattr(module, "migrations", known)
+
+    store = made()
+    await store.open()
+    try:
+        await store.emit(PublishedEvent("e0", "paid", "k", b"4", 0.0))
+        found = await store.published("paid", "k", since=0.0)
+    finally:
+        await store.close()
+
+    assert [event.id for event in found] == ["e1", "e2", "e3", "e0"]
+    assert len({event.at for event in found}) == 4

@@ -180,8 +180,9 @@ class Waits:
         for row in rows:
             if visits is not None and visits.keeps(row):
                 continue
-            self._activation.writer.draft.rest.consumed.append(row.key)
-            self._activation.writer.draft.needed = True
+            draft = self._activation.writer.draft
+            draft.rest.consumed.append(row.key)
+            draft.needed = draft.needed or row.kind != "event"  # what it told of is in the next commit
             if row.key not in self.keys:
                 self._take_one(row)
 

@@ -176,18 +176,18 @@ class People:
 
     async def _bursts(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
         """Events close together, under several keys, from the start until it has ended."""
-        number, row = 0, await self._surely(handle.info)
-        while not row.status.terminal:
-            for _ in range(self._rng.randint(1, 4)):
-                key, name = self._rng.choice("aab"), plan["name"]
-                send = partial(self._client.emit, name, number, key=key, id=f"{number % 3}-{name}-{number}")
-                await self._surely(send)
-                number += 1
-            await self._pause()
+        number, name = 0, plan["name"]
+        while True:
             row = await self._surely(handle.info)
             if row.status is Status.FAILED and _crashed(row):
                 await self._retry_once(handle)
-        await self._wait(handle, plan)
+            elif row.status.terminal:
+                return await self._wait(handle, plan)
+            for _ in range(self._rng.randint(1, 4)):
+                key, id = self._rng.choice("aab"), f"{number % 3}-{name}-{number}"
+                await self._surely(partial(self._client.emit, name, number, key=key, id=id))
+                number += 1
+            await self._pause()
 
     async def _approvals(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
         answered = 0
