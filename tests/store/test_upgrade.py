@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 import pytest
 
 from stepwell.domain.commit import PublishedEvent

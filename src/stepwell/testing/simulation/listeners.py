@@ -5,7 +5,6 @@ All events of a run have a name of its own, so a wait for any key takes those of
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from stepwell.authoring.functions.workflow import workflow
@@ -43,7 +42,7 @@ async def crowd(ctx: Context, plan: dict[str, Any]) -> list[list[Any]]:
                 await ctx.step(work, f"w{len(got)}")
         return got
 
-    return list(await asyncio.gather(*(take(key) for key in plan["keys"])))
+    return await ctx.all(*(take(key) for key in plan["keys"]))
 
 
 @workflow
