@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.content import content_hash, version_hash
 from stepwell.authoring.graphs.difference import diff
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem
@@ -73,6 +74,14 @@ class Graphs:
     def diff(self, old: Any, new: Any) -> dict[str, Any]:
         """What changed from one graph to another; they need not be right."""
         return diff(_body(old), _body(new))
+
+    def content_hash(self, body: Any) -> str:
+        """Of all that is saved of a graph."""
+        return content_hash(body)
+
+    def version_hash(self, body: Any) -> str:
+        """Of what its runs depend on; the graph as it was saved."""
+        return version_hash(body)
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of graphs with this engine's types of nodes."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
-
-import msgspec
 
 from stepwell.authoring.graphs.build.checks import Checks
 from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, Plan, ScopePlan
 from stepwell.authoring.graphs.build.structure import analyse, ending_of
 from stepwell.authoring.graphs.build.warnings import warnings
 from stepwell.authoring.graphs.compiler import Compiler, Sources
+from stepwell.authoring.graphs.content import content_hash, version_hash
 from stepwell.authoring.graphs.definition import Definition, Edge, Node, read
 from stepwell.authoring.graphs.importing import imported
 from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
@@ -23,7 +21,6 @@ from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
 from stepwell.domain.steps import StepSpec
 
 _CACHE_MAX = 256
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Builder:
@@ -77,11 +74,7 @@ class Builder:
             return None, problems
         root = _scope("", definition, behaviours, compilers)
         told = warnings(definition, compilers)
-        return Plan(definition, root, content_hash(definition.as_dict()), told), []
-
-
-def content_hash(body: Any) -> str:
-    return hashlib.blake2b(_encode(body), digest_size=16).hexdigest()
+        return Plan(definition, root, version_hash(definition.as_dict()), told), []
 
 
 def _scope(
