@@ -85,7 +85,7 @@ class Activation:
 
     def begin(self) -> None:
         """Replay what is recorded, then go on from there."""
-        for fact in opening(self.claim, self.services.worker):
+        for fact in opening(self.claim, self.services.worker, self.timers.claimed_at):
             self.writer.open_with(fact)
         self.timers.limit_run(self.journal, self.timed_out)
         if endings.is_poison(self.claim.losses):

@@ -40,7 +40,8 @@ def done_again(plan: Plan, told: Trace, log: Sequence[Event], node: str) -> Edit
     entry = descent.entry(node)
     again = descent.of(entry)
     dropped = _of_nodes(log, again, _around(log, [entry.path]))
-    return Edits(dropped=dropped | _behind(plan, told, log, again, dropped), delivered=told.delivered)
+    more = _behind(plan, told, log, again, dropped) | _of_nodes(log, _fatal(plan, told, log, entry))
+    return Edits(dropped=dropped | more, delivered=told.delivered)
 
 
 def _behind(
@@ -59,10 +60,51 @@ def _behind(
         if event.seq < (first or 0) or event.path in dropped or not owner or not settles(event.fact):
             continue
         entry = known.get(owner)
-        lost = entry is not None and entry.status is StepStatus.FAILED and "error" not in entry.handles
+        lost = entry is not None and _is_lost(entry)
         if lost or not races.isdisjoint(_places(owner)):
             found.add(owner)
     return _of_nodes(log, found) if found else frozenset()
+
+
+def _is_lost(entry: TraceEntry) -> bool:
+    return entry.status is StepStatus.FAILED and "error" not in entry.handles
+
+
+def _fatal(plan: Plan, told: Trace, log: Sequence[Event], entry: TraceEntry) -> set[str]:
+    """Nodes with an answer behind which, with no other answer in between, a node failed.
+
+    Such a failure has no answer of its own in the log: it happens again as soon as what leads to it is
+    there, and would cancel the node that is to be done. What that node itself follows from is kept.
+    """
+    known, answered = told.by_path(), {_owner(event.path) for event in log if settles(event.fact)}
+    found: set[str] = set()
+    waiting = [e for e in known.values() if _is_lost(e) and e.path not in answered and _fails_more(plan, e)]
+    seen = {entry.path for entry in waiting}
+    while waiting:
+        for path in waiting.pop().predecessors:
+            if path in answered:
+                found.add(path)
+            elif path in known and path not in seen:
+                seen.add(path)
+                waiting.append(known[path])
+    return found - _before(known, entry)
+
+
+def _before(known: Mapping[str, TraceEntry], entry: TraceEntry) -> set[str]:
+    found: set[str] = set()
+    waiting = [entry]
+    while waiting:
+        new = [path for path in waiting.pop().predecessors if path not in found]
+        found.update(new)
+        waiting += [known[path] for path in new if path in known]
+    return found
+
+
+def _fails_more(plan: Plan, entry: TraceEntry) -> bool:
+    """Not where a join goes on without the branch, or waits for the others first."""
+    scope = next(scope for scope in plan.scopes() if entry.node in scope.by_id)
+    join = scope.by_id[entry.node].join
+    return join < 0 or scope.nodes[join].behaviour.errors == "fail-fast"
 
 
 class _Racer(NamedTuple):

@@ -222,7 +222,6 @@ class Starting:
         try:
             self._poll(step, what)
         except (ExpressionError, StepwellError) as error:
-            self._stop_waiting(step)
             self._fail(step, failure_of(error, step))
 
     def _done(self, step: Step, outcome: Outcome) -> None:
@@ -264,6 +263,8 @@ class Starting:
             self._mailbox.closed(ask)
 
     def _fail(self, step: Step, failure: Failure) -> None:
+        """It failed while it began, or went on: what it had asked for by then is not wanted any more."""
+        self._frontier.stop(step)
         self._frontier.note(NoteKind.FAILED, step.path, failure)
         self._frontier.failed(step, failure)
 
