@@ -161,7 +161,8 @@ class GraphLibrary:
         chosen = versions[-1] if version == "published" and versions else str(version)
         if chosen not in versions:
             raise UnknownWorkflow(f"graph {name!r} has no version {version!r}", hint="publish it first")
-        made = self._tools.workflow(msgspec.json.decode(found[chosen].body), name=name, version=chosen)
+        body = msgspec.json.decode(found[chosen].body)
+        made = self._tools.workflow(body, name=name, version=chosen, stored=True)
         await self._begin_to_work()
         start: Callable[..., Awaitable[Any]] = self._client.start  # callers of that bring no graph along
         return await start(made, input, graph=made.definition.body, **options)

@@ -19,7 +19,7 @@ from stepwell.authoring.graphs.nodes.merging import Merge
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.nodes.working import RESULTS, NodeResult
-from stepwell.authoring.graphs.state import StepStatus
+from stepwell.authoring.graphs.state import ROOT, StepStatus
 from stepwell.authoring.graphs.trace import Trace, TraceEntry, trace
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
@@ -30,7 +30,6 @@ from stepwell.domain.forking import Birth, forked
 from stepwell.domain.schema import Schema
 from stepwell.errors import InvalidInput
 
-_ROOT = "0/"  # where a graph's nodes are in the log
 _NOTHING: Mapping[str, int] = {}
 
 
@@ -157,13 +156,13 @@ def edited(told: Trace, log: Sequence[Event], registry: NodeRegistry, outputs: M
     descent = Descent(told)
     changed: dict[str, bytes] = {}
     again: set[str] = set()
-    entries = [(descent.entry(name.removeprefix(_ROOT)), value) for name, value in outputs.items()]
+    entries = [(descent.entry(name.removeprefix(ROOT)), value) for name, value in outputs.items()]
     for entry, value in sorted(entries, key=lambda one: one[0].order):
         if entry.path not in again:  # else all that depends on it is known already
             again |= descent.of(entry)
         changed[entry.path] = _written(told, log, entry, registry, value)
     dropped = _of_nodes(log, again - changed.keys(), _around(log, changed))
-    found = {_ROOT + path: data for path, data in changed.items()}
+    found = {ROOT + path: data for path, data in changed.items()}
     return Edits(outputs=found, dropped=dropped, delivered=told.delivered)
 
 
@@ -184,7 +183,7 @@ def fitting(plan: Plan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
         lost = sorted(unasked & edits.outputs.keys())
         if lost:
             raise InvalidInput(
-                f"{lost[0].removeprefix(_ROOT)} is not reached any more after the other edits",
+                f"{lost[0].removeprefix(ROOT)} is not reached any more after the other edits",
                 hint="leave its output out; it is asked for when the new run comes there",
             )
         nodes = {_owner(path) for path in unasked}
@@ -232,7 +231,7 @@ _PART = re.compile(r"(.*)[\[#](\d+)\]?")  # lines[3], again#2
 
 
 def _owner(path: str) -> str:
-    return path.removeprefix(_ROOT).partition("@")[0]
+    return path.removeprefix(ROOT).partition("@")[0]
 
 
 def _written(
@@ -253,7 +252,7 @@ def _written(
 
 def _answer(told: Trace, log: Sequence[Event], entry: TraceEntry, value: Any) -> bytes:
     """The event or decision that a wait is to get in place of what it got, or did not get in time."""
-    path = _ROOT + entry.path
+    path = ROOT + entry.path
     opened = next((e.fact for e in log if e.path == path and isinstance(e.fact, ev.WaitOpened)), None)
     if opened is None and not any(one.path == path for one in told.delivered):
         raise InvalidInput(

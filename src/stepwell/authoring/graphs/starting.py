@@ -8,7 +8,7 @@ from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.mailbox import Mailbox
 from stepwell.authoring.graphs.nodes.types import DONE, Outcome, Role
 from stepwell.authoring.graphs.nodes.waiting import Event, Poll, Question, Timer
-from stepwell.authoring.graphs.state import Ask, Failure, NoteKind, Purpose, Step, StepStatus
+from stepwell.authoring.graphs.state import ROOT, Ask, Failure, NoteKind, Purpose, Step, StepStatus
 from stepwell.errors import ExpressionError, StepwellError
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ class Starting:
         scope: dict[str, Any] = {
             "ctx": step.context.values,
             "run": frontier.run,
-            "step": {"id": step.node.id, "path": step.path, "key": f"{frontier.run['id']}/{step.path}"},
+            # The key is the one that the node's own code gets: helpers.key, StepContext.key.
+            "step": {"id": step.node.id, "path": step.path, "key": f"{frontier.run['id']}/{ROOT}{step.path}"},
         }
         if step.scope.loop is not None:
             scope["loop"] = step.scope.loop

@@ -8,6 +8,7 @@ from typing import Any
 
 from stepwell.authoring.graphs.build.checks import Checks
 from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, Plan, ScopePlan
+from stepwell.authoring.graphs.build.saving import saving_problems
 from stepwell.authoring.graphs.build.structure import analyse, ending_of
 from stepwell.authoring.graphs.build.warnings import warnings
 from stepwell.authoring.graphs.compiler import Compiler, Sources
@@ -26,9 +27,16 @@ _CACHE_MAX = 256
 class Builder:
     """Builds plans with one set of node types and steps; keeps the latest, by content hash."""
 
-    def __init__(self, registry: NodeRegistry = DEFAULT, steps: Mapping[str, StepSpec] | None = None) -> None:
+    def __init__(
+        self,
+        registry: NodeRegistry = DEFAULT,
+        steps: Mapping[str, StepSpec] | None = None,
+        *,
+        stored: bool = False,
+    ) -> None:
         self.registry = registry
         self._steps = steps
+        self._stored = stored  # graphs that were accepted before: what is refused since then is let pass
         self._plans: OrderedDict[str, Plan] = OrderedDict()
 
     def build(self, body: Any) -> Plan:
@@ -64,6 +72,8 @@ class Builder:
             return None, problems
         broken = frozenset(problem.node for problem in problems if problem.node)
         problems.extend(Checks(definition, broken).run())
+        if not self._stored:
+            problems.extend(saving_problems(body, definition))
         sources = Sources()
         compilers = {
             node.id: Compiler(node.id, problems, self._steps, self.registry.mergers, sources)
