@@ -19,7 +19,7 @@ from stepwell.domain.compensating import find
 from stepwell.domain.ids import NEEDS_GRAPH, NEEDS_UNSERVED, RunId, needs_workflow
 from stepwell.domain.program import Program
 from stepwell.engine.unserved import Unserved
-from stepwell.errors import InvalidDefinition, StoreError
+from stepwell.errors import InvalidDefinition, StepwellError, StoreError
 from stepwell.store.base import Store
 
 _log = logging.getLogger("stepwell.engine")
@@ -112,13 +112,16 @@ class Others:
         run = await self._store.read_run(ticket.run_id)
         if run is None:
             return False  # it ended meanwhile
-        body = await self._body(run, ticket.needs) if run.kind == "graph" else None
+        body: bytes | None = None
         try:
+            body = await self._body(run, ticket.needs) if run.kind == "graph" else None
             if body is not None and self._graphs is not None:
                 self._learned[ticket.needs] = self._graphs(body)
                 return True
-        except InvalidDefinition as error:
-            _log.info("%s cannot be run here: %s", ticket.needs, error.message)
+        except StoreError:
+            raise
+        except (StepwellError, msgspec.MsgspecError) as error:
+            _log.info("%s cannot be run here: %s", ticket.needs, error)
         self._unable[ticket.needs] = None if run.kind != "graph" else _stands_still(body)
         return False
 
@@ -159,7 +162,10 @@ class Others:
         while page := await self._store.read_log(run_id, after=after, limit=_PAGE):
             after = page[-1].seq
             for row in page:
-                fact = ev.read(row).fact
+                try:
+                    fact = ev.read(row).fact
+                except (StepwellError, msgspec.MsgspecError):  # nobody knows what it was
+                    return False
                 if isinstance(fact, ev.StepCompleted) and fact.undo and find(fact.undo.function) is None:
                     return False
         return True
@@ -175,5 +181,8 @@ class _Graph(msgspec.Struct):
 
 def _stands_still(body: bytes | None) -> float | None:
     """Seconds that a run of this graph may wait without an end of its own."""
-    limit = msgspec.json.decode(body or b"{}", type=_Graph).settings.suspend_ttl_ms
+    try:
+        limit = msgspec.json.decode(body or b"{}", type=_Graph).settings.suspend_ttl_ms
+    except msgspec.MsgspecError:  # no graph that we know
+        limit = _Settings().suspend_ttl_ms
     return None if limit is None else limit / 1000
