@@ -15,6 +15,7 @@ TRANSACTIONS = (
     "start",
     "start_within",
     "claim",
+    "reroute",
     "commit",
     "transact",
     "deliver",

@@ -85,3 +85,72 @@ def test_a_database_that_does_not_exist_is_refused_and_not_made(
 
     assert "there is no database" in capsys.readouterr().err
     assert not database.exists()
+
+
+GRAPH = """
+from stepwell import GraphBuilder, node
+
+@node("echo")
+async def echo(config, ctx, helpers):
+    return "echoed"
+
+g = GraphBuilder("echoing")
+ask = g.node("approval", "ask")
+g.start() >> ask
+ask["approved"] >> g.node("echo", "e") >> g.end()
+"""
+
+
+async def _leave_a_live_graph(source: Path, database: str) -> None:
+    found = collect(str(source))
+    async with Engine(database, workflows=found.workflows, nodes=found.nodes) as engine:
+        run = await engine.start("echoing", {})
+        async for event in run.events(follow=True):
+            if event.kind == "wait_opened":
+                break
+
+
+@pytest.mark.req("F8", "K37")
+@pytest.mark.parametrize(
+    ("code", "exit_code", "told"),
+    [
+        (GRAPH, 0, ""),
+        (GRAPH.replace('"ask"', '"other"'), 0, ""),  # the run goes on from the graph that it began with
+        (GRAPH.replace('"echo"', '"sing"'), 1, "no type of node is called 'echo'"),
+    ],
+    ids=["same", "edited", "without_its_node_type"],
+)
+def test_check_covers_graphs(
+    code: str, exit_code: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "graphs_before.py"
+    source.write_text(GRAPH)
+    database = str(tmp_path / "app.db")
+    asyncio.run(_leave_a_live_graph(source, database))
+    changed = tmp_path / "graphs_after.py"
+    changed.write_text(code)
+
+    assert main(["check", str(changed), "--against", database]) == exit_code
+
+    out, err = capsys.readouterr()
+    assert f"{1 - exit_code} live runs replayed" in err
+    assert told in out
+
+
+@pytest.mark.req("F8", "K37")
+def test_check_names_runs_whose_workflow_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "flows_there.py"
+    source.write_text(OLD)
+    database = str(tmp_path / "app.db")
+    asyncio.run(_leave_a_live_run(source, database))
+    changed = tmp_path / "flows_gone.py"
+    changed.write_text(OLD.replace("def pay", "def pay_later"))
+
+    assert main(["check", str(changed), "--against", database]) == 1
+
+    out, err = capsys.readouterr()
+    assert "pay@1: " in out
+    assert "does not have this workflow" in out
+    assert "1 live runs are of workflows" in err

@@ -20,7 +20,7 @@ from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.rates import Full, RatedStart
 from stepwell.store.base import Store
 from stepwell.testing.clock import FakeClock
-from tests.store.operations import EVENT_NAMES, WORKERS, Planner
+from tests.store.operations import EVENT_NAMES, NEEDS, QUEUES, WORKERS, Planner
 from tests.store.trio import Trio
 
 Ask = Callable[[Store], Awaitable[Any]]
@@ -372,6 +372,8 @@ class Differential(RuleBasedStateMachine):
         self.ask("swap", lambda store: store.swap_definition(other, expected=expected))
         self.ask("latest", lambda store: store.read_definition("default", "order"))
         self.saw("define")
+        if self.ask("others", lambda store: listing(store.list_others(QUEUES, NEEDS[:1]))):
+            self.saw("others")
         name, key = self.plan.pick.choice(EVENT_NAMES), self.plan.pick.choice(("", "k"))
         since = self.clock() - self.plan.pick.choice((0.0, 2.0, 20.0))
         if self.ask("published", lambda store: listing(store.published(name, key, since=since))):

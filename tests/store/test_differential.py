@@ -66,6 +66,7 @@ SEEN = {
     "reap solo",
     "deregister",
     "published",
+    "others",
     "define",
     "restore created",
     "restore known",

@@ -17,6 +17,7 @@ from stepwell.store.postgres.lanes import Lanes
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene
+from stepwell.testing.stores.scene import NEEDS, QUEUE
 
 PARKED = 100_000
 PENDING = 10_000
@@ -114,6 +115,7 @@ async def every_verb(scene: Scene) -> dict[str, int]:
     worker = await scene.worker()
     await count("claim", scene.claim_as(worker, limit=1))
     await count("claim nothing", scene.claim_as(worker, needs=("missing@1",)))
+    await count("others", store.list_others((QUEUE, "gpu"), (NEEDS,)))
     claims = list(await scene.claim_as(worker, limit=2))
     await count("commit", store.commit([scene.member(c, scene.claimed(c)) for c in claims]))
     first, second = (claim._replace(head=2) for claim in claims)

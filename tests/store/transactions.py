@@ -132,6 +132,11 @@ async def finish_remote(scene: Scene) -> Call:
     return lambda: scene.store.finish_remote(remote, result)
 
 
+async def reroute(scene: Scene) -> Call:
+    run_id = await scene.start()
+    return lambda: scene.store.reroute(run_id, needs=NEEDS, to="unserved")
+
+
 async def heartbeat(scene: Scene) -> Call:
     await scene.begun()
     scene.clock.advance(5.0)
@@ -177,6 +182,7 @@ TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "start": start,
     "start_within": start_within,
     "claim": claim,
+    "reroute": reroute,
     "commit": commit,
     "transact": transacting,
     "deliver": deliver,

@@ -38,14 +38,16 @@ class GraphTools(Protocol):
 
     def workflow(self, source: Any, **options: Any) -> Startable[Any, Any]: ...
     def diff(self, old: Any, new: Any) -> dict[str, Any]: ...
+    def content_hash(self, body: Any) -> str: ...
+    def version_hash(self, body: Any) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SavedGraph:
     name: str
-    hash: str  # of the draft
+    hash: str  # of the draft, with where its nodes lie
     versions: tuple[str, ...]  # published, oldest first
-    changed: bool  # the draft differs from the last published version
+    changed: bool  # the draft differs from the last published version; where nodes lie does not count
     by: str = ""  # who saved the draft, and when
     at: float = 0.0
     warnings: tuple[str, ...] = ()  # told when it is saved: what it says in vain
@@ -61,13 +63,13 @@ class GraphLibrary:
 
     async def list(self) -> list[SavedGraph]:
         known = await self._known()
-        return [_saved(name, found) for name, found in known.items()]
+        return [self._saved(name, found) for name, found in known.items()]
 
     async def get(self, name: str, version: str | int = "draft") -> dict[str, Any]:
         """The graph's JSON: its draft, `published` (the latest) or a version."""
         found, version = await self._found(name), str(version)
         if version == "published":
-            version = _saved(name, found).versions[-1] if len(found) > 1 else version
+            version = _versions(found)[-1] if len(found) > 1 else version
         if version not in found:
             raise UnknownWorkflow(
                 f"graph {name!r} has no version {version!r}", hint=f"it has: {', '.join(found)}"
@@ -76,7 +78,7 @@ class GraphLibrary:
         return body
 
     async def about(self, name: str) -> SavedGraph:
-        return _saved(name, await self._found(name))
+        return self._saved(name, await self._found(name))
 
     async def create(self, body: Any, *, name: str = "", by: str = "") -> SavedGraph:
         """A new graph, as a draft. InvalidGraph says all that is wrong with it."""
@@ -126,8 +128,7 @@ class GraphLibrary:
     async def delete(self, name: str) -> None:
         """Forget the graph and its versions. Runs that have begun go on."""
         await self._found(name)
-        await self._client.store.drop_definitions(self._client.workspace, DRAFT + name)
-        await self._client.store.drop_definitions(self._client.workspace, name)
+        await self._client.store.drop_definitions(self._client.workspace, DRAFT + name, name)
 
     async def publish(self, name: str, *, expected: str = "") -> str:
         """Make a version of the draft; publishing what is published already changes nothing.
@@ -136,12 +137,12 @@ class GraphLibrary:
         """
         while True:
             found = await self._found(name)
-            saved, draft = _saved(name, found), found["draft"]
+            versions, draft = _versions(found), found["draft"]
             if expected and draft.hash != expected:
                 raise await self._changed(name, draft)
-            if saved.versions and found[saved.versions[-1]].hash == draft.hash:
-                return saved.versions[-1]
-            version = str(int(saved.versions[-1]) + 1 if saved.versions else 1)
+            if versions and not self._differ(found[versions[-1]], draft):
+                return versions[-1]
+            version = str(int(versions[-1]) + 1 if versions else 1)
             made = self._tools.workflow(msgspec.json.decode(draft.body), name=name, version=version)
             if await self._swap(self._mine(made.definition), ""):
                 return version
@@ -156,11 +157,12 @@ class GraphLibrary:
     ) -> Any:
         """Start a published version; the run brings its graph along, so any worker can run it."""
         found = await self._found(name)
-        versions = _saved(name, found).versions
+        versions = _versions(found)
         chosen = versions[-1] if version == "published" and versions else str(version)
         if chosen not in versions:
             raise UnknownWorkflow(f"graph {name!r} has no version {version!r}", hint="publish it first")
-        made = self._tools.workflow(msgspec.json.decode(found[chosen].body), name=name, version=chosen)
+        body = msgspec.json.decode(found[chosen].body)
+        made = self._tools.workflow(body, name=name, version=chosen, stored=True)
         await self._begin_to_work()
         start: Callable[..., Awaitable[Any]] = self._client.start  # callers of that bring no graph along
         return await start(made, input, graph=made.definition.body, **options)
@@ -177,7 +179,24 @@ class GraphLibrary:
     async def _draft(self, made: Definition, by: str) -> Definition:
         saving = Saving(by=checked_text(by, "by"), at=await self._client.store.now())
         options = msgspec.json.encode(saving)
-        return self._mine(made, name=DRAFT + made.name, version="draft", kind="graph_draft", options=options)
+        # Not the version's hash: of two who move nodes, the second is to hear of the first.
+        hash = self._tools.content_hash(msgspec.json.decode(made.body))
+        return self._mine(
+            made, name=DRAFT + made.name, version="draft", kind="graph_draft", hash=hash, options=options
+        )
+
+    def _saved(self, name: str, found: dict[str, Definition]) -> SavedGraph:
+        versions, draft = _versions(found), found["draft"]
+        changed = not versions or self._differ(found[versions[-1]], draft)
+        saving = msgspec.json.decode(draft.options, type=Saving)
+        return SavedGraph(name, draft.hash, versions, changed, saving.by, saving.at)
+
+    def _differ(self, one: Definition, other: Definition) -> bool:
+        """By what they say, not by the hashes that they were saved with: those were once of all of it."""
+        if one.body == other.body:
+            return False
+        told = [self._tools.version_hash(msgspec.json.decode(saved.body)) for saved in (one, other)]
+        return told[0] != told[1]
 
     async def _swap(self, definition: Definition, expected: str) -> bool:
         store = self._client.store
@@ -201,9 +220,5 @@ class GraphLibrary:
         return known[name]
 
 
-def _saved(name: str, found: dict[str, Definition]) -> SavedGraph:
-    versions = tuple(sorted((v for v in found if v.isdigit()), key=int))
-    published = found[versions[-1]].hash if versions else ""
-    draft = found["draft"]
-    saving = msgspec.json.decode(draft.options, type=Saving)
-    return SavedGraph(name, draft.hash, versions, published != draft.hash, saving.by, saving.at)
+def _versions(found: dict[str, Definition]) -> tuple[str, ...]:
+    return tuple(sorted((v for v in found if v.isdigit()), key=int))

@@ -67,10 +67,14 @@ class Accepted(Fact, frozen=True, kw_only=True):
 
 
 class Claimed(Fact, frozen=True, kw_only=True):
-    """A worker owns the run from here on."""
+    """A worker owns the run from here on.
+
+    It is written with what came first of that; `since` is when the worker took the run, by the store's clock.
+    """
 
     lease: str
     worker: str
+    since: float = 0.0  # 0 in logs that were written before this was kept
 
 
 class LeaseLost(Fact, frozen=True, kw_only=True):

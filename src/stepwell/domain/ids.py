@@ -50,4 +50,10 @@ def needs_step(name: str) -> str:
 
 DRAFT = "draft:"  # drafts of saved graphs have names of their own: no run starts one by mistake
 NEEDS_EMIT = "emit"  # a fan-out ticket of a broadcast event; every worker can do it
-NEEDS_GRAPH = "graph/1"  # a run that brings its graph along; every worker can run it
+NEEDS_GRAPH = "graph/1"  # a run that brings its graph along; every worker tries to run it
+NEEDS_UNSERVED = "unserved"  # a run whose workflow no worker has; every worker can end it
+
+
+def needs_this_graph(name: str, version: str) -> str:
+    """Of a run that brings its graph along: a worker found out that not every worker can run it."""
+    return f"{NEEDS_GRAPH}:{needs_workflow(name, version)}"

@@ -38,6 +38,7 @@ from stepwell.engine.step_calls import StepCalls
 from stepwell.engine.sync_body import SyncBody
 from stepwell.engine.timers import Timers
 from stepwell.engine.turns import Scope, TurnLoop
+from stepwell.engine.unserved import Unserved
 from stepwell.engine.waits import Waits
 from stepwell.errors import CodeChanged, LeaseLost, Unwind
 
@@ -84,7 +85,7 @@ class Activation:
 
     def begin(self) -> None:
         """Replay what is recorded, then go on from there."""
-        for fact in opening(self.claim, self.services.worker):
+        for fact in opening(self.claim, self.services.worker, self.timers.claimed_at):
             self.writer.open_with(fact)
         self.timers.limit_run(self.journal, self.timed_out)
         if endings.is_poison(self.claim.losses):
@@ -111,6 +112,9 @@ class Activation:
             return compensation.resume(self, self.journal.compensation)
         if self.journal.undoes is not None:
             return compensation.undo(self, self.journal.undoes)
+        if isinstance(self.program, Unserved):
+            self._ending = compensation.instead(self, self.program.ending(self))
+            return None
         data = bytes(self.journal.input)
         if self.program.sync:
             self.thread = SyncBody(self, lambda ctx: self.program.run(ctx, data))
@@ -118,6 +122,7 @@ class Activation:
         else:
             body = self.program.run(self.ctx, data)
         self.main = self.turns.create_main(body)
+        return None
 
     @property
     def problem(self) -> ev.Problem | None:

@@ -157,7 +157,7 @@ def absorb(journal: Journal, event: Event) -> None:
     """Take one event in. Also used for what this owner writes, so that both ways agree."""
     fact, path = event.fact, event.path
     if isinstance(fact, ev.Claimed):
-        count_active(journal, event.at)
+        count_active(journal, fact.since or event.at)
     journal.head, journal.last_at = event.seq, event.at
     match fact:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
@@ -218,10 +218,10 @@ def absorb(journal: Journal, event: Event) -> None:
 
 def _absorb_run_fact(journal: Journal, event: Event) -> None:
     match event.fact:
-        case ev.Claimed(lease=lease):
+        case ev.Claimed() as claimed:
             journal.claims += 1
-            journal.lease = lease
-            journal.claimed_at = event.at
+            journal.lease = claimed.lease
+            journal.claimed_at = claimed.since or event.at
             journal.started_at = journal.started_at or event.at
         case ev.Failed() | ev.TimedOut() as failed:
             journal.failed = failed

@@ -116,10 +116,10 @@ class LogWriter:
                 self._turn_free.set()
 
 
-def opening(claim: Claim, worker: str) -> list[ev.Fact]:
+def opening(claim: Claim, worker: str, since: float = 0.0) -> list[ev.Fact]:
     """What the log is to say of a new owner before anything else."""
     lost = [ev.LeaseLost(lease=claim.lost_lease)] if claim.lost_lease else []
-    return [*lost, ev.Claimed(lease=claim.lease, worker=worker)]
+    return [*lost, ev.Claimed(lease=claim.lease, worker=worker, since=since)]
 
 
 def _unheard(draft: Draft, result: Committed, then: Park | Finish | None) -> None:

@@ -154,6 +154,10 @@ class Placed:
         if not call.future.done():
             self._activation.withdraw(call)
 
+    def forgo(self, place: str) -> None:
+        """Nothing is asked here after all; a log may have an answer from the time when it was."""
+        self._activation.withdrawn.add(self._prefix + place)
+
     # Telling
 
     def note(self, fact: ev.NodeFact, place: str) -> None:

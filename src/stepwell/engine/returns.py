@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import Claim, Commit, Outcome, Park
-from stepwell.domain.ids import WorkerId
+from stepwell.domain.ids import WorkerId, needs_this_graph
 from stepwell.domain.status import Status
 from stepwell.engine.log_writer import opening
 from stepwell.engine.step_runner import StepRunner
@@ -43,6 +43,19 @@ class Returns:
     def refuse(self, claim: Claim) -> None:
         """The same for a run that nothing was done with."""
         self._runner.spawn(self._release(claim, began=False))
+
+    def pass_on(self, claim: Claim) -> None:
+        """It brings a graph along that cannot be run here: give it back, and let it need that graph."""
+        self._runner.spawn(self._pass_on(claim))
+
+    async def _pass_on(self, claim: Claim) -> None:
+        await self._release(claim, began=False)
+        accepted = ev.read_as(ev.Accepted, claim.log[0])
+        needs = needs_this_graph(accepted.workflow, accepted.version)
+        try:
+            await self._store.reroute(claim.run_id, needs=claim.needs, to=needs)
+        except StoreError as error:  # whoever claims it next finds out again
+            _log.warning("run %s was given back, not passed on: %s", claim.run_id, error.message)
 
     async def _release(self, claim: Claim, *, began: bool) -> None:
         for _ in range(_TRIES):

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from stepwell.domain import events as ev
+from msgspec.structs import replace
+
 from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo
-from stepwell.domain.ids import NEEDS_EMIT, NEEDS_GRAPH, Ids, RunId, WorkerId, needs_step
+from stepwell.domain.ids import NEEDS_EMIT, NEEDS_GRAPH, NEEDS_UNSERVED, Ids, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.activation import Activation
@@ -18,6 +19,7 @@ from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
 from stepwell.engine.lease_keeper import LeaseKeeper
 from stepwell.engine.loop_watch import LoopWatch
+from stepwell.engine.others import Others
 from stepwell.engine.own_starts import OwnStarts
 from stepwell.engine.remote import RemoteStep, deliver, not_begun
 from stepwell.engine.retention import Retention
@@ -81,7 +83,7 @@ class Worker:
         self._programs = programs
         self._steps = steps
         self._graphs = graphs  # makes programs of graphs that runs bring along
-        self.needs = [*programs, *(needs_step(name) for name in steps), NEEDS_EMIT]
+        self.needs = [*programs, *(needs_step(name) for name in steps), NEEDS_EMIT, NEEDS_UNSERVED]
         if graphs is not None:
             self.needs.append(NEEDS_GRAPH)
         self._info = self._new_info()
@@ -102,6 +104,7 @@ class Worker:
         self.own_starts = self._make_own_starts()
         self._returns = Returns(store, self._runner, worker=lambda: self.id, note_due=self._claimer.note_due)
         self._sweeper = Sweeper(store, sweep_seconds=options.sweep_seconds, swept=self._swept)
+        self._others = Others(store, options.queues, self.needs, programs, graphs)
         self._services: Services | None = None
         self._idle = asyncio.Event()
         self._look_soon = False
@@ -180,6 +183,12 @@ class Worker:
     async def open(self) -> None:
         """Announce this worker to the store: from here on it may own runs."""
         self._services = self._make_services()
+        await self._others.learn()
+        await self._announce()
+
+    async def _announce(self) -> None:
+        """Tell the store what this worker has: others must not give up on what it serves."""
+        self._info = replace(self._info, needs=tuple(self.needs))
         await self._keeper.register(self._info)
 
     async def run(self) -> None:
@@ -193,6 +202,9 @@ class Worker:
                 group.create_task(self._committer.run())
                 group.create_task(self._keeper.run())
                 group.create_task(self._sweeper.run())
+                group.create_task(
+                    self._others.run(self.options.sweep_seconds, self._announce, self._claimer.wake)
+                )
                 group.create_task(self._claimer.run())
                 group.create_task(self.own_starts.serve())
                 if self.options.keep_finished_seconds is not None:
@@ -274,7 +286,11 @@ class Worker:
             if claim.path:
                 work = RemoteStep(self._services, claim)
             else:
-                work = Activation(self._services, claim, self._program(claim), now)
+                program = self._others.program(claim)
+                if program is None:
+                    self._returns.pass_on(claim)
+                    return
+                work = Activation(self._services, claim, program, now)
             self.active[claim.run_id, claim.path] = work
             work.on_end = self._ended
             work.begin()
@@ -286,12 +302,6 @@ class Worker:
                 self._runner.spawn(deliver(self._services, claim, not_begun(claim, error)))
             else:
                 self._returns.give_back(claim)
-
-    def _program(self, claim: Claim) -> Program:
-        if claim.needs == NEEDS_GRAPH:
-            assert self._graphs is not None
-            return self._graphs(bytes(ev.read_as(ev.Accepted, claim.log[0]).graph))
-        return self._programs[claim.needs]
 
     async def _fan_out(self, claim: Claim) -> None:
         self._fanning_out.add(claim.run_id)

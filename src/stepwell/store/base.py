@@ -166,6 +166,13 @@ class Tickets(Protocol):
         """
         ...
 
+    async def reroute(self, run_id: RunId, *, needs: str, to: str) -> bool:
+        """Let a run that nobody has and that needs the one need the other from now on.
+
+        False: somebody has it, it needs something else, or it has ended.
+        """
+        ...
+
     async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
         """Delete the remote ticket (fence: its lease) and deliver the result to its run."""
         ...
@@ -197,6 +204,13 @@ class Reading(Protocol):
     async def find_run(self, workspace: str, key: str) -> RunId | None: ...
     async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]: ...
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]: ...
+    async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
+        """Of each queue and kind of work that none of these needs covers, the ticket that is claimed first.
+
+        Only tickets that nobody has; whether they are due, and whatever limits say. By queue and needs.
+        """
+        ...
+
     async def list_workers(self) -> Sequence[WorkerRow]:
         """Those that were not reaped; one whose lease is over may be among them, if it can come back."""
         ...
@@ -260,8 +274,8 @@ class Definitions(Protocol):
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]: ...
 
-    async def drop_definitions(self, workspace: str, name: str) -> int:
-        """Forget all versions of that name; how many there were. Runs keep what they have."""
+    async def drop_definitions(self, workspace: str, *names: str) -> int:
+        """Forget all versions of these names; how many there were. Runs keep what they have."""
         ...
 
 

@@ -25,6 +25,7 @@ from stepwell.testing.stores.reaching import ReachRules
 from stepwell.testing.stores.reading import DefinitionRules, ListRules
 from stepwell.testing.stores.remote import RemoteRules
 from stepwell.testing.stores.repeating import RepeatRules
+from stepwell.testing.stores.rerouting import RerouteRules
 from stepwell.testing.stores.scene import MakeStore, Scene, checked
 from stepwell.testing.stores.starting import StartRules
 from stepwell.testing.stores.transacting import TransactRules
@@ -47,6 +48,7 @@ class StoreSuite(
     ClaimRules,
     LimitRules,
     ReachRules,
+    RerouteRules,
     WorkerRules,
     ReapRules,
     ClockRules,

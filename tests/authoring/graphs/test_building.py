@@ -8,7 +8,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from stepwell.authoring.graphs.build.building import Builder, content_hash
+from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.content import content_hash
 from stepwell.authoring.graphs.drawing import mermaid, svg
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.problems import InvalidGraph

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, InvalidGraph, RunFailed, workflow
+from stepwell import Context, Engine, InvalidGraph, RunFailed, failpoints, workflow
 from stepwell.authoring.graphs.difference import diff
 from stepwell.domain.commit import WorkerInfo
 from stepwell.errors import Conflict, StepwellError, UnknownWorkflow
@@ -279,3 +279,36 @@ def test_what_is_no_graph_is_not_compared(wrong: Any) -> None:
         Engine(":memory:").graphs.diff({"nodes": [], "edges": []}, wrong)
 
     assert caught.value.hint
+
+
+@pytest.mark.req("G19", "K37")
+async def test_a_graph_is_forgotten_at_once_with_its_draft(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage.engine(other) as engine:
+        await engine.library.create(waiting(1))
+        await engine.library.publish("saved")
+        monkeypatch.setattr(failpoints, "hit", failpoints.parse("define.before=raise:2"))
+
+        await engine.library.delete("saved")
+
+        monkeypatch.setattr(failpoints, "hit", None)
+        assert await engine.library.list() == []
+        assert await engine.store.read_definition("default", "saved") is None
+
+
+@pytest.mark.req("G18", "K37")
+async def test_a_moved_node_is_a_change_of_the_draft_and_no_new_version(stage: Stage) -> None:
+    moved = waiting(1)
+    moved["nodes"][1]["position"] = {"x": 5, "y": 6}
+    async with stage.engine(other) as engine:
+        created = await engine.library.create(waiting(1))
+        await engine.library.publish("saved")
+
+        saved = await engine.library.update("saved", moved, expected=created.hash)
+
+        assert (saved.hash != created.hash, saved.changed) == (True, False)
+        assert await engine.library.publish("saved") == "1"
+        assert (await engine.library.get("saved"))["nodes"][1]["position"] == {"x": 5, "y": 6}
+        with pytest.raises(Conflict):
+            await engine.library.update("saved", waiting(2), expected=created.hash)

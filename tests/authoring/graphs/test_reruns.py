@@ -107,6 +107,26 @@ async def test_what_a_failed_join_led_to_is_done_again_with_the_branch_that_fail
         assert tells.done == ["A"]
 
 
+@pytest.mark.req("K26", "K37")
+async def test_a_node_is_done_again_also_when_a_node_without_an_answer_fails_elsewhere(stage: Stage) -> None:
+    tells = Tells()
+    fails = a("P", "set", values={"x": "{{ctx.missing}}"})
+    nodes = [a("A", "tell"), a("D", "delay", ms=200), fails, a("Z", "end")]
+    body = chart([START, *nodes], "S>A S>D D>P P>Z A>Z")
+    async with stage.engine(body, nodes=[tells.node()]) as engine:
+        run = await engine.start("chart", {})
+        with pytest.raises(RunFailed, match="missing"):
+            await run.result(timeout=60)
+        assert tells.done == ["A"]
+
+        again = await engine.rerun_from_node(run, "A")
+
+        with pytest.raises(RunFailed, match="missing"):
+            await again.result(timeout=60)
+        assert tells.done == ["A", "A"]
+        assert (await engine.trace(again)).by_path()["A"].status == "completed"
+
+
 @pytest.mark.req("K26", "N17")
 async def test_a_rerun_from_a_later_attempt_keeps_those_before(memory: Stage) -> None:
     tells = Tells("B")

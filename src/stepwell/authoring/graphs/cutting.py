@@ -19,7 +19,7 @@ from stepwell.authoring.graphs.nodes.merging import Merge
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.nodes.working import RESULTS, NodeResult
-from stepwell.authoring.graphs.state import StepStatus
+from stepwell.authoring.graphs.state import ROOT, StepStatus
 from stepwell.authoring.graphs.trace import Trace, TraceEntry, trace
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
@@ -30,7 +30,6 @@ from stepwell.domain.forking import Birth, forked
 from stepwell.domain.schema import Schema
 from stepwell.errors import InvalidInput
 
-_ROOT = "0/"  # where a graph's nodes are in the log
 _NOTHING: Mapping[str, int] = {}
 
 
@@ -40,7 +39,8 @@ def done_again(plan: Plan, told: Trace, log: Sequence[Event], node: str) -> Edit
     entry = descent.entry(node)
     again = descent.of(entry)
     dropped = _of_nodes(log, again, _around(log, [entry.path]))
-    return Edits(dropped=dropped | _behind(plan, told, log, again, dropped), delivered=told.delivered)
+    more = _behind(plan, told, log, again, dropped) | _of_nodes(log, _fatal(plan, told, log, entry))
+    return Edits(dropped=dropped | more, delivered=told.delivered)
 
 
 def _behind(
@@ -59,10 +59,51 @@ def _behind(
         if event.seq < (first or 0) or event.path in dropped or not owner or not settles(event.fact):
             continue
         entry = known.get(owner)
-        lost = entry is not None and entry.status is StepStatus.FAILED and "error" not in entry.handles
+        lost = entry is not None and _is_lost(entry)
         if lost or not races.isdisjoint(_places(owner)):
             found.add(owner)
     return _of_nodes(log, found) if found else frozenset()
+
+
+def _is_lost(entry: TraceEntry) -> bool:
+    return entry.status is StepStatus.FAILED and "error" not in entry.handles
+
+
+def _fatal(plan: Plan, told: Trace, log: Sequence[Event], entry: TraceEntry) -> set[str]:
+    """Nodes with an answer behind which, with no other answer in between, a node failed.
+
+    Such a failure has no answer of its own in the log: it happens again as soon as what leads to it is
+    there, and would cancel the node that is to be done. What that node itself follows from is kept.
+    """
+    known, answered = told.by_path(), {_owner(event.path) for event in log if settles(event.fact)}
+    found: set[str] = set()
+    waiting = [e for e in known.values() if _is_lost(e) and e.path not in answered and _fails_more(plan, e)]
+    seen = {entry.path for entry in waiting}
+    while waiting:
+        for path in waiting.pop().predecessors:
+            if path in answered:
+                found.add(path)
+            elif path in known and path not in seen:
+                seen.add(path)
+                waiting.append(known[path])
+    return found - _before(known, entry)
+
+
+def _before(known: Mapping[str, TraceEntry], entry: TraceEntry) -> set[str]:
+    found: set[str] = set()
+    waiting = [entry]
+    while waiting:
+        new = [path for path in waiting.pop().predecessors if path not in found]
+        found.update(new)
+        waiting += [known[path] for path in new if path in known]
+    return found
+
+
+def _fails_more(plan: Plan, entry: TraceEntry) -> bool:
+    """Not where a join goes on without the branch, or waits for the others first."""
+    scope = next(scope for scope in plan.scopes() if entry.node in scope.by_id)
+    join = scope.by_id[entry.node].join
+    return join < 0 or scope.nodes[join].behaviour.errors == "fail-fast"
 
 
 class _Racer(NamedTuple):
@@ -115,13 +156,13 @@ def edited(told: Trace, log: Sequence[Event], registry: NodeRegistry, outputs: M
     descent = Descent(told)
     changed: dict[str, bytes] = {}
     again: set[str] = set()
-    entries = [(descent.entry(name.removeprefix(_ROOT)), value) for name, value in outputs.items()]
+    entries = [(descent.entry(name.removeprefix(ROOT)), value) for name, value in outputs.items()]
     for entry, value in sorted(entries, key=lambda one: one[0].order):
         if entry.path not in again:  # else all that depends on it is known already
             again |= descent.of(entry)
         changed[entry.path] = _written(told, log, entry, registry, value)
     dropped = _of_nodes(log, again - changed.keys(), _around(log, changed))
-    found = {_ROOT + path: data for path, data in changed.items()}
+    found = {ROOT + path: data for path, data in changed.items()}
     return Edits(outputs=found, dropped=dropped, delivered=told.delivered)
 
 
@@ -142,7 +183,7 @@ def fitting(plan: Plan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
         lost = sorted(unasked & edits.outputs.keys())
         if lost:
             raise InvalidInput(
-                f"{lost[0].removeprefix(_ROOT)} is not reached any more after the other edits",
+                f"{lost[0].removeprefix(ROOT)} is not reached any more after the other edits",
                 hint="leave its output out; it is asked for when the new run comes there",
             )
         nodes = {_owner(path) for path in unasked}
@@ -190,7 +231,7 @@ _PART = re.compile(r"(.*)[\[#](\d+)\]?")  # lines[3], again#2
 
 
 def _owner(path: str) -> str:
-    return path.removeprefix(_ROOT).partition("@")[0]
+    return path.removeprefix(ROOT).partition("@")[0]
 
 
 def _written(
@@ -211,7 +252,7 @@ def _written(
 
 def _answer(told: Trace, log: Sequence[Event], entry: TraceEntry, value: Any) -> bytes:
     """The event or decision that a wait is to get in place of what it got, or did not get in time."""
-    path = _ROOT + entry.path
+    path = ROOT + entry.path
     opened = next((e.fact for e in log if e.path == path and isinstance(e.fact, ev.WaitOpened)), None)
     if opened is None and not any(one.path == path for one in told.delivered):
         raise InvalidInput(

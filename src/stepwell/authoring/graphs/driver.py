@@ -60,7 +60,9 @@ class Driver:
             actions, frontier.actions = frontier.actions, []
             for action in actions:
                 if isinstance(action, Ask):
-                    if not action.done:
+                    if action.done:
+                        self._ctx.forgo(action.path)
+                    else:
                         self._ask(action)
                 elif isinstance(action, Note):
                     self._note(action)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.content import content_hash, version_hash
 from stepwell.authoring.graphs.difference import diff
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem
@@ -24,8 +25,9 @@ class Graphs:
     def __init__(self, nodes: Iterable[Any], steps: Mapping[str, StepSpec]) -> None:
         self.registry = NodeRegistry.installed(nodes)
         self._builder = Builder(self.registry, steps)
-        # A run that was accepted with a step that this worker lacks fails at that node, not as a whole.
-        self._lenient = Builder(self.registry)
+        self._stored = Builder(self.registry, steps, stored=True)
+        # For those who only look: whether the steps of a graph are here does not matter to them.
+        self._lenient = Builder(self.registry, stored=True)
         self._steps = steps
         self._made: dict[str, GraphWorkflow] = {}
 
@@ -41,12 +43,13 @@ class Graphs:
         plan, _ = self._builder.examine(_body(source))
         return [] if plan is None else list(plan.warnings)
 
-    def workflow(self, source: Any, **options: Any) -> GraphWorkflow:
-        return graph(source, builder=self._builder, **options)
+    def workflow(self, source: Any, *, stored: bool = False, **options: Any) -> GraphWorkflow:
+        """A graph as a workflow; `stored`: one that was saved before."""
+        return graph(source, builder=self._stored if stored else self._builder, **options)
 
     def from_run(self, body: bytes) -> GraphWorkflow:
         """The program of a run that brought its graph along."""
-        plan = self._builder.build(msgspec.json.decode(body))
+        plan = self._stored.build(msgspec.json.decode(body))
         made = self._made.get(plan.hash)
         if made is None:
             if len(self._made) >= 256:
@@ -73,6 +76,14 @@ class Graphs:
     def diff(self, old: Any, new: Any) -> dict[str, Any]:
         """What changed from one graph to another; they need not be right."""
         return diff(_body(old), _body(new))
+
+    def content_hash(self, body: Any) -> str:
+        """Of all that is saved of a graph."""
+        return content_hash(body)
+
+    def version_hash(self, body: Any) -> str:
+        """Of what its runs depend on; the graph as it was saved."""
+        return version_hash(body)
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of graphs with this engine's types of nodes."""

@@ -101,6 +101,7 @@ class Joining:
         arrivals = frontier.arrivals(scope, node.index)
         base = frontier.base_of(scope, node)
         join: Merge = node.behaviour
+        step.context = base  # should the merge fail, its error path goes on from the fork
         try:
             merged = self._merged(step, join, base, arrivals)
         except Conflict as error:
@@ -169,14 +170,17 @@ class Joining:
         node = step.node
         if move is Move.FAIL_FIRST:
             return step.scope.errors[node.index][0]
-        if move is Move.FAIL_BRANCHES:
-            failures = tuple(self._errors(step))
-            told = ", ".join(f"{failure.node}: {failure.code}" for failure in failures)
-            path = failures[0].path if failures else step.path
-            return Failure("BRANCHES_FAILED", f"branches failed: {told}", node.id, path, branches=failures)
         if move is Move.TIMEOUT:
             return Failure("JOIN_TIMEOUT", "too few branches arrived in time", node.id, step.path)
-        return Failure("JOIN_UNSATISFIED", "a branch that it needs was not taken", node.id, step.path)
+        failures = tuple(self._errors(step))
+        told = ", ".join(f"{failure.node}: {failure.code}" for failure in failures)
+        path = failures[0].path if failures else step.path
+        if move is Move.FAIL_BRANCHES:
+            return Failure("BRANCHES_FAILED", f"branches failed: {told}", node.id, path, branches=failures)
+        why = "a branch that it needs was not taken"
+        if failures:
+            why = f"too few branches can still arrive; failed: {told}"
+        return Failure("JOIN_UNSATISFIED", why, node.id, path, branches=failures)
 
     def _fail(self, step: Step, failure: Failure) -> None:
         self._frontier.note(NoteKind.FAILED, step.path, failure)

@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class GraphWorkflow:
-    """A checked graph. Its version is its content: an edited graph is another version."""
+    """A checked graph. Its version is its content; where nodes lie is no part of that."""
 
     sync = False
     stepwell_graph = True  # a mark for those who look for graphs and do not import them

@@ -8,7 +8,7 @@ from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.mailbox import Mailbox
 from stepwell.authoring.graphs.nodes.types import DONE, Outcome, Role
 from stepwell.authoring.graphs.nodes.waiting import Event, Poll, Question, Timer
-from stepwell.authoring.graphs.state import Ask, Failure, NoteKind, Purpose, Step, StepStatus
+from stepwell.authoring.graphs.state import ROOT, Ask, Failure, NoteKind, Purpose, Step, StepStatus
 from stepwell.errors import ExpressionError, StepwellError
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ class Starting:
         scope: dict[str, Any] = {
             "ctx": step.context.values,
             "run": frontier.run,
-            "step": {"id": step.node.id, "path": step.path, "key": f"{frontier.run['id']}/{step.path}"},
+            # The key is the one that the node's own code gets: helpers.key, StepContext.key.
+            "step": {"id": step.node.id, "path": step.path, "key": f"{frontier.run['id']}/{ROOT}{step.path}"},
         }
         if step.scope.loop is not None:
             scope["loop"] = step.scope.loop
@@ -222,7 +223,6 @@ class Starting:
         try:
             self._poll(step, what)
         except (ExpressionError, StepwellError) as error:
-            self._stop_waiting(step)
             self._fail(step, failure_of(error, step))
 
     def _done(self, step: Step, outcome: Outcome) -> None:
@@ -264,6 +264,8 @@ class Starting:
             self._mailbox.closed(ask)
 
     def _fail(self, step: Step, failure: Failure) -> None:
+        """It failed while it began, or went on: what it had asked for by then is not wanted any more."""
+        self._frontier.stop(step)
         self._frontier.note(NoteKind.FAILED, step.path, failure)
         self._frontier.failed(step, failure)
 

@@ -11,6 +11,8 @@ from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, ScopePlan
 from stepwell.authoring.graphs.nodes.types import Outcome
 from stepwell.authoring.graphs.scope import Context
 
+ROOT = "0/"  # where a graph's nodes are in the log
+
 
 class StepStatus(StrEnum):
     RUNNING = "running"

@@ -17,7 +17,7 @@ from stepwell.store.memory.archive import MemoryArchive
 from stepwell.store.memory.inbox import MemoryInbox
 from stepwell.store.memory.runs import MemoryRuns
 from stepwell.store.memory.tables import Tables, Ticket
-from stepwell.store.memory.tickets import MemoryTickets
+from stepwell.store.memory.tickets import MemoryTickets, claim_order
 from stepwell.store.memory.transaction import transaction
 
 
@@ -56,6 +56,13 @@ class MemoryReading(Tables):
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
         found = sorted(key for key in self._tickets if key[0] == run_id)
         return [_ticket_row(self._tickets[key]) for key in found]
+
+    async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
+        first: dict[tuple[str, str], Ticket] = {}
+        for ticket in sorted(self._tickets.values(), key=claim_order):
+            if ticket.lease is None and ticket.queue in queues and ticket.needs not in needs:
+                first.setdefault((ticket.queue, ticket.needs), ticket)
+        return [_ticket_row(first[kind]) for kind in sorted(first)]
 
     def next_due(self, needs: Sequence[str]) -> float:
         """When the next ticket that needs one of these is due; for tests, which move the clock."""
@@ -102,8 +109,9 @@ class MemoryDefinitions(Tables):
         ]
         return found[-1] if found else None
 
-    async def drop_definitions(self, workspace: str, name: str) -> int:
-        known = [key for key in self._definitions if key[:2] == (workspace, name)]
+    @transaction("define")
+    async def drop_definitions(self, workspace: str, *names: str) -> int:
+        known = [key for key in self._definitions if key[0] == workspace and key[1] in names]
         for key in known:
             del self._definitions[key]
         return len(known)

@@ -26,6 +26,10 @@ from stepwell.store.memory.transaction import transaction
 SLACK_SECONDS = 1.0  # less is not a clock that was set back, only two callers that overtook each other
 
 
+def claim_order(ticket: Ticket) -> tuple[bool, int, float, str, str]:
+    return (not ticket.started, -ticket.priority, ticket.due_at, ticket.run_id, ticket.path)
+
+
 class MemoryTickets(Tables):
     @transaction("register")
     async def register(self, worker: WorkerInfo) -> None:
@@ -62,7 +66,7 @@ class MemoryTickets(Tables):
         if any(ticket.lane for ticket in open_tickets):
             return self._claim_within_limits(open_tickets, request, now)
         due = [ticket for ticket in open_tickets if ticket.due_at <= now]
-        due.sort(key=lambda t: (not t.started, -t.priority, t.due_at, t.run_id, t.path))
+        due.sort(key=claim_order)
         taken = due[: request.limit]
         claims = [self._take(t, request, lease) for t, lease in zip(taken, request.leases, strict=False)]
         rest = [t.due_at for t in open_tickets if t.lease is None and t.due_at != NEVER]
@@ -134,6 +138,14 @@ class MemoryTickets(Tables):
             [] if ticket.path else inbox[:INBOX_READ_MAX],
             limited=bool(ticket.lane),
         )
+
+    @transaction("reroute")
+    async def reroute(self, run_id: RunId, *, needs: str, to: str) -> bool:
+        ticket = self._tickets.get((run_id, ""))
+        if ticket is None or ticket.lease is not None or ticket.needs != needs:
+            return False
+        ticket.needs = to
+        return True
 
     @transaction("finish_remote")
     async def finish_remote(self, claim: Claim, result: Message) -> Outcome:

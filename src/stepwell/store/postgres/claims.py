@@ -65,6 +65,12 @@ class PostgresClaims(PostgresLimits):
         taken = _taken(rows)
         return Claims(await self._with_logs(taken), now, _next_in(rows[0], len(taken), limit))
 
+    async def reroute(self, run_id: RunId, *, needs: str, to: str) -> bool:
+        async def work(connection: Connection) -> bool:
+            return await connection.fetchval(self._sql["reroute"], run_id, needs, to) is not None
+
+        return await self._write("reroute", self._side_lanes, work, single=True)
+
     async def _with_logs(self, taken: Sequence[_Taken]) -> list[Claim]:
         """Read log and inbox, in later statements than the one that took the leases."""
         fresh = {ticket.lease: _fresh_claim(ticket) for ticket in taken if ticket.is_fresh}

@@ -72,11 +72,10 @@ class PostgresReading(Session):
         return [_run_row(row) for row in await self._fetch_text(text, *arguments)]
 
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
-        rows = await self._fetch("read_tickets", run_id)
-        return [
-            TicketRow(**dict(row) | {"owner": row["owner"] or "", "lease": row["lease"] or ""})
-            for row in rows
-        ]
+        return [_ticket_row(row) for row in await self._fetch("read_tickets", run_id)]
+
+    async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
+        return [_ticket_row(row) for row in await self._fetch("list_others", list(queues), list(needs))]
 
     async def list_workers(self) -> Sequence[WorkerRow]:
         return [
@@ -140,14 +139,18 @@ class PostgresReading(Session):
         found = await self._side_lanes.run(work, own_task=True)
         return [found[named] for named in asked]
 
-    async def drop_definitions(self, workspace: str, name: str) -> int:
+    async def drop_definitions(self, workspace: str, *names: str) -> int:
         async def work(connection: Connection) -> int:
-            return len(await connection.fetch(self._sql["drop_definitions"], workspace, name))
+            return len(await connection.fetch(self._sql["drop_definitions"], workspace, list(names)))
 
         return await self._write("define", self._side_lanes, work, single=True)
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return [Definition(**dict(row)) for row in await self._fetch("list_definitions", workspace)]
+
+
+def _ticket_row(row: Any) -> TicketRow:
+    return TicketRow(**dict(row) | {"owner": row["owner"] or "", "lease": row["lease"] or ""})
 
 
 def _run_row(row: Any) -> RunRow:

@@ -81,6 +81,103 @@ FROM stepwell.tickets
 WHERE run_id = $1
 ORDER BY path;
 
+-- name: list_others
+-- Leaps along the indexes of the queue from one kind of work to the next, as a claim does; of each kind that
+-- is not covered the first ticket is read.
+WITH RECURSIVE
+open AS (
+    SELECT s.solo, q.queue, n.needs
+    FROM (VALUES (false), (true)) AS s (solo)
+    CROSS JOIN unnest($1::text[]) AS q (queue)
+    CROSS JOIN LATERAL (
+        SELECT t.needs
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane = ''
+            AND t.solo = s.solo
+            AND t.queue = q.queue
+        ORDER BY t.needs
+        LIMIT 1
+    ) AS n
+    UNION ALL
+    SELECT o.solo, o.queue, n.needs
+    FROM open AS o
+    CROSS JOIN LATERAL (
+        SELECT t.needs
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane = ''
+            AND t.solo = o.solo
+            AND t.queue = o.queue
+            AND t.needs > o.needs
+        ORDER BY t.needs
+        LIMIT 1
+    ) AS n
+),
+lanes AS (
+    SELECT s.solo, n.lane, n.needs
+    FROM (VALUES (false), (true)) AS s (solo)
+    CROSS JOIN LATERAL (
+        SELECT t.lane, t.needs
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
+            AND t.solo = s.solo
+        ORDER BY t.lane, t.needs
+        LIMIT 1
+    ) AS n
+    UNION ALL
+    SELECT l.solo, n.lane, n.needs
+    FROM lanes AS l
+    CROSS JOIN LATERAL (
+        SELECT t.lane, t.needs
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
+            AND t.solo = l.solo
+            AND (t.lane, t.needs) > (l.lane, l.needs)
+        ORDER BY t.lane, t.needs
+        LIMIT 1
+    ) AS n
+),
+firsts AS (
+    SELECT f.*
+    FROM open AS o
+    CROSS JOIN LATERAL (
+        SELECT t.*
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane = ''
+            AND t.solo = o.solo
+            AND t.queue = o.queue
+            AND t.needs = o.needs
+        ORDER BY t.started DESC, t.priority DESC, t.due_at, t.run_id, t.path
+        LIMIT 1
+    ) AS f
+    WHERE o.needs <> ALL ($2::text[])
+    UNION ALL
+    SELECT f.*
+    FROM lanes AS l
+    CROSS JOIN LATERAL (
+        SELECT t.*
+        FROM stepwell.tickets AS t
+        WHERE t.lease IS NULL
+            AND t.lane <> ''
+            AND t.solo = l.solo
+            AND t.lane = l.lane
+            AND t.needs = l.needs
+        ORDER BY t.started DESC, t.priority DESC, t.due_at, t.run_id, t.path
+        LIMIT 1
+    ) AS f
+    WHERE l.needs <> ALL ($2::text[])
+)
+SELECT DISTINCT ON (f.queue, f.needs)
+    f.run_id, f.path, f.queue, f.needs, f.priority, f.started, f.ending, f.due_at, f.owner, f.lease, f.head,
+    f.wakes, f.losses, f.lane
+FROM firsts AS f
+WHERE f.queue = ANY ($1::text[])
+ORDER BY f.queue, f.needs, f.started DESC, f.priority DESC, f.due_at, f.run_id, f.path;
+
 -- name: list_workers
 SELECT id, name, queues, needs, lease_until
 FROM stepwell.workers
@@ -148,7 +245,7 @@ SELECT done FROM made;
 -- name: drop_definitions
 DELETE FROM stepwell.definitions
 WHERE workspace = $1
-    AND name = $2
+    AND name = ANY ($2::text[])
 RETURNING version;
 
 -- name: read_definition

@@ -458,3 +458,12 @@ freed AS (
 )
 SELECT count(*) AS freed
 FROM freed;
+
+-- name: reroute
+UPDATE stepwell.tickets
+SET needs = $3
+WHERE run_id = $1
+    AND path = ''
+    AND needs = $2
+    AND lease IS NULL
+RETURNING true;

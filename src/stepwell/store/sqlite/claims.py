@@ -213,6 +213,10 @@ def _read_logs(session: Session, logs: list[list[LogRow]], spans: dict[int, tupl
         logs[places[place]].append(LogRow(*row))
 
 
+def reroute(session: Session, asked: tuple[RunId, str, str]) -> bool:
+    return session.row("reroute", *asked) is not None
+
+
 def finish_remote(session: Session, asked: tuple[Claim, Message]) -> Outcome:
     claimed, result = asked
     if session.row("ticket_lease", claimed.run_id, claimed.path) != (claimed.lease,):

@@ -748,6 +748,149 @@ FROM tickets
 WHERE run_id = ?1
 ORDER BY path;
 
+-- name: other_kinds
+-- Kinds of work of these queues that nobody has in hand and these needs do not cover, each with its lane; ''
+-- stands for all tickets without one. Leaps along the indexes of the queue, as a claim does.
+WITH RECURSIVE
+open (queue, needs) AS (
+    SELECT wanted.value, (
+        SELECT min(needs)
+        FROM tickets
+        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = wanted.value
+    )
+    FROM json_each(?1) AS wanted
+    UNION ALL
+    SELECT open.queue, (
+        SELECT min(needs)
+        FROM tickets
+        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = open.queue AND needs > open.needs
+    )
+    FROM open
+    WHERE open.needs IS NOT NULL
+),
+solo (queue, needs) AS (
+    SELECT wanted.value, (
+        SELECT min(needs)
+        FROM tickets
+        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = wanted.value
+    )
+    FROM json_each(?1) AS wanted
+    UNION ALL
+    SELECT solo.queue, (
+        SELECT min(needs)
+        FROM tickets
+        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = solo.queue AND needs > solo.needs
+    )
+    FROM solo
+    WHERE solo.needs IS NOT NULL
+),
+lanes (lane) AS (
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '')
+    UNION ALL
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane > lanes.lane)
+    FROM lanes
+    WHERE lanes.lane IS NOT NULL
+),
+open_lanes (lane, needs) AS (
+    SELECT lanes.lane, (
+        SELECT min(needs)
+        FROM tickets
+        WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = lanes.lane
+    )
+    FROM lanes
+    WHERE lanes.lane IS NOT NULL
+    UNION ALL
+    SELECT open_lanes.lane, (
+        SELECT min(needs)
+        FROM tickets
+        WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = open_lanes.lane
+            AND needs > open_lanes.needs
+    )
+    FROM open_lanes
+    WHERE open_lanes.needs IS NOT NULL
+),
+solo_lanes (lane) AS (
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '')
+    UNION ALL
+    SELECT (
+        SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane > solo_lanes.lane
+    )
+    FROM solo_lanes
+    WHERE solo_lanes.lane IS NOT NULL
+),
+solo_lane_kinds (lane, needs) AS (
+    SELECT solo_lanes.lane, (
+        SELECT min(needs)
+        FROM tickets
+        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = solo_lanes.lane
+    )
+    FROM solo_lanes
+    WHERE solo_lanes.lane IS NOT NULL
+    UNION ALL
+    SELECT solo_lane_kinds.lane, (
+        SELECT min(needs)
+        FROM tickets
+        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = solo_lane_kinds.lane
+            AND needs > solo_lane_kinds.needs
+    )
+    FROM solo_lane_kinds
+    WHERE solo_lane_kinds.needs IS NOT NULL
+),
+kinds (solo, lane, queue, needs) AS (
+    SELECT 0, '', queue, needs FROM open
+    UNION ALL
+    SELECT 1, '', queue, needs FROM solo
+    UNION ALL
+    SELECT 0, lane, '', needs FROM open_lanes
+    UNION ALL
+    SELECT 1, lane, '', needs FROM solo_lane_kinds
+)
+SELECT solo, lane, queue, needs
+FROM kinds
+WHERE needs IS NOT NULL AND needs NOT IN (SELECT value FROM json_each(?2));
+
+-- name: first_open
+SELECT
+    run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
+    losses, lane
+FROM tickets
+WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ?1 AND needs = ?2
+ORDER BY rank, due_at, run_id, path
+LIMIT 1;
+
+-- name: first_solo
+SELECT
+    run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
+    losses, lane
+FROM tickets
+WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = ?1 AND needs = ?2
+ORDER BY rank, due_at, run_id, path
+LIMIT 1;
+
+-- name: first_open_in_lane
+SELECT
+    run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
+    losses, lane
+FROM tickets
+WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = ?1 AND needs = ?2
+ORDER BY rank, due_at, run_id
+LIMIT 1;
+
+-- name: first_solo_in_lane
+SELECT
+    run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
+    losses, lane
+FROM tickets
+WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = ?1 AND needs = ?2
+ORDER BY rank, due_at, run_id
+LIMIT 1;
+
+-- name: reroute
+UPDATE tickets
+SET needs = ?3
+WHERE run_id = ?1 AND path = '' AND needs = ?2 AND lease IS NULL
+RETURNING 1;
+
 -- name: delete_definition
 -- Only when it differs: what did not change keeps its place in the order.
 DELETE FROM definitions
@@ -761,7 +904,7 @@ ON CONFLICT DO NOTHING;
 
 -- name: drop_definitions
 DELETE FROM definitions
-WHERE workspace = ?1 AND name = ?2
+WHERE workspace = ?1 AND name IN (SELECT value FROM json_each(?2))
 RETURNING version;
 
 -- name: read_definition

@@ -84,25 +84,42 @@ def _run_row(row: Row) -> RunRow:
 
 
 def tickets(session: Session, run_id: RunId) -> Sequence[TicketRow]:
-    return [
-        TicketRow(
-            run_id=row[0],
-            path=row[1],
-            queue=row[2],
-            needs=row[3],
-            priority=row[4],
-            started=bool(row[5]),
-            ending=bool(row[6]),
-            due_at=row[7],
-            owner=row[8],
-            lease=row[9],
-            head=row[10],
-            wakes=row[11],
-            losses=row[12],
-            lane=row[13],
-        )
-        for row in session.rows("read_tickets", run_id)
-    ]
+    return [_ticket_row(row) for row in session.rows("read_tickets", run_id)]
+
+
+def _ticket_row(row: Row) -> TicketRow:
+    return TicketRow(
+        run_id=row[0],
+        path=row[1],
+        queue=row[2],
+        needs=row[3],
+        priority=row[4],
+        started=bool(row[5]),
+        ending=bool(row[6]),
+        due_at=row[7],
+        owner=row[8],
+        lease=row[9],
+        head=row[10],
+        wakes=row[11],
+        losses=row[12],
+        lane=row[13],
+    )
+
+
+def others(session: Session, asked: tuple[Sequence[str], Sequence[str]]) -> Sequence[TicketRow]:
+    queues, needs = asked
+    first: dict[tuple[str, str], TicketRow] = {}
+    for solo, lane, queue, wanted in session.rows("other_kinds", as_list(list(queues)), as_list(list(needs))):
+        named = f"first_{'solo' if solo else 'open'}{'_in_lane' if lane else ''}"
+        for row in map(_ticket_row, session.rows(named, lane or queue, wanted)):
+            there = first.get((row.queue, row.needs), row)
+            if row.queue in queues:
+                first[row.queue, row.needs] = min(there, row, key=_claim_order)
+    return [first[kind] for kind in sorted(first)]
+
+
+def _claim_order(ticket: TicketRow) -> tuple[bool, int, float, str, str]:
+    return (not ticket.started, -ticket.priority, ticket.due_at, ticket.run_id, ticket.path)
 
 
 def published(session: Session, asked: tuple[str, str, float, int]) -> Sequence[PublishedEvent]:
@@ -131,8 +148,9 @@ def swap_definition(session: Session, asked: tuple[Definition, str]) -> bool:
     return True
 
 
-def drop_definitions(session: Session, named: tuple[str, str]) -> int:
-    return len(list(session.rows("drop_definitions", *named)))
+def drop_definitions(session: Session, asked: tuple[str, Sequence[str]]) -> int:
+    workspace, names = asked
+    return len(list(session.rows("drop_definitions", workspace, as_list(list(names)))))
 
 
 def definition(session: Session, asked: tuple[str, str, str]) -> Definition | None:

@@ -72,6 +72,7 @@ RETRY = each("retry", endings.retry)
 EMIT = each("emit", deliveries.emit)
 FAN_OUT = each("fan_out", deliveries.fan_out_chunk)
 CLAIM = each("claim", claims.claim, light=claims.nothing_due)
+REROUTE = each("reroute", claims.reroute)
 FINISH_REMOTE = each("finish_remote", claims.finish_remote)
 PUT_LIMIT = each("put_limit", limits.put_limit)
 DROP_LIMIT = each("drop_limit", limits.drop_limit)
@@ -91,6 +92,7 @@ RUN = each("run", reading.run)
 FIND_RUN = each("find_run", reading.find_run)
 RUNS = each("runs", reading.runs)
 TICKETS = each("tickets", reading.tickets)
+OTHERS = each("others", reading.others)
 DEFINITION = each("definition", reading.definition)
 DEFINITIONS = each("definitions", reading.definitions)
 LIMITS = each("limits", limits.limits)
@@ -214,6 +216,9 @@ class SqliteStore:
     async def claim(self, request: ClaimRequest) -> Claims:
         return await self._write(CLAIM, request)
 
+    async def reroute(self, run_id: RunId, *, needs: str, to: str) -> bool:
+        return await self._write(REROUTE, (run_id, needs, to))
+
     async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
         return await self._write(FINISH_REMOTE, (claim, result))
 
@@ -258,6 +263,9 @@ class SqliteStore:
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
         return await self._read(TICKETS, run_id)
 
+    async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
+        return await self._read(OTHERS, (queues, needs))
+
     async def list_workers(self) -> Sequence[WorkerRow]:
         return await self._read(self._workers, self._clock())
 
@@ -289,8 +297,8 @@ class SqliteStore:
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         return await self._read(DEFINITION, (workspace, name, version))
 
-    async def drop_definitions(self, workspace: str, name: str) -> int:
-        return await self._write(UNDEFINE, (workspace, name))
+    async def drop_definitions(self, workspace: str, *names: str) -> int:
+        return await self._write(UNDEFINE, (workspace, names))
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return await self._read(DEFINITIONS, workspace)

@@ -56,6 +56,7 @@ _READS = frozenset(
     {
         "find_run",
         "list_definitions",
+        "list_others",
         "list_runs",
         "list_workers",
         "now",
@@ -263,6 +264,9 @@ class FaultyStore:
     async def claim(self, request: ClaimRequest) -> Claims:
         return await self._ask("claim", request)  # type: ignore[no-any-return]
 
+    async def reroute(self, run_id: RunId, *, needs: str, to: str) -> bool:
+        return await self._ask("reroute", run_id, needs=needs, to=to)  # type: ignore[no-any-return]
+
     async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
         return await self._ask("finish_remote", claim, result)  # type: ignore[no-any-return]
 
@@ -292,6 +296,9 @@ class FaultyStore:
 
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
         return await self._ask("read_tickets", run_id)  # type: ignore[no-any-return]
+
+    async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
+        return await self._ask("list_others", queues, needs)  # type: ignore[no-any-return]
 
     async def list_workers(self) -> Sequence[WorkerRow]:
         return await self._ask("list_workers")  # type: ignore[no-any-return]
@@ -323,8 +330,8 @@ class FaultyStore:
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
         return await self._ask("read_definition", workspace, name, version)  # type: ignore[no-any-return]
 
-    async def drop_definitions(self, workspace: str, name: str) -> int:
-        return await self._ask("drop_definitions", workspace, name)  # type: ignore[no-any-return]
+    async def drop_definitions(self, workspace: str, *names: str) -> int:
+        return await self._ask("drop_definitions", workspace, *names)  # type: ignore[no-any-return]
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return await self._ask("list_definitions", workspace)  # type: ignore[no-any-return]

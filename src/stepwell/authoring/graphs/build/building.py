@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from stepwell.authoring.graphs.build.checks import Checks
 from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, Plan, ScopePlan
+from stepwell.authoring.graphs.build.saving import saving_problems
 from stepwell.authoring.graphs.build.structure import analyse, ending_of
 from stepwell.authoring.graphs.build.warnings import warnings
 from stepwell.authoring.graphs.compiler import Compiler, Sources
+from stepwell.authoring.graphs.content import content_hash, version_hash
 from stepwell.authoring.graphs.definition import Definition, Edge, Node, read
 from stepwell.authoring.graphs.importing import imported
 from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
@@ -23,15 +22,21 @@ from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
 from stepwell.domain.steps import StepSpec
 
 _CACHE_MAX = 256
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Builder:
     """Builds plans with one set of node types and steps; keeps the latest, by content hash."""
 
-    def __init__(self, registry: NodeRegistry = DEFAULT, steps: Mapping[str, StepSpec] | None = None) -> None:
+    def __init__(
+        self,
+        registry: NodeRegistry = DEFAULT,
+        steps: Mapping[str, StepSpec] | None = None,
+        *,
+        stored: bool = False,
+    ) -> None:
         self.registry = registry
         self._steps = steps
+        self._stored = stored  # graphs that were accepted before: what is refused since then is let pass
         self._plans: OrderedDict[str, Plan] = OrderedDict()
 
     def build(self, body: Any) -> Plan:
@@ -67,6 +72,8 @@ class Builder:
             return None, problems
         broken = frozenset(problem.node for problem in problems if problem.node)
         problems.extend(Checks(definition, broken).run())
+        if not self._stored:
+            problems.extend(saving_problems(body, definition))
         sources = Sources()
         compilers = {
             node.id: Compiler(node.id, problems, self._steps, self.registry.mergers, sources)
@@ -77,11 +84,7 @@ class Builder:
             return None, problems
         root = _scope("", definition, behaviours, compilers)
         told = warnings(definition, compilers)
-        return Plan(definition, root, content_hash(definition.as_dict()), told), []
-
-
-def content_hash(body: Any) -> str:
-    return hashlib.blake2b(_encode(body), digest_size=16).hexdigest()
+        return Plan(definition, root, version_hash(definition.as_dict()), told), []
 
 
 def _scope(
