@@ -89,8 +89,6 @@ class Engine(Client):
         self._clock = clock or SystemClock()
         store = _store(database)
         if codec is not None:
-            if not (hasattr(codec, "encode") and hasattr(codec, "decode")):
-                raise SettingsInvalid(f"codec is {codec!r}", hint="give one of stepwell.store.payloads")
             store = encoded(store, codec)
         super().__init__(
             store, ids or SystemIds(), Bulletin(), payload_bytes_max=self.settings.payload_bytes_max

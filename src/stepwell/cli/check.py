@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from stepwell.cli.codec import store_of
 from stepwell.cli.source import collect, must_exist
 from stepwell.client import Client
 from stepwell.domain.commit import RunRow
@@ -11,18 +12,18 @@ from stepwell.domain.events import Problem
 from stepwell.domain.program import Program, needs_of
 from stepwell.domain.status import Status
 from stepwell.engine.rehearsal import rehearse
-from stepwell.store.open import open_store
+from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemClock, SystemIds
 
 _LIVE = (Status.PENDING, Status.RUNNING, Status.SUSPENDED)
 _PAGE = 500
 
 
-async def check_against(source: str, database: str) -> int:
+async def check_against(source: str, database: str, codec: PayloadCodec | None = None) -> int:
     """Prints each run that would trip; 1 if there is one."""
     programs = {needs_of(w.definition): w for w in collect(source).workflows}
     must_exist(database)
-    store = open_store(database)
+    store = store_of(database, codec)
     await store.open()
     try:
         client = Client(store, SystemIds())

@@ -20,7 +20,7 @@ from stepwell.domain.limits import read_lane
 from stepwell.domain.messages import PAYLOADS
 from stepwell.domain.status import Status
 from stepwell.domain.whole_numbers import PRIORITY_MAX
-from stepwell.errors import InvalidFile
+from stepwell.errors import InvalidFile, LogDamaged
 
 FORMAT = "stepwell-run"
 VERSION = 1
@@ -180,8 +180,8 @@ def _check(copy: RunCopy) -> None:
             raise InvalidFile(f"{where}: event {row.seq} ({row.kind}) was at no time that a calendar has")
         try:
             ev.read(row)
-        except (KeyError, msgspec.MsgspecError) as error:
-            raise InvalidFile(f"{where}: event {row.seq} ({row.kind}) cannot be read: {error}") from None
+        except LogDamaged as error:
+            raise InvalidFile(f"{where}: {error.message}") from None
     if not copy.log or copy.log[0].kind != ev.KIND[ev.Accepted]:
         raise InvalidFile(f"{where}: its log does not begin with accepted")
     _check_queueing(copy, where)

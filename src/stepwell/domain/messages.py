@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Raw
 
@@ -88,8 +90,9 @@ def step_ended(run_id: RunId, path: str, attempt: int, ending: Ending) -> Messag
     )
 
 
-def cancel_request(run_id: RunId, reason: str) -> Message:
-    return Message(run_id=run_id, key=CANCEL_KEY, kind="cancel", payload=msgspec.json.encode(reason))
+def cancel_request(run_id: RunId, reason: str, encode: Callable[[bytes], bytes] = bytes) -> Message:
+    payload = encode(msgspec.json.encode(reason))
+    return Message(run_id=run_id, key=CANCEL_KEY, kind="cancel", payload=payload)
 
 
 def event_key(event_id: str) -> str:

@@ -149,6 +149,16 @@ class PostgresReading(Session):
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return [Definition(**dict(row)) for row in await self._fetch("list_definitions", workspace)]
 
+    async def read_codec_check(self) -> bytes | None:
+        rows = await self._fetch("read_codec_check")
+        return rows[0][0] if rows else None
+
+    async def write_codec_check(self, value: bytes, *, expected: bytes | None) -> bool:
+        async def work(connection: Connection) -> bool:
+            return bool(await connection.fetchval(self._sql["write_codec_check"], value, expected))
+
+        return await self._write("codec_check", self._side_lanes, work, single=True)
+
 
 def _run_row(row: Any) -> RunRow:
     return RunRow(**dict(row) | {"status": Status(row["status"])})
