@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from stepwell.cli.source import load
 from stepwell.errors import SettingsInvalid
+from stepwell.errors.excerpt import excerpt
 from stepwell.store.base import Store
 from stepwell.store.encoded import encoded
 from stepwell.store.open import open_store
@@ -30,7 +31,7 @@ def named_codec(text: str = "", environment: Mapping[str, str] = os.environ) -> 
 def _variable(text: str) -> PayloadCodec:
     module, _, name = text.rpartition(":")
     if not module or not name:
-        raise SettingsInvalid(f"the codec is {text!r}", hint=_HINT)
+        raise SettingsInvalid(f"the codec is {excerpt(text)}", hint=_HINT)
     found: PayloadCodec | None = getattr(load(module), name, None)
     if found is None:
         raise SettingsInvalid(f"{module} has no {name}", hint=_HINT)

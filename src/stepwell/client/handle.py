@@ -51,6 +51,7 @@ from stepwell.errors import (
     SignalLimit,
     StoreError,
 )
+from stepwell.errors.excerpt import excerpt
 from stepwell.store.wakeups import Ended
 
 if TYPE_CHECKING:
@@ -208,15 +209,16 @@ class RunHandle(Past, Generic[R]):
 
     async def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
         """Leave a signal; the run takes it when it waits for one. The same `id` counts once."""
-        data = limited(PLAIN.encode(payload), f"signal {name}", self._client.payload_bytes_max)
+        checked_text(name, "name")
+        data = limited(PLAIN.encode(payload), f"signal {excerpt(name)}", self._client.payload_bytes_max)
         message = Message(
             run_id=self.id,
             key=f"signal/{checked_text(id, 'id') or self._client.token()}",
             kind="signal",
-            name=checked_text(name, "name"),
+            name=name,
             payload=data,
         )
-        self._delivered(await self._client.deliver(message), f"signal {name!r}")
+        self._delivered(await self._client.deliver(message), f"signal {excerpt(name)}")
 
     async def event(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
         """Send an event to this run alone; the earliest fitting wait takes it, also one that comes later.
@@ -224,17 +226,18 @@ class RunHandle(Past, Generic[R]):
         The same `id` counts once: False says that it had come before.
         """
         body = {"key": checked_text(key, "key"), "data": payload}
-        data = limited(PLAIN.encode(body), f"event {name}", self._client.payload_bytes_max)
+        checked_text(name, "name")
+        data = limited(PLAIN.encode(body), f"event {excerpt(name)}", self._client.payload_bytes_max)
         message = Message(
             run_id=self.id,
             key=f"signal/{checked_text(id, 'id') or self._client.token()}",
             kind="signal",
-            name=f"event:{checked_text(name, 'name')}",
+            name=f"event:{name}",
             payload=data,
         )
         known = bool(id) and await self._received(message.key)
         outcome = await self._client.deliver(message)
-        self._delivered(outcome, f"event {name!r}")
+        self._delivered(outcome, f"event {excerpt(name)}")
         return outcome is Delivery.DELIVERED and not known
 
     async def _received(self, key: str) -> bool:
@@ -273,7 +276,7 @@ class RunHandle(Past, Generic[R]):
     async def cancel(self, reason: str = "") -> bool:
         """Ask it to clean up and end; False: it had ended or was asked before."""
         if not isinstance(reason, str):
-            raise InvalidInput(f"the reason is {reason!r}", hint="give text", field="reason")
+            raise InvalidInput(f"the reason is {excerpt(reason)}", hint="give text", field="reason")
         reason = clean(reason)
         outcome = await self._client.patiently(lambda: self._client.store.cancel(self.id, reason))
         if outcome is CancelOutcome.UNKNOWN:

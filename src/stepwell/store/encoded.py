@@ -39,6 +39,7 @@ from stepwell.domain.damage import damaged
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import Full, RatedAnswer, RatedStart
 from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable
+from stepwell.errors.excerpt import excerpt
 from stepwell.store.base import Encode, Store
 from stepwell.store.codec_check import Secret, agreed
 from stepwell.store.encoded_tags import decoded_tags, encoded_tags
@@ -62,7 +63,7 @@ PLAIN_KINDS = frozenset(
 def encoded(store: Store, codec: PayloadCodec, *, begins: bool = True) -> Store:
     """The same store, seen through the codec; `begins`: one that holds plain runs is encoded from now on."""
     if not (hasattr(codec, "encode") and hasattr(codec, "decode")):
-        raise SettingsInvalid(f"codec is {codec!r}", hint="give one of stepwell.store.payloads")
+        raise SettingsInvalid(f"codec is {excerpt(codec)}", hint="give one of stepwell.store.payloads")
     wrapped: Any = EncodedStore(store, codec, begins=begins)  # verbs without payloads are the store's own
     result: Store = wrapped
     return result

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable
+from stepwell.errors.excerpt import excerpt
 
 _COMPRESSED = b"\x01"
 _ENCRYPTED = b"\x02"
@@ -65,10 +66,12 @@ class Encryption:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         if current not in keys:
-            raise SettingsInvalid(f"there is no key {current!r}", hint=f"keys are {', '.join(sorted(keys))}")
+            raise SettingsInvalid(
+                f"there is no key {excerpt(current)}", hint=f"keys are {', '.join(sorted(keys))}"
+            )
         for name, key in keys.items():
             if len(key) != 32 or not 0 < len(name.encode()) < 256:
-                raise SettingsInvalid(f"key {name!r} must be 32 bytes under a short name")
+                raise SettingsInvalid(f"key {excerpt(name)} must be 32 bytes under a short name")
         self._keys = dict(keys)
         self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
         self._current = current
@@ -94,14 +97,14 @@ class Encryption:
         cipher = self._ciphers.get(name)
         if cipher is None:
             raise KeyMissing(
-                f"a value was encrypted with key {name!r}, which this process does not have",
+                f"a value was encrypted with key {excerpt(name)}, which this process does not have",
                 hint="add that key to Encryption(keys=...)",
             )
         try:
             return cipher.decrypt(nonce, text, label)
         except (InvalidTag, ValueError):
             raise StoreUnusable(
-                f"a value cannot be decrypted with key {name!r}",
+                f"a value cannot be decrypted with key {excerpt(name)}",
                 hint="it is damaged, or was encrypted with another key of that name",
             ) from None
 
@@ -115,7 +118,7 @@ class Encryption:
                 keys[name or "default"] = base64.b64decode(encoded, validate=True)
             except (binascii.Error, ValueError):
                 raise SettingsInvalid(
-                    f"key {name or 'default'!r} is not base64", hint=f"make one with: {_NEW_KEY}"
+                    f"key {excerpt(name or 'default')} is not base64", hint=f"make one with: {_NEW_KEY}"
                 ) from None
         return cls(keys, current=next(iter(keys)))
 

@@ -66,7 +66,7 @@ class PostgresDeliveries(Session):
             rows = await connection.fetch(self._sql["read_inbox"], run_id, after, INBOX_READ_MAX)
             return [InboxRow(*row) for row in rows]
 
-        return await self._side_lanes.run(work)
+        return await self._side_lanes.read(work)
 
     async def emit(self, event: PublishedEvent) -> bool:
         async def work(connection: Connection) -> bool:
@@ -129,7 +129,7 @@ class PostgresDeliveries(Session):
                 rows = await connection.fetch(self._sql["published"], name, since)
             return [PublishedEvent(*row) for row in rows]
 
-        return await self._side_lanes.run(work)
+        return await self._side_lanes.read(work)
 
 
 def _arguments(messages: Sequence[Message]) -> list[list[object]]:

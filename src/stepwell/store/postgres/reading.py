@@ -35,7 +35,7 @@ class PostgresReading(Session):
             return rows
 
         try:
-            return await self._side_lanes.run(work)
+            return await self._side_lanes.read(work)
         except Refused as error:  # e.g. a NUL in an id: it cannot be there
             raise InvalidInput(f"PostgreSQL cannot compare with this value: {error}") from error
 
@@ -137,7 +137,7 @@ class PostgresReading(Session):
                 found[named] = Definition(**dict(rows[0])) if rows else None
             return found
 
-        found = await self._side_lanes.run(work, own_task=True)
+        found = await self._side_lanes.read(work, own_task=True)
         return [found[named] for named in asked]
 
     async def drop_definitions(self, workspace: str, name: str) -> int:
