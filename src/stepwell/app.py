@@ -161,7 +161,7 @@ class Engine(Client):
         """What happened in a graph run, node by node."""
         run_id = id_of(run)
         handle = self.handle(run_id)
-        log = [ev.read(row) async for row in handle.log()]
+        log = [ev.read(row, run_id) async for row in handle.log()]
         if not log:
             raise RunNotFound(f"there is no run {run_id}")
         return self.graphs.trace(run_id, log, await self._graph_body(log[0]))

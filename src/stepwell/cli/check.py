@@ -9,9 +9,11 @@ from stepwell.cli.source import collect, must_exist
 from stepwell.client import Client
 from stepwell.domain.commit import RunRow
 from stepwell.domain.events import Problem
+from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program, needs_of
 from stepwell.domain.status import Status
 from stepwell.engine.rehearsal import rehearse
+from stepwell.errors import LogDamaged
 from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemClock, SystemIds
 
@@ -53,5 +55,8 @@ async def check_against(source: str, database: str, codec: PayloadCodec | None =
 
 
 async def _rehearsed(client: Client, run: RunRow, program: Program) -> Problem | None:
-    log = [row async for row in client.handle(run.id).log()]
-    return await rehearse(program, run.id, log, clock=SystemClock(), ids=SystemIds())
+    try:
+        log = [row async for row in client.handle(run.id).log()]
+        return await rehearse(program, run.id, log, clock=SystemClock(), ids=SystemIds())
+    except LogDamaged as damage:
+        return problem_of(damage)

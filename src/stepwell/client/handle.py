@@ -19,6 +19,7 @@ from stepwell.client.unserved import tell_if_unserved
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
+from stepwell.domain.damage import damaged
 from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
     KIND,
@@ -42,6 +43,7 @@ from stepwell.domain.why import Reason, explain, needs_state
 from stepwell.errors import (
     AlreadyDecided,
     InvalidInput,
+    LogDamaged,
     NotCompensable,
     NotEndedYet,
     NotRemovable,
@@ -171,7 +173,10 @@ class RunHandle(Past, Generic[R]):
         ticket = tickets[0] if tickets else None
         full = await full_limit(store, run, ticket) if ticket is not None else None
         now = await store.now()
-        state = await self.state() if needs_state(run, ticket, now) else RunState()
+        try:
+            state = await self.state() if needs_state(run, ticket, now) else RunState()
+        except LogDamaged as damage:
+            return Reason("damaged", f"the run is {run.status}: {damage.message}")
         return explain(run, ticket, state, await store.list_workers(), now, full=full)
 
     async def log(self) -> AsyncIterator[LogRow]:
@@ -196,7 +201,7 @@ class RunHandle(Past, Generic[R]):
                 page = await self._client.store.read_log(self.id, after=after, limit=_PAGE)
                 for row in page:
                     after = row.seq
-                    yield readable(row)
+                    yield readable(row, self.id)
                 if after == 0:  # every run has a first event
                     await self.info()
                 if len(page) < _PAGE:
@@ -242,7 +247,7 @@ class RunHandle(Past, Generic[R]):
 
     async def _received(self, key: str) -> bool:
         async for row in self.log():
-            if row.kind == "received" and read_as(Received, row).key == key:
+            if row.kind == "received" and read_as(Received, row, self.id).key == key:
                 return True
         return False
 
@@ -325,7 +330,7 @@ class RunHandle(Past, Generic[R]):
         found = False
         async for row in self.log():
             if row.kind == KIND[StepCompleted]:
-                found = found or read_as(StepCompleted, row).undo is not None
+                found = found or read_as(StepCompleted, row, self.id).undo is not None
             elif row.kind == KIND[Continued]:
                 found = False  # going on as new settles what came before
         return found
@@ -333,7 +338,7 @@ class RunHandle(Past, Generic[R]):
     async def _sent_on(self, *, undo: bool) -> RetryOutcome:
         needs = ""
         async for row in self.log():
-            needs = needs_of_run(read_as(Accepted, row))
+            needs = needs_of_run(read_as(Accepted, row, self.id))
             break
         failed_at, asked = (await self.info()).ended_at, False
 
@@ -387,12 +392,16 @@ class RunHandle(Past, Generic[R]):
         return f"<run {self.id}>"
 
 
-def readable(row: LogRow) -> RunEvent:
+def readable(row: LogRow, run: str = "") -> RunEvent:
+    try:
+        data = msgspec.json.decode(row.payload)
+    except msgspec.DecodeError as error:
+        raise damaged(row, error, run) from None
     return RunEvent(
         seq=row.seq,
         at=datetime.fromtimestamp(row.at, tz=UTC),
         kind=row.kind,
         path=row.path,
         attempt=row.attempt,
-        data=msgspec.json.decode(row.payload),
+        data=data,
     )

@@ -29,7 +29,7 @@ class Past:
 
     async def _events(self, at: int | None = None) -> list[Event]:
         known = at is None or (type(at) is int and at >= 1)
-        found = [ev.read(row) async for row in self.log() if known and (at is None or row.seq <= at)]
+        found = [ev.read(row, self.id) async for row in self.log() if known and (at is None or row.seq <= at)]
         if not known or (at is not None and at > len(found)):
             raise InvalidInput(
                 f"run {self.id} has no event {excerpt(at)}", hint="give a seq of its log, 1 or more"
