@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from stepwell.client import Client
-from stepwell.client.handle import RunEvent
+from stepwell.client.run_event import RunEvent
 from stepwell.domain.commit import RunRow
 
 HEADS = ("STATUS", "RUN", "WORKFLOW", "KEY", "CREATED", "WHERE")

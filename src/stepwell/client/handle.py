@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -14,12 +12,12 @@ import msgspec
 from stepwell.client import decisions
 from stepwell.client.limits import full_limit
 from stepwell.client.past import Past
+from stepwell.client.run_event import RunEvent, readable
 from stepwell.client.trees import live_in_tree
 from stepwell.client.unserved import tell_if_unserved
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
-from stepwell.domain.damage import damaged
 from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
     KIND,
@@ -68,18 +66,6 @@ _FOLLOW_SECONDS = 0.25  # other processes do not hint at every event: whoever fo
 _FRESH_SECONDS = 1.0
 _LOOK_SECONDS = 5.0  # should the news of an end get lost
 _FRESH_POLL_SECONDS = 0.05  # where no hints arrive
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEvent:
-    """An event of the log as people read it."""
-
-    seq: int
-    at: datetime
-    kind: str
-    path: str
-    attempt: int
-    data: dict[str, Any]
 
 
 class RunHandle(Past, Generic[R]):
@@ -390,18 +376,3 @@ class RunHandle(Past, Generic[R]):
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
-
-
-def readable(row: LogRow, run: str = "") -> RunEvent:
-    try:
-        data = msgspec.json.decode(row.payload)
-    except msgspec.DecodeError as error:
-        raise damaged(row, error, run) from None
-    return RunEvent(
-        seq=row.seq,
-        at=datetime.fromtimestamp(row.at, tz=UTC),
-        kind=row.kind,
-        path=row.path,
-        attempt=row.attempt,
-        data=data,
-    )

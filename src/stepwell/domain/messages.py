@@ -53,7 +53,20 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choice: str = ""  # of several ways on: the one that was chosen
 
 
-PAYLOADS: dict[str, type] = {"cancel": str, "decide": Decision, "child": Ending, "step": Ending}
+HELD = "held"
+
+
+def loop_held(run_id: RunId, path: str, seconds: float) -> Message:
+    """From an owner that was taken for dead: the code at that path held its loop for so long.
+
+    It stays in the inbox: it is of use only if the run loses its owner again and again.
+    """
+    return Message(
+        run_id=run_id, key=f"held/{path}", kind=HELD, name=path, payload=msgspec.json.encode(seconds)
+    )
+
+
+PAYLOADS: dict[str, type] = {"cancel": str, "decide": Decision, "child": Ending, "step": Ending, HELD: float}
 
 
 def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: bool = False) -> Ending:

@@ -89,7 +89,7 @@ class Activation:
             self.writer.open_with(fact)
         self.timers.limit_run(self.journal, self.timed_out)
         if endings.is_poison(self.claim.losses):
-            self._ending = endings.poisoned(self.journal)
+            self._ending = endings.poisoned(self.journal, self.claim.inbox)
             self.settle()
         else:
             self.start_main()

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stepwell.domain import events as ev
 from stepwell.domain.commit import InboxRow, NewWait, PublishedEvent
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import Decision, Ending, cancel_request, decide_key, event_key
+from stepwell.domain.messages import HELD, Decision, Ending, cancel_request, decide_key, event_key
 from stepwell.engine.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
 from stepwell.engine.journal import Message, called_back
 from stepwell.engine.own_faults import guarded
@@ -198,7 +198,7 @@ class Waits:
         """Move messages from the inbox into the log, in their order."""
         visits = self._activation.visits
         for row in rows:
-            if visits is not None and visits.keeps(row):
+            if row.kind == HELD or (visits is not None and visits.keeps(row)):
                 continue
             self._activation.writer.draft.rest.consumed.append(row.key)
             self._activation.writer.draft.needed = True

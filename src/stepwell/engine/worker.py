@@ -18,7 +18,7 @@ from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
 from stepwell.engine.damaged_runs import DamagedRuns
 from stepwell.engine.lease_keeper import LeaseKeeper
-from stepwell.engine.loop_watch import LoopWatch
+from stepwell.engine.loop_watch import LoopWatch, tell_held
 from stepwell.engine.own_starts import OwnStarts
 from stepwell.engine.remote import RemoteStep, deliver, not_begun
 from stepwell.engine.retention import Retention
@@ -388,6 +388,8 @@ class Worker:
             except StoreError as error:
                 _log.warning("could not register anew: %s", error.message)
                 await asyncio.sleep(_PAUSE)
+        if (held := self._watch.take_held()) is not None:
+            self._runner.spawn(tell_held(self.store, held))
         self._claimer.wake()
 
     def _swept(self, reaped: Reaped) -> None:

@@ -21,8 +21,12 @@ class EncodingRules:
     async def test_of_several_first_checks_one_is_kept(self, scene: Scene) -> None:
         assert await scene.store.read_codec_check() is None
 
-        put = [scene.store.write_codec_check(value, expected=None) for value in (b"\x00one", b"\x00two")]
-        assert sorted(await asyncio.gather(*put)) == [False, True]
+        async with asyncio.TaskGroup() as group:
+            put = [
+                group.create_task(scene.store.write_codec_check(value, expected=None))
+                for value in (b"\x00one", b"\x00two")
+            ]
+        assert sorted(task.result() for task in put) == [False, True]
 
         kept = await scene.store.read_codec_check()
         assert kept in (b"\x00one", b"\x00two")
