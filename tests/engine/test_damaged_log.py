@@ -79,7 +79,7 @@ async def failure(run: RunHandle[Any]) -> RunFailed:
     return failed.value
 
 
-@pytest.mark.req("K4", "R1")
+@pytest.mark.req("K4")
 @pytest.mark.parametrize("codec", [None, KEY], ids=["plain", "encrypted"])
 async def test_a_run_with_an_unreadable_row_is_set_aside_and_goes_on_when_it_is_mended(
     stage: Stage, codec: PayloadCodec | None

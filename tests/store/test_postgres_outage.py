@@ -441,7 +441,7 @@ READS: dict[str, Callable[[PostgresStore], Awaitable[Any]]] = {
 }
 
 
-@pytest.mark.req("R1")
+@pytest.mark.req("K16")
 @pytest.mark.parametrize("read", READS)
 def test_a_read_whose_answer_was_lost_leaves_no_doubt(
     postgres_url: str, read: str, monkeypatch: pytest.MonkeyPatch
