@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from stepwell.client import Client, RunHandle
+from stepwell.client.history import id_of
 from stepwell.client.library import GraphLibrary
 from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate
@@ -34,6 +35,7 @@ from stepwell.errors import (
     SettingsInvalid,
     UnknownWorkflow,
 )
+from stepwell.errors.excerpt import excerpt
 from stepwell.settings import Settings
 from stepwell.store.base import Store
 from stepwell.store.encoded import encoded
@@ -84,13 +86,11 @@ class Engine(Client):
         start_rates: Sequence[StartRate] = (),
     ) -> None:
         if settings is not None and not isinstance(settings, Settings):
-            raise SettingsInvalid(f"settings is {settings!r}", hint="give Settings(slots=100, ...)")
+            raise SettingsInvalid(f"settings is {excerpt(settings)}", hint="give Settings(slots=100, ...)")
         self.settings = settings or Settings.from_env()
         self._clock = clock or SystemClock()
         store = _store(database)
         if codec is not None:
-            if not (hasattr(codec, "encode") and hasattr(codec, "decode")):
-                raise SettingsInvalid(f"codec is {codec!r}", hint="give one of stepwell.store.payloads")
             store = encoded(store, codec)
         super().__init__(
             store, ids or SystemIds(), Bulletin(), payload_bytes_max=self.settings.payload_bytes_max
@@ -159,9 +159,9 @@ class Engine(Client):
 
     async def trace(self, run: RunHandle[Any] | str) -> Trace:
         """What happened in a graph run, node by node."""
-        run_id = run if isinstance(run, str) else run.id
+        run_id = id_of(run)
         handle = self.handle(run_id)
-        log = [ev.read(row) async for row in handle.log()]
+        log = [ev.read(row, run_id) async for row in handle.log()]
         if not log:
             raise RunNotFound(f"there is no run {run_id}")
         return self.graphs.trace(run_id, log, await self._graph_body(log[0]))
@@ -206,7 +206,7 @@ class Engine(Client):
         found = await self.store.read_definition(self.workspace, accepted.workflow, accepted.version)
         if found is None:
             raise UnknownWorkflow(
-                f"no workflow {accepted.workflow!r} version {accepted.version!r} is known",
+                f"no workflow {excerpt(accepted.workflow)} version {excerpt(accepted.version)} is known",
             )
         return found.body
 
@@ -355,14 +355,14 @@ def _store(database: str | PathLike[str] | Store) -> Store:
     if isinstance(database, str | PathLike):
         return open_store(database)
     if not hasattr(database, "put_definitions"):
-        raise SettingsInvalid(f"the database is {database!r}", hint=HINT)
+        raise SettingsInvalid(f"the database is {excerpt(database)}", hint=HINT)
     return database
 
 
 def _listed(option: str, given: Iterable[T]) -> list[T]:
     """What an option lists; a single thing in place of a list is the usual mistake."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidDefinition(f"Engine({option}={given!r})", hint=f"give a list: {option}=[...]")
+        raise InvalidDefinition(f"Engine({option}={excerpt(given)})", hint=f"give a list: {option}=[...]")
     return list(given)
 
 
@@ -371,7 +371,8 @@ def _by_needs(workflows: Iterable[Program]) -> dict[str, Program]:
     for program in workflows:
         if not hasattr(program, "definition"):
             raise InvalidDefinition(
-                f"{program!r} is no workflow", hint="decorate the function with @workflow, or write a Machine"
+                f"{excerpt(program)} is no workflow",
+                hint="decorate the function with @workflow, or write a Machine",
             )
         needs = needs_of(program.definition)
         if found.get(needs, program) is not program:
@@ -388,7 +389,7 @@ def _by_name(steps: Iterable[Callable[..., Any]]) -> dict[str, StepSpec]:
         spec = spec_of(function)
         if spec.name in found:
             raise InvalidDefinition(
-                f"two steps are called {spec.name!r}", hint="give one of them another name="
+                f"two steps are called {excerpt(spec.name)}", hint="give one of them another name="
             )
         found[spec.name] = spec
     return found

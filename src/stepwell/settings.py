@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from stepwell.errors import SettingsInvalid
+from stepwell.errors.excerpt import excerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +36,11 @@ class Settings:
             whole = field.type == "int"
             if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
                 raise SettingsInvalid(
-                    f"{field.name} is {value!r}", hint=f"it must be a {'whole ' if whole else ''}number"
+                    f"{field.name} is {excerpt(value)}",
+                    hint=f"it must be a {'whole ' if whole else ''}number",
                 )
             if not 0 < value < float("inf"):
-                raise SettingsInvalid(f"{field.name} is {value!r}", hint="it must be more than 0")
+                raise SettingsInvalid(f"{field.name} is {excerpt(value)}", hint="it must be more than 0")
         if self.heartbeat_seconds * 2 > self.lease_seconds:
             raise SettingsInvalid(
                 f"heartbeat_seconds is {self.heartbeat_seconds:g}, lease_seconds {self.lease_seconds:g}",
@@ -61,4 +63,4 @@ def _number(name: str, text: str, whole: bool) -> float:
     try:
         return int(text) if whole else float(text)
     except ValueError:
-        raise SettingsInvalid(f"{name} is {text!r}", hint="it must be a number") from None
+        raise SettingsInvalid(f"{name} is {excerpt(text)}", hint="it must be a number") from None

@@ -26,8 +26,11 @@ from stepwell.domain.program import Startable
 from stepwell.domain.state import Checkpoint, OpenWait, RunState
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason
-from stepwell.errors import AskedWrongly, NotDurable
+from stepwell.errors import AskedWrongly, NotDurable, SettingsInvalid
+from stepwell.store.base import Store
+from stepwell.store.encoded import encoded
 from stepwell.store.open import open_store
+from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemIds
 
 In = TypeVar("In")
@@ -121,13 +124,22 @@ class SyncRunHandle(Generic[R]):
 
 
 class SyncClient:
-    """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`."""
+    """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`.
+
+    `codec` is the one that the workers have; an `engine` brings its own.
+    """
 
     def __init__(
-        self, database: str | PathLike[str] = "stepwell.db", *, engine: Client | None = None
+        self,
+        database: str | PathLike[str] = "stepwell.db",
+        *,
+        engine: Client | None = None,
+        codec: PayloadCodec | None = None,
     ) -> None:
+        if engine is not None and codec is not None:
+            raise SettingsInvalid("codec is given beside engine", hint="give it to the engine")
         self._owned = engine is None
-        self._client = engine or Client(open_store(database), SystemIds())
+        self._client = engine or Client(_store(database, codec), SystemIds())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0  # that opened it: a fork has the client, but not its thread
 
@@ -300,6 +312,11 @@ class SyncClient:
 
     def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
         return self._call(self._client.emit(name, payload, key=key, id=id))
+
+
+def _store(database: str | PathLike[str], codec: PayloadCodec | None) -> Store:
+    store = open_store(database)
+    return store if codec is None else encoded(store, codec)
 
 
 async def _let_go() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from stepwell import Context, StartRate, step, workflow
 from stepwell.domain.status import Status
+from stepwell.errors import StoreUnusable
+from stepwell.store.postgres.connection import LANE_SETTINGS
 from tests.stage import SETTINGS, Stage, suspended
 from tools.postgres import pooler
 from tools.postgres.binaries import say
@@ -29,6 +31,22 @@ def pooled(postgres_url: str) -> Iterator[str]:
         return
     with pooler.Pooler(program, port) as running:
         yield f"{running.url(postgres_url)}?poll_only=1"
+
+
+@pytest.mark.req("K16")
+@pytest.mark.parametrize("forgiving", [False, True])
+async def test_a_pooler_that_nobody_told_of_is_named(postgres_url: str, forgiving: bool) -> None:
+    port = urlsplit(postgres_url).port
+    program = pooler.find() if urlsplit(postgres_url).hostname == "127.0.0.1" else None
+    if program is None or port is None:
+        pytest.skip("PgBouncer is not installed and cannot be")
+    more = f"ignore_startup_parameters = {','.join(LANE_SETTINGS)}\n" if forgiving else ""
+    with pooler.Pooler(program, port, more_settings=more) as running:
+        for worker in (True, False):
+            with pytest.raises(StoreUnusable, match="PgBouncer") as refused:
+                async with Stage("postgres", running.url(postgres_url)).engine(part, worker=worker):
+                    pass
+            assert "poll_only=1" in refused.value.hint
 
 
 @step

@@ -11,9 +11,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from stepwell.domain.commit import Delivery, Message, Outcome
+from stepwell.domain.commit import Delivery, Message, Outcome, RunFilter
 from stepwell.domain.ids import RunId
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
+from stepwell.store.postgres import connection as connection_module
 from stepwell.store.postgres import room as room_module
 from stepwell.store.postgres.address import parse
 from stepwell.store.postgres.connection import ANSWER_SECONDS, LANE_SETTINGS
@@ -416,5 +417,45 @@ def test_listener_connects_again_by_itself(postgres_url: str) -> None:
             heard.clear()
             other.store.hint()
             await heard.wait()
+
+    through_proxy(postgres_url, story)
+
+
+READS: dict[str, Callable[[PostgresStore], Awaitable[Any]]] = {
+    "read_log": lambda store: store.read_log(RunId("x")),
+    "read_log_end": lambda store: store.read_log_end(RunId("x")),
+    "read_run": lambda store: store.read_run(RunId("x")),
+    "read_inbox": lambda store: store.read_inbox(RunId("x")),
+    "read_tickets": lambda store: store.read_tickets(RunId("x")),
+    "read_tree": lambda store: store.read_tree(RunId("x")),
+    "find_run": lambda store: store.find_run("default", "x"),
+    "list_runs": lambda store: store.list_runs(RunFilter()),
+    "list_workers": lambda store: store.list_workers(),
+    "read_definition": lambda store: store.read_definition("default", "x"),
+    "list_definitions": lambda store: store.list_definitions("default"),
+    "read_limits": lambda store: store.read_limits(),
+    "read_lanes": lambda store: store.read_lanes(),
+    "read_codec_check": lambda store: store.read_codec_check(),
+    "published": lambda store: store.published("x", "", since=0.0),
+    "now": lambda store: store.now(),
+}
+
+
+@pytest.mark.req("K16")
+@pytest.mark.parametrize("read", READS)
+def test_a_read_whose_answer_was_lost_leaves_no_doubt(
+    postgres_url: str, read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wrote nothing: nobody has to ask whether it happened."""
+    monkeypatch.setattr(connection_module, "TRIES", 2)
+
+    async def story(scene: Scene, proxy: Proxy) -> None:
+        assert isinstance(scene.store, PostgresStore)
+        await scene.store.now()
+        proxy.refusing = True
+        proxy.lose_next_answer(b"\x00")
+
+        with pytest.raises(StoreUnavailable):
+            await READS[read](scene.store)
 
     through_proxy(postgres_url, story)

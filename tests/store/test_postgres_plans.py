@@ -55,8 +55,8 @@ class OneConnection(PostgresStore):
 
     connection: Connection = None
 
-    async def open(self) -> None:
-        await super().open()
+    async def open(self, *, encoded: bool = False) -> None:
+        await super().open(encoded=encoded)
         self.connection = await connect(self._address, LANE_SETTINGS)
         for lanes in self._all_lanes:
             lanes.run = self._run  # type: ignore[method-assign]  # the test's own lane

@@ -73,9 +73,10 @@ def from_distribution() -> Path | None:
 
 
 class Pooler:
-    def __init__(self, program: Path, server_port: int) -> None:
+    def __init__(self, program: Path, server_port: int, *, more_settings: str = "") -> None:
         self._program = program
         self._server_port = server_port
+        self._more_settings = more_settings  # lines of its own section
         self._account = account.choose()
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -88,7 +89,8 @@ class Pooler:
         self._folder = folder
         self._port = _free_port()
         values = {"server": self._server_port, "port": self._port, "connections": SERVER_CONNECTIONS}
-        (folder / "settings").write_text(SETTINGS.format(folder=folder, **values), encoding="utf-8")
+        text = SETTINGS.format(folder=folder, **values) + self._more_settings
+        (folder / "settings").write_text(text, encoding="utf-8")
         (folder / "users").write_text('"postgres" ""\n', encoding="utf-8")
         for path in (folder, *folder.iterdir()):
             self._account.own(path)

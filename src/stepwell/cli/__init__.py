@@ -20,6 +20,10 @@ from stepwell.errors import (
 )
 
 _INTERRUPTED = 130
+_CODEC: dict[str, Any] = {
+    "metavar": "MODULE:NAME",
+    "help": "of an encrypted database (STEPWELL_CODEC); or its key in STEPWELL_ENCRYPTION_KEY=name:base64",
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,12 +34,14 @@ def main(arguments: list[str] | None = None) -> int:
     worker = verbs.add_parser("worker", help="run the workflows of a file or module until SIGTERM")
     worker.add_argument("source", help="flows.py, package.module or a graph's .json")
     worker.add_argument("--database", default="stepwell.db", help="a SQLite file or postgresql://...")
+    worker.add_argument("--codec", default="", **_CODEC)
     worker.add_argument("--queue", action="append", default=[], help="serve this queue (repeatable)")
     check = verbs.add_parser("check", help="replay the live runs of a database on this code")
     check.add_argument("source", help="flows.py, package.module or a graph's .json")
     check.add_argument(
         "--against", required=True, metavar="DATABASE", help="a SQLite file or postgresql://..."
     )
+    check.add_argument("--codec", default="", **_CODEC)
     add_runs(verbs)
     asked = sys.argv[1:] if arguments is None else arguments
     if not asked:
@@ -44,16 +50,19 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(asked)
     try:
         if given.verb == "worker":
+            from stepwell.cli.codec import named_codec
             from stepwell.cli.worker import work
 
-            return asyncio.run(work(given.source, given.database, given.queue or ["default"]))
+            queues = given.queue or ["default"]
+            return asyncio.run(work(given.source, given.database, queues, named_codec(given.codec)))
         if given.verb == "runs":
             from stepwell.cli.runs import do
 
             return asyncio.run(do(given))
         from stepwell.cli.check import check_against
+        from stepwell.cli.codec import named_codec
 
-        return asyncio.run(check_against(given.source, given.against))
+        return asyncio.run(check_against(given.source, given.against, named_codec(given.codec)))
     except StepwellError as error:
         print(f"stepwell: {error}", file=sys.stderr)
         return exit_code(error)
@@ -80,9 +89,11 @@ def add_runs(verbs: Any) -> None:
         "runs", help="list, look at, signal, cancel, retry, rerun, fork, export or delete runs"
     )
     runs.add_argument("--database", default="stepwell.db", **where)
+    runs.add_argument("--codec", default="", **_CODEC)
     what = runs.add_subparsers(dest="what", required=True)
     here = argparse.ArgumentParser(add_help=False)  # the option may stand behind the verb too
     here.add_argument("--database", default=argparse.SUPPRESS, **where)
+    here.add_argument("--codec", default=argparse.SUPPRESS, **_CODEC)
 
     def add(name: str, help: str) -> argparse.ArgumentParser:
         verb: argparse.ArgumentParser = what.add_parser(name, help=help, parents=[here])

@@ -6,6 +6,7 @@ import sys
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from stepwell.cli.codec import store_of
 from stepwell.cli.source import Found, collect, must_exist
 from stepwell.client import Client
 from stepwell.domain.commit import LogRow, RunRow
@@ -13,8 +14,8 @@ from stepwell.domain.events import Accepted, read_as
 from stepwell.domain.program import Program, needs_of
 from stepwell.domain.status import Status
 from stepwell.engine.rehearsal import rehearse
-from stepwell.errors import InvalidDefinition
-from stepwell.store.open import open_store
+from stepwell.errors import InvalidDefinition, LogDamaged
+from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemClock, SystemIds
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ _LIVE = (Status.PENDING, Status.RUNNING, Status.SUSPENDED)
 _PAGE = 500
 
 
-async def check_against(source: str, database: str) -> int:
+async def check_against(source: str, database: str, codec: PayloadCodec | None = None) -> int:
     """Prints each run that would trip or that has no workflow here; 1 if there is one."""
     found = collect(source)
     must_exist(database)
-    store = open_store(database)
+    store = store_of(database, codec)
     await store.open()
     try:
         check = Check(found, source, Client(store, SystemIds()))
@@ -51,6 +52,13 @@ class Check:
         self._replayed = self._plain = self._tripped = self._missing = 0
 
     async def look_at(self, run: RunRow) -> None:
+        try:
+            await self._replay(run)
+        except LogDamaged as damage:
+            self._tripped += 1
+            self._tell(run, damage.message)
+
+    async def _replay(self, run: RunRow) -> None:
         log = [row async for row in self.client.handle(run.id).log()]
         try:
             program = await self._program(run, log)

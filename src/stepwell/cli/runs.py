@@ -11,24 +11,26 @@ from typing import Any
 import msgspec
 
 from stepwell.app import Engine
+from stepwell.cli.codec import named_codec, store_of
 from stepwell.cli.shown import show
 from stepwell.cli.source import must_exist
 from stepwell.client import Client
 from stepwell.client.handle import RunHandle
 from stepwell.errors import AskedWrongly, InvalidFile
-from stepwell.store.open import open_store
+from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemIds
 
 
 async def do(given: argparse.Namespace) -> int:
     file = b""
+    codec = named_codec(given.codec)
     if given.what == "import":
         file = _read(given.file)  # before a new database is made for it
     else:
         must_exist(given.database)
     if given.what in ("rerun", "fork"):
-        return await _make_another(given)
-    store = open_store(given.database)
+        return await _make_another(given, codec)
+    store = store_of(given.database, codec)
     await store.open()
     try:
         client = Client(store, SystemIds())
@@ -74,7 +76,7 @@ async def _cancel(run: RunHandle[Any], reason: str) -> str:
     return f"{run.id} {'is' if asked else 'was already'} asked to end"
 
 
-async def _make_another(given: argparse.Namespace) -> int:
+async def _make_another(given: argparse.Namespace, codec: PayloadCodec | None) -> int:
     """By an engine without a worker: of a graph it knows what depends on what."""
     edits = {name: getattr(given, name, None) for name in ("input", "state")}
     changed = {name: _json(name, text) for name, text in edits.items() if text is not None}
@@ -84,7 +86,7 @@ async def _make_another(given: argparse.Namespace) -> int:
             "--input does not go with --from-step",
             hint="what came before the step was done with the old input; use fork --at SEQ --input",
         )
-    async with Engine(given.database, worker=False) as engine:
+    async with Engine(store_of(given.database, codec), worker=False) as engine:
         if given.what == "fork":
             run = await engine.fork(str(given.run), at=given.at, **changed)
         elif step is not None:

@@ -11,22 +11,15 @@ from typing import Any
 import msgspec
 
 from stepwell.client import Client
-from stepwell.client.handle import RunEvent
+from stepwell.client.run_event import RunEvent
 from stepwell.domain.commit import RunRow
-from stepwell.errors import AskedWrongly
 
 HEADS = ("STATUS", "RUN", "WORKFLOW", "KEY", "CREATED", "WHERE")
 
 
 async def show(client: Client, given: argparse.Namespace) -> None:
-    try:
-        await _show(client, given)
-        sys.stdout.flush()  # here, where a reader who has gone is no trouble
-    except msgspec.DecodeError:
-        raise AskedWrongly(
-            "this database is kept compressed or encrypted, which the command line does not read",
-            hint="ask in Python, with Engine(..., worker=False, codec=...)",
-        ) from None
+    await _show(client, given)
+    sys.stdout.flush()  # here, where a reader who has gone is no trouble
 
 
 async def _show(client: Client, given: argparse.Namespace) -> None:

@@ -32,7 +32,7 @@ def collect(source: str) -> Found:
     """Everything that was decorated or built at the top level of the source; of a graph's file, the graph."""
     if source.endswith(_GRAPH_FILES):
         return Found(_graphs([source], [], []), [], [])
-    module = _load(source)
+    module = load(source)
     values = list({id(value): value for value in vars(module).values()}.values())
     steps = _steps([v for v in values if isinstance(v, Step)])
     nodes = [v for v in values if _has(v, "custom_node") or _has(v, "merger_name")]
@@ -77,7 +77,7 @@ def _steps(found: list[Step[..., Any, Any]]) -> list[Step[..., Any, Any]]:
     return [step for step in found if step in first.values()]
 
 
-def _load(source: str) -> ModuleType:
+def load(source: str) -> ModuleType:
     if not source.endswith(".py"):
         sys.path.insert(0, "")
         with _importing(source):

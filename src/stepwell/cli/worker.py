@@ -8,6 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from stepwell.app import Engine
 from stepwell.cli.source import collect
+from stepwell.store.payloads import PayloadCodec
 
 
 def shown(database: str) -> str:
@@ -18,9 +19,16 @@ def shown(database: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@")))
 
 
-async def work(source: str, database: str, queues: Sequence[str]) -> int:
+async def work(source: str, database: str, queues: Sequence[str], codec: PayloadCodec | None = None) -> int:
     found = collect(source)
-    engine = Engine(database, workflows=found.workflows, steps=found.steps, nodes=found.nodes, queues=queues)
+    engine = Engine(
+        database,
+        workflows=found.workflows,
+        steps=found.steps,
+        nodes=found.nodes,
+        queues=queues,
+        codec=codec,
+    )
     known = [workflow.definition for workflow in found.workflows]
     steps = [f"step {step.spec.name}" for step in found.steps]
     names = ", ".join([f"{definition.name} version {definition.version}" for definition in known] or steps)

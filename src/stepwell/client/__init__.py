@@ -1,6 +1,7 @@
 """What the outside may ask of runs."""
 
 from stepwell.client.client import Client
-from stepwell.client.handle import RunEvent, RunHandle
+from stepwell.client.handle import RunHandle
+from stepwell.client.run_event import RunEvent
 
 __all__ = ["Client", "RunEvent", "RunHandle"]

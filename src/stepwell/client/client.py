@@ -50,6 +50,7 @@ from stepwell.errors import (
     StoreUnavailable,
     UnknownWorkflow,
 )
+from stepwell.errors.excerpt import excerpt
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
 
@@ -188,7 +189,8 @@ class Client(History):
     def _handle_of(self, run: NewRun, started: Started, decode: Callable[[bytes], Any]) -> RunHandle[Any]:
         if started.conflict:
             raise KeyConflict(
-                f"key {run.key!r} belongs to run {started.run_id}, which has another workflow or input",
+                f"key {excerpt(run.key)} belongs to run {started.run_id}, "
+                "which has another workflow or input",
                 key=run.key,
                 run=started.run_id,
             )
@@ -212,13 +214,15 @@ class Client(History):
         versions = [d.version for d in found if d.name == name]
         if versions:
             return UnknownWorkflow(
-                f"no workflow {name!r} version {version!r} is known",
+                f"no workflow {excerpt(name)} version {excerpt(version)} is known",
                 known=", ".join(f"{name} version {known}" for known in versions),
             )
         known = sorted({d.name for d in found})
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else ""
-        return UnknownWorkflow(f"no workflow {name!r} is known", hint=hint, known=", ".join(known) or "none")
+        return UnknownWorkflow(
+            f"no workflow {excerpt(name)} is known", hint=hint, known=", ".join(known) or "none"
+        )
 
     def _checked(self, definition: Definition, input: Any) -> bytes:
         """The input as JSON, checked against the stored schema: no workflow code is needed."""
@@ -290,7 +294,7 @@ class Client(History):
         checked_text(workflow, "workflow")
         checked_text(before, "before")
         whole_number(limit, "limit", 0, 100_000, wrong=InvalidInput)
-        statuses = checked_statuses((status,) if isinstance(status, str) else status)
+        statuses = checked_statuses(status)
         wanted = RunFilter(
             workspace=self.workspace, workflow=workflow, statuses=statuses, before=before, limit=limit
         )
@@ -334,10 +338,11 @@ class Client(History):
     async def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
         """Publish an event to every run that waits for it. `key` selects among waits; the same `id`
         is published once (False: it was before)."""
-        data = limited(PLAIN.encode(payload), f"event {name}", self.payload_bytes_max)
+        checked_text(name, "name")
+        data = limited(PLAIN.encode(payload), f"event {excerpt(name)}", self.payload_bytes_max)
         event = PublishedEvent(
             f"event/{checked_text(id, 'id') or self._ids.token()}",  # never the id of a run
-            checked_text(name, "name"),
+            name,
             checked_text(key, "key"),
             data,
             0.0,

@@ -18,6 +18,7 @@ from stepwell.domain.state import OpenWait, RunState
 from stepwell.domain.status import RETRYABLE
 from stepwell.domain.text import checked_text
 from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, NotAssigned, RunEnded, WrongPlace
+from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stepwell.client.handle import RunHandle
@@ -45,7 +46,7 @@ async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str) -> N
 
 async def _send(run: RunHandle[Any], wait: OpenWait, form: Any, answer: Any, *, by: str, choice: str) -> None:
     client = run._client
-    what = f"trigger {choice!r}" if choice else "the decision"
+    what = f"trigger {excerpt(choice)}" if choice else "the decision"
     # Whoever asks for a type gets it back: then the answer may be a value of it, not only its JSON.
     encode = PLAIN.encode if form in _OPEN_FORMS else encoded_by_type
     data = limited(encode(answer), what, client.payload_bytes_max)
@@ -105,16 +106,16 @@ async def _wrong_place(run: RunHandle[Any], state: RunState, wait: OpenWait | No
         )
     if state.status.terminal:
         return RunEnded(
-            f"run {run.id} is {state.status} at {place!r}; {name!r} cannot reach it any more"
+            f"run {run.id} is {state.status} at {excerpt(place)}; {excerpt(name)} cannot reach it any more"
             + (f" ({answered.who})" if answered.who else ""),
             hint="retry the run first: run.retry()" if state.status in RETRYABLE else "",
         )
     if wait is None and name in answered.offers:  # the transition that was chosen instead is on its way
-        return AlreadyDecided(f"trigger {name!r} came too late: {answered.who}")
+        return AlreadyDecided(f"trigger {excerpt(name)} came too late: {answered.who}")
     offers = ", ".join(choice.name for choice in wait.choices) if wait is not None else ""
     hint = f"it waits for: {offers}" if offers else "it waits for no trigger now; look at run.why()"
     return WrongPlace(
-        f"trigger {name!r} does not fit: the run is at {place!r}"
+        f"trigger {excerpt(name)} does not fit: the run is at {excerpt(place)}"
         + (f"; {answered.who}" if answered.who else ""),
         hint=hint,
     )
@@ -149,7 +150,7 @@ async def _answered(run: RunHandle[Any], path: str) -> _Answered:
 
 def _told(by: str, choice: str, at: float) -> str:
     when = datetime.fromtimestamp(at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"{by or 'somebody'} decided{f' {choice!r}' if choice else ''} at {when}"
+    return f"{by or 'somebody'} decided{f' {excerpt(choice)}' if choice else ''} at {when}"
 
 
 def _check_form(form: Any, data: bytes, question: str) -> None:

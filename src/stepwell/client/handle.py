@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -14,6 +12,7 @@ import msgspec
 from stepwell.client import decisions
 from stepwell.client.limits import full_limit
 from stepwell.client.past import Past
+from stepwell.client.run_event import RunEvent, readable
 from stepwell.client.trees import live_in_tree
 from stepwell.client.unserved import tell_if_unserved
 from stepwell.domain.codec import PLAIN, limited
@@ -42,6 +41,7 @@ from stepwell.domain.why import Reason, explain, needs_state
 from stepwell.errors import (
     AlreadyDecided,
     InvalidInput,
+    LogDamaged,
     NotCompensable,
     NotEndedYet,
     NotRemovable,
@@ -51,6 +51,7 @@ from stepwell.errors import (
     SignalLimit,
     StoreError,
 )
+from stepwell.errors.excerpt import excerpt
 from stepwell.store.wakeups import Ended
 
 if TYPE_CHECKING:
@@ -65,18 +66,6 @@ _FOLLOW_SECONDS = 0.25  # other processes do not hint at every event: whoever fo
 _FRESH_SECONDS = 1.0
 _LOOK_SECONDS = 5.0  # should the news of an end get lost
 _FRESH_POLL_SECONDS = 0.05  # where no hints arrive
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEvent:
-    """An event of the log as people read it."""
-
-    seq: int
-    at: datetime
-    kind: str
-    path: str
-    attempt: int
-    data: dict[str, Any]
 
 
 class RunHandle(Past, Generic[R]):
@@ -170,7 +159,10 @@ class RunHandle(Past, Generic[R]):
         ticket = tickets[0] if tickets else None
         full = await full_limit(store, run, ticket) if ticket is not None else None
         now = await store.now()
-        state = await self.state() if needs_state(run, ticket, now) else RunState()
+        try:
+            state = await self.state() if needs_state(run, ticket, now) else RunState()
+        except LogDamaged as damage:
+            return Reason("damaged", f"the run is {run.status}: {damage.message}")
         return explain(run, ticket, state, await store.list_workers(), now, full=full)
 
     async def log(self) -> AsyncIterator[LogRow]:
@@ -195,7 +187,7 @@ class RunHandle(Past, Generic[R]):
                 page = await self._client.store.read_log(self.id, after=after, limit=_PAGE)
                 for row in page:
                     after = row.seq
-                    yield readable(row)
+                    yield readable(row, self.id)
                 if after == 0:  # every run has a first event
                     await self.info()
                 if len(page) < _PAGE:
@@ -208,15 +200,16 @@ class RunHandle(Past, Generic[R]):
 
     async def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
         """Leave a signal; the run takes it when it waits for one. The same `id` counts once."""
-        data = limited(PLAIN.encode(payload), f"signal {name}", self._client.payload_bytes_max)
+        checked_text(name, "name")
+        data = limited(PLAIN.encode(payload), f"signal {excerpt(name)}", self._client.payload_bytes_max)
         message = Message(
             run_id=self.id,
             key=f"signal/{checked_text(id, 'id') or self._client.token()}",
             kind="signal",
-            name=checked_text(name, "name"),
+            name=name,
             payload=data,
         )
-        self._delivered(await self._client.deliver(message), f"signal {name!r}")
+        self._delivered(await self._client.deliver(message), f"signal {excerpt(name)}")
 
     async def event(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
         """Send an event to this run alone; the earliest fitting wait takes it, also one that comes later.
@@ -224,22 +217,23 @@ class RunHandle(Past, Generic[R]):
         The same `id` counts once: False says that it had come before.
         """
         body = {"key": checked_text(key, "key"), "data": payload}
-        data = limited(PLAIN.encode(body), f"event {name}", self._client.payload_bytes_max)
+        checked_text(name, "name")
+        data = limited(PLAIN.encode(body), f"event {excerpt(name)}", self._client.payload_bytes_max)
         message = Message(
             run_id=self.id,
             key=f"signal/{checked_text(id, 'id') or self._client.token()}",
             kind="signal",
-            name=f"event:{checked_text(name, 'name')}",
+            name=f"event:{name}",
             payload=data,
         )
         known = bool(id) and await self._received(message.key)
         outcome = await self._client.deliver(message)
-        self._delivered(outcome, f"event {name!r}")
+        self._delivered(outcome, f"event {excerpt(name)}")
         return outcome is Delivery.DELIVERED and not known
 
     async def _received(self, key: str) -> bool:
         async for row in self.log():
-            if row.kind == "received" and read_as(Received, row).key == key:
+            if row.kind == "received" and read_as(Received, row, self.id).key == key:
                 return True
         return False
 
@@ -273,7 +267,7 @@ class RunHandle(Past, Generic[R]):
     async def cancel(self, reason: str = "") -> bool:
         """Ask it to clean up and end; False: it had ended or was asked before."""
         if not isinstance(reason, str):
-            raise InvalidInput(f"the reason is {reason!r}", hint="give text", field="reason")
+            raise InvalidInput(f"the reason is {excerpt(reason)}", hint="give text", field="reason")
         reason = clean(reason)
         outcome = await self._client.patiently(lambda: self._client.store.cancel(self.id, reason))
         if outcome is CancelOutcome.UNKNOWN:
@@ -322,7 +316,7 @@ class RunHandle(Past, Generic[R]):
         found = False
         async for row in self.log():
             if row.kind == KIND[StepCompleted]:
-                found = found or read_as(StepCompleted, row).undo is not None
+                found = found or read_as(StepCompleted, row, self.id).undo is not None
             elif row.kind == KIND[Continued]:
                 found = False  # going on as new settles what came before
         return found
@@ -330,7 +324,7 @@ class RunHandle(Past, Generic[R]):
     async def _sent_on(self, *, undo: bool) -> RetryOutcome:
         needs = ""
         async for row in self.log():
-            needs = needs_of_run(read_as(Accepted, row))
+            needs = needs_of_run(read_as(Accepted, row, self.id))
             break
         failed_at, asked = (await self.info()).ended_at, False
 
@@ -382,14 +376,3 @@ class RunHandle(Past, Generic[R]):
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
-
-
-def readable(row: LogRow) -> RunEvent:
-    return RunEvent(
-        seq=row.seq,
-        at=datetime.fromtimestamp(row.at, tz=UTC),
-        kind=row.kind,
-        path=row.path,
-        attempt=row.attempt,
-        data=msgspec.json.decode(row.payload),
-    )

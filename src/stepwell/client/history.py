@@ -35,6 +35,7 @@ from stepwell.errors import (
     StepwellError,
     UnknownWorkflow,
 )
+from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stepwell.store.base import Store
@@ -158,7 +159,7 @@ class History:
         )
 
     async def _read(self, run: RunHandle[Any] | str) -> RunCopy:
-        run_id = _id_of(run)
+        run_id = id_of(run)
         copies = await self.store.read_tree(run_id, children=False)
         if not copies:
             raise RunNotFound(f"there is no run {run_id}")
@@ -168,7 +169,7 @@ class History:
         definition = await self.store.read_definition(self.workspace, old.workflow, version)
         if definition is None:
             raise UnknownWorkflow(
-                f"no workflow {old.workflow!r} version {version!r} is known",
+                f"no workflow {excerpt(old.workflow)} version {excerpt(version)} is known",
             )
         first = ev.read_as(ev.Accepted, old.log[0])
         accepted = old.log[0]._replace(payload=msgspec.json.encode(replace(first, version=version)))
@@ -195,7 +196,9 @@ class History:
     def _encoded_outputs(self, outputs: Mapping[str, Any] | None) -> dict[str, bytes]:
         known = outputs is None or isinstance(outputs, Mapping)
         if not known or any(not isinstance(path, str) for path in outputs or ()):
-            raise InvalidInput(f"outputs are {outputs!r}", hint='by path: outputs={"0/charge#1": {...}}')
+            raise InvalidInput(
+                f"outputs are {excerpt(outputs)}", hint='by path: outputs={"0/charge#1": {...}}'
+            )
         return {
             path: self._limited(value, f"the output of {path}") for path, value in (outputs or {}).items()
         }
@@ -213,7 +216,7 @@ class History:
         [started], _ = await self.insist(lambda: self.store.restore([new]))
         if started.conflict:
             raise KeyConflict(
-                f"key {key!r} belongs to run {started.run_id}, which is not this {origin.how}",
+                f"key {excerpt(key)} belongs to run {started.run_id}, which is not this {origin.how}",
                 key=key,
                 run=started.run_id,
             )
@@ -228,7 +231,7 @@ class History:
 
         A run that moves is caught at one moment: in the copy a step that was under way begins again.
         """
-        run_id = _id_of(run)
+        run_id = id_of(run)
         copies = await self.store.read_tree(run_id, children=children)
         if not copies:
             raise RunNotFound(f"there is no run {run_id}")
@@ -253,7 +256,7 @@ class History:
         for copy, answer in zip(copies, answers, strict=True):
             if answer.run_id != copy.id:
                 raise RunExists(
-                    f"the key {copy.key!r} of run {copy.id} belongs to run {answer.run_id} here",
+                    f"the key {excerpt(copy.key)} of run {copy.id} belongs to run {answer.run_id} here",
                     hint="delete that run first; nothing was imported",
                 )
             if await self.store.read_run(copy.id) is not None:
@@ -271,7 +274,7 @@ def _about(run: RunId) -> Iterator[None]:
         raise
 
 
-def _id_of(run: RunHandle[Any] | str) -> RunId:
+def id_of(run: RunHandle[Any] | str) -> RunId:
     if not isinstance(run, str | RunHandle):
-        raise InvalidInput(f"{run!r} is no run", hint="give the handle of a run, or its id")
+        raise InvalidInput(f"{excerpt(run)} is no run", hint="give the handle of a run, or its id")
     return RunId(checked_text(run, "run id") if isinstance(run, str) else run.id)

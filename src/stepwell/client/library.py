@@ -19,6 +19,7 @@ from stepwell.domain.ids import DRAFT
 from stepwell.domain.program import Startable
 from stepwell.domain.text import checked_text
 from stepwell.errors import Conflict, UnknownWorkflow
+from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stepwell.client.client import Client
@@ -72,7 +73,7 @@ class GraphLibrary:
             version = _versions(found)[-1] if len(found) > 1 else version
         if version not in found:
             raise UnknownWorkflow(
-                f"graph {name!r} has no version {version!r}", hint=f"it has: {', '.join(found)}"
+                f"graph {excerpt(name)} has no version {excerpt(version)}", hint=f"it has: {', '.join(found)}"
             )
         body: dict[str, Any] = msgspec.json.decode(found[version].body)
         return body
@@ -86,7 +87,7 @@ class GraphLibrary:
         name = draft.name.removeprefix(DRAFT)
         if not await self._swap(draft, ""):
             raise Conflict(
-                f"there is a graph {name!r} already{await self._saved_by(name)}",
+                f"there is a graph {excerpt(name)} already{await self._saved_by(name)}",
                 hint="update it, or choose another name",
             )
         return await self._told(name, body)
@@ -112,7 +113,7 @@ class GraphLibrary:
         nodes = self._tools.diff(msgspec.json.decode(theirs.body), msgspec.json.decode(mine.body))["nodes"]
         differing = ", ".join([*nodes["added"], *nodes["removed"], *nodes["changed"]])
         return Conflict(
-            f"the draft of {name!r} was changed by somebody else{await self._saved_by(name)}",
+            f"the draft of {excerpt(name)} was changed by somebody else{await self._saved_by(name)}",
             hint="load it and try again",
             draft=theirs.hash,
             nodes=f"other than yours: {differing or 'none'}",
@@ -160,7 +161,9 @@ class GraphLibrary:
         versions = _versions(found)
         chosen = versions[-1] if version == "published" and versions else str(version)
         if chosen not in versions:
-            raise UnknownWorkflow(f"graph {name!r} has no version {version!r}", hint="publish it first")
+            raise UnknownWorkflow(
+                f"graph {excerpt(name)} has no version {excerpt(version)}", hint="publish it first"
+            )
         body = msgspec.json.decode(found[chosen].body)
         made = self._tools.workflow(body, name=name, version=chosen, stored=True)
         await self._begin_to_work()
@@ -212,10 +215,11 @@ class GraphLibrary:
         return known
 
     async def _found(self, name: str) -> dict[str, Definition]:
+        checked_text(name, "name")
         known = await self._known()
         if name not in known:
             raise UnknownWorkflow(
-                f"no graph {name!r} is saved", hint=f"saved are: {', '.join(known) or 'none'}"
+                f"no graph {excerpt(name)} is saved", hint=f"saved are: {', '.join(known) or 'none'}"
             )
         return known[name]
 

@@ -14,6 +14,7 @@ from stepwell.domain.events import Event
 from stepwell.domain.ids import RunId
 from stepwell.domain.state import Checkpoint, RunState, fold
 from stepwell.errors import DocumentNotFound, InvalidInput
+from stepwell.errors.excerpt import excerpt, shortened
 
 T = TypeVar("T")
 
@@ -28,9 +29,11 @@ class Past:
 
     async def _events(self, at: int | None = None) -> list[Event]:
         known = at is None or (type(at) is int and at >= 1)
-        found = [ev.read(row) async for row in self.log() if known and (at is None or row.seq <= at)]
+        found = [ev.read(row, self.id) async for row in self.log() if known and (at is None or row.seq <= at)]
         if not known or (at is not None and at > len(found)):
-            raise InvalidInput(f"run {self.id} has no event {at}", hint="give a seq of its log, 1 or more")
+            raise InvalidInput(
+                f"run {self.id} has no event {excerpt(at)}", hint="give a seq of its log, 1 or more"
+            )
         return found
 
     async def state(self, at: int | None = None) -> RunState:
@@ -59,7 +62,9 @@ class Past:
         found = [d for d in shelf.versions if d.name == name and version in (None, d.version)]
         if not found:
             known = ", ".join(d.id for d in shelf.versions[-10:]) or "none"
-            what = name if version is None else f"{name} version {version}"
+            asked: object = name  # callers without types give anything
+            what = shortened(asked) if isinstance(asked, str) else excerpt(asked)
+            what += "" if version is None else f" version {excerpt(version)}"
             raise DocumentNotFound(f"run {self.id} has no document {what}", documents=known)
         try:
             return codec_for(type).decode(found[-1].value)

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from stepwell.domain.rates import Full, Window
 from stepwell.errors import InvalidInput, RateLimited
+from stepwell.errors.excerpt import excerpt
 
 _log = logging.getLogger("stepwell.client")
 
@@ -32,7 +33,7 @@ def checked_rates(rates: Sequence[StartRate]) -> tuple[StartRate, ...]:
             or rate.most < 1
             or not 0 < rate.seconds < float("inf")
         ):
-            raise InvalidInput(f"{rate!r} is no rate", hint='StartRate("workflow", 60, seconds=60)')
+            raise InvalidInput(f"{excerpt(rate)} is no rate", hint='StartRate("workflow", 60, seconds=60)')
     return tuple(rates)
 
 

@@ -19,8 +19,10 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.limits import read_lane
 from stepwell.domain.messages import PAYLOADS
 from stepwell.domain.status import Status
+from stepwell.domain.text import is_whole
 from stepwell.domain.whole_numbers import PRIORITY_MAX
-from stepwell.errors import InvalidFile
+from stepwell.errors import InvalidFile, LogDamaged
+from stepwell.errors.excerpt import excerpt
 
 FORMAT = "stepwell-run"
 VERSION = 1
@@ -132,10 +134,14 @@ def read(data: bytes | str) -> list[RunCopy]:
     """InvalidFile says what is wrong with it."""
     if not isinstance(data, bytes | bytearray | memoryview | str):
         raise InvalidFile(f"a {type(data).__name__} is no exported run")
+    if isinstance(data, str) and not is_whole(data):
+        raise InvalidFile("this is no exported run: it is no text that can be written as UTF-8")
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.format != FORMAT:
-            raise InvalidFile(f"this is no exported run: its format is {head.format!r}, not {FORMAT!r}")
+            raise InvalidFile(
+                f"this is no exported run: its format is {excerpt(head.format)}, not {FORMAT!r}"
+            )
         if head.version < 1:
             raise InvalidFile("the file does not say which version of the format it has")
         if head.version > VERSION:
@@ -180,8 +186,8 @@ def _check(copy: RunCopy) -> None:
             raise InvalidFile(f"{where}: event {row.seq} ({row.kind}) was at no time that a calendar has")
         try:
             ev.read(row)
-        except (KeyError, msgspec.MsgspecError) as error:
-            raise InvalidFile(f"{where}: event {row.seq} ({row.kind}) cannot be read: {error}") from None
+        except LogDamaged as error:
+            raise InvalidFile(f"{where}: {error.message}") from None
     if not copy.log or copy.log[0].kind != ev.KIND[ev.Accepted]:
         raise InvalidFile(f"{where}: its log does not begin with accepted")
     _check_queueing(copy, where)
@@ -205,7 +211,7 @@ def _check_row(copy: RunCopy, where: str) -> None:
     accepted = ev.read_as(ev.Accepted, copy.log[0])
     for what in ("workflow", "version", "kind"):
         if getattr(copy, what) != getattr(accepted, what):
-            told = f"{getattr(copy, what)!r}, and its log {getattr(accepted, what)!r}"
+            told = f"{excerpt(getattr(copy, what))}, and its log {excerpt(getattr(accepted, what))}"
             raise InvalidFile(f"{where}: its {what} is {told}")
     if any(row.kind == ev.KIND[ev.Accepted] for row in copy.log[1:]):
         raise InvalidFile(f"{where}: its log begins twice")

@@ -12,6 +12,7 @@ from stepwell.domain.limits import Concurrency
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import checked_priority, whole_number
 from stepwell.errors import InvalidInput
+from stepwell.errors.excerpt import excerpt
 
 
 class _Options(TypedDict, total=False):
@@ -54,7 +55,7 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
         if name not in _KNOWN:
             close = difflib.get_close_matches(name, _SAID, n=1)
             hint = f"did you mean {close[0]}=?" if close else f"there are {', '.join(_SAID)}"
-            raise InvalidInput(f"start has no option {name!r}", hint=hint)
+            raise InvalidInput(f"start has no option {excerpt(name)}", hint=hint)
     options["delay"] = seconds(options.get("delay", 0), name="delay")
     options["timeout"] = timeout_seconds(options.get("timeout"))
     if options.get("priority") is not None:
@@ -70,7 +71,9 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
 
 def _check_tags(tags: object) -> None:
     if not isinstance(tags, dict) or any(not isinstance(text, str) for pair in tags.items() for text in pair):
-        raise InvalidInput(f"tags are {tags!r}", hint='names and values are text: tags={"customer": "7"}')
+        raise InvalidInput(
+            f"tags are {excerpt(tags)}", hint='names and values are text: tags={"customer": "7"}'
+        )
     limited(PLAIN.encode(tags), "what the tags hold", _TAGS_BYTES_MAX)
 
 
@@ -78,7 +81,7 @@ def _check_concurrency(given: object) -> None:
     """Before it is written: every worker reads it, so a wrong one would stop them all."""
     hint = 'Concurrency("customer/7", 1); of all runs: @workflow(concurrency=10)'
     if not isinstance(given, Concurrency) or given.hold not in ("active", "run"):
-        raise InvalidInput(f"concurrency is {given!r}", hint=hint)
+        raise InvalidInput(f"concurrency is {excerpt(given)}", hint=hint)
     checked_text(given.key, "key of concurrency")
     if not given.key:
         raise InvalidInput("concurrency has no key", hint=hint)
@@ -88,16 +91,16 @@ def _check_concurrency(given: object) -> None:
 def checked_inputs(inputs: object) -> list[Any]:
     """One for each run."""
     if not isinstance(inputs, Iterable):
-        raise InvalidInput(f"inputs is {inputs!r}", hint="give a list with one input for each run")
+        raise InvalidInput(f"inputs is {excerpt(inputs)}", hint="give a list with one input for each run")
     return list(inputs)
 
 
-def checked_keys(keys: Sequence[str] | None, inputs: Sequence[Any]) -> Sequence[str]:
+def checked_keys(keys: object, inputs: Sequence[Any]) -> Sequence[str]:
     """One key for each input."""
     if keys is None:
         return [""] * len(inputs)
-    if isinstance(keys, str) or len(keys) != len(inputs):
+    if isinstance(keys, str) or not isinstance(keys, Sequence) or len(keys) != len(inputs):
         raise InvalidInput(
-            f"{len(inputs)} inputs and keys={keys!r}", hint="give one key for each input, '' for none"
+            f"{len(inputs)} inputs and keys={excerpt(keys)}", hint="give one key for each input, '' for none"
         )
     return keys

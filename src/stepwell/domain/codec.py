@@ -22,6 +22,7 @@ from stepwell.domain.aliases import without_alias
 from stepwell.errors import InvalidDefinition, InvalidInput, NotSerialisable, PayloadTooLarge
 
 PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
+_SAID_MAX = 200  # characters of what a decoder says
 _FIELD_MAX = 80  # characters of a path that an error shows
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -168,8 +169,9 @@ class ModelCodec:
         if callable(details):
             first = details()[0]
             field = ".".join(str(part) for part in first["loc"]) or "(the value itself)"
-            return InvalidInput(f"{first['msg']} at {field}", field=field, expected=_name(self._annotation))
-        return NotSerialisable(f"{_name(self._annotation)} cannot be written as JSON: {error}")
+            said = f"{_short(first['msg'])} at {_short(field)}"
+            return InvalidInput(said, field=_short(field), expected=_name(self._annotation))
+        return NotSerialisable(f"{_name(self._annotation)} cannot be written as JSON: {_short(str(error))}")
 
 
 PLAIN = PlainCodec()
@@ -289,7 +291,14 @@ def _misfit(error: Exception, annotation: Any) -> InvalidInput:
     found = re.search(r"at `\$?\.?(.*?)`$", str(error))
     field = found.group(1) if found and found.group(1) else "(the value itself)"
     note = "; JSON has no NaN and no infinity" if "`float`, got `null`" in str(error) else ""
-    return InvalidInput(f"{error}{note}", field=field, expected=_name(annotation))
+    return InvalidInput(f"{_short(str(error))}{note}", field=_short(field), expected=_name(annotation))
+
+
+def _short(text: str) -> str:
+    """What a decoder says quotes the value, however long it is: its beginning, and where it is at the end."""
+    if len(text) <= _SAID_MAX:
+        return text
+    return f"{text[: _SAID_MAX // 2]} … {text[-_SAID_MAX // 2 :]}"
 
 
 def _refusal(value: object, reason: str) -> NotSerialisable:

@@ -21,6 +21,7 @@ from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput, NotForkable, StepNotFound
+from stepwell.errors.excerpt import excerpt
 
 
 class Delivered(NamedTuple):
@@ -159,7 +160,7 @@ def failed_answer(fact: ev.Fact) -> bool:
 def _before_the_end(events: Sequence[Event], seq: int) -> int:
     if type(seq) is not int or not 1 <= seq <= len(events):
         raise NotForkable(
-            f"the log has events 1 to {len(events)}, not {seq!r}", hint="look at run.checkpoints()"
+            f"the log has events 1 to {len(events)}, not {excerpt(seq)}", hint="look at run.checkpoints()"
         )
     while isinstance(events[seq - 1].fact, (*ev.ENDINGS, ev.CompensationCompleted)):
         seq -= 1
@@ -342,10 +343,11 @@ def place_before(events: Sequence[Event], step: str) -> int:
     paths = list(dict.fromkeys(part for path in paths for part in (_visit_of(path), path) if part))
     named = [path for path in paths if step in (path, _name_of(path))]
     if not named:
-        raise StepNotFound(f"the run has no step {step!r}", steps=", ".join(paths[:10]) or "none")
+        raise StepNotFound(f"the run has no step {excerpt(step)}", steps=", ".join(paths[:10]) or "none")
     if len(named) > 1:
         raise StepNotFound(
-            f"the run has {len(named)} steps called {step!r}", hint="give the path: " + ", ".join(named[:5])
+            f"the run has {len(named)} steps called {excerpt(step)}",
+            hint="give the path: " + ", ".join(named[:5]),
         )
     inside = f"{named[0]}/"
     return next(e.seq for e in events if e.path == named[0] or e.path.startswith(inside)) - 1

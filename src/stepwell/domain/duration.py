@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 
 from stepwell.errors import InvalidDefinition
+from stepwell.errors.excerpt import excerpt
 
 Duration = str | int | float | timedelta
 
@@ -24,10 +25,11 @@ def seconds(value: Duration, *, name: str = "duration") -> float:
         result = _parse(value, name)
     else:
         raise InvalidDefinition(
-            f"{name} is {value!r}, which is no duration", hint='write "30s", "1h30m", seconds, or a timedelta'
+            f"{name} is {excerpt(value)}, which is no duration",
+            hint='write "30s", "1h30m", seconds, or a timedelta',
         )
     if not 0 <= result <= _MAX:
-        raise InvalidDefinition(f"{name} is {value!r}", hint="a duration is between 0 and 100 years")
+        raise InvalidDefinition(f"{name} is {excerpt(value)}", hint="a duration is between 0 and 100 years")
     return result
 
 
@@ -51,6 +53,6 @@ def _parse(text: str, name: str) -> float:
             return float(compact)
         except ValueError:
             raise InvalidDefinition(
-                f"{name} is {text!r}, which is no duration", hint='write "30s", "5m", "1h30m", "3d"'
+                f"{name} is {excerpt(text)}, which is no duration", hint='write "30s", "5m", "1h30m", "3d"'
             ) from None
     return sum(float(number) * _UNITS[unit] for number, unit in parts)

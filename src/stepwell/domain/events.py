@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from stepwell.domain.commit import LogRow, NewEvent
 from stepwell.domain.cursors import Cursor
+from stepwell.domain.damage import damaged
 from stepwell.domain.fact import NULL, Fact, Problem
 from stepwell.domain.node_facts import (
     JoinLate,
@@ -27,23 +28,13 @@ from stepwell.domain.node_facts import (
     NodeFailed,
     NodeSkipped,
 )
+from stepwell.domain.origin import Origin
 
 # From its neighbours; everything else here is public too.
 __all__ = ["NULL", "Fact", "JoinLate", "LoopAdvanced", "LoopStarted", "MergeConflict", "NodeCancelled"]
-__all__ += ["NodeCompleted", "NodeFact", "NodeFailed", "NodeSkipped", "Problem"]
+__all__ += ["NodeCompleted", "NodeFact", "NodeFailed", "NodeSkipped", "Origin", "Problem"]
 
 # The run
-
-
-class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which run this one was made from, and what of it was copied."""
-
-    how: Literal["rerun", "rerun_from", "fork"]
-    run: str
-    seq: int = 0  # of that run's log: the last one that counts here
-    copied: int = 1  # the first so many events of this log are copies
-    edited: list[str] = []  # paths of edited results, "input", "state"
-    salt: str = ""  # ctx.random() and ctx.uuid() differ from that run's, once the copies are replayed
 
 
 class Accepted(Fact, frozen=True, kw_only=True):
@@ -389,16 +380,19 @@ def written(fact: Fact, path: str = "", attempt: int = 0) -> NewEvent:
     return NewEvent(KIND[type(fact)], path, attempt, _encode(fact))
 
 
-def read(row: LogRow) -> Event:
-    """The event that a store kept."""
-    return Event(row.seq, row.at, row.path, row.attempt, _DECODERS[row.kind].decode(row.payload))
+def read(row: LogRow, run: str = "") -> Event:
+    """The event that a store kept; LogDamaged when it cannot be read, with the run if that is given."""
+    try:
+        return Event(row.seq, row.at, row.path, row.attempt, _DECODERS[row.kind].decode(row.payload))
+    except (KeyError, msgspec.MsgspecError) as error:
+        raise damaged(row, error, run, known=row.kind in _DECODERS) from None
 
 
 F = TypeVar("F", bound=Fact)
 
 
-def read_as(fact: type[F], row: LogRow) -> F:
+def read_as(fact: type[F], row: LogRow, run: str = "") -> F:
     """The row's fact, known to be of that class."""
-    found = read(row).fact
+    found = read(row, run).fact
     assert isinstance(found, fact), f"expected {fact.__name__}, the log has {row.kind}"
     return found

@@ -20,6 +20,9 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.starting import needs_of_run
 from stepwell.domain.status import Status
 from stepwell.errors import StepNotFound
+from stepwell.errors.excerpt import excerpt
+
+_NAMED_MAX = 5  # paths that an error names
 
 
 class Birth(NamedTuple):
@@ -137,7 +140,8 @@ def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
         found.append(event._replace(fact=fact))
     if missing:
         raise StepNotFound(
-            f"{', '.join(sorted(missing))} has no result before the place of the fork",
+            f"{', '.join(excerpt(path) for path in sorted(missing)[:_NAMED_MAX])} has no result "
+            "before the place of the fork",
             hint="edit results of steps, children and waits that had ended by then; see run.state(at=...)",
         )
     return found

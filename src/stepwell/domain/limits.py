@@ -24,6 +24,7 @@ from stepwell.domain.commit import NEVER, ClaimRequest, Definition, NewRun
 from stepwell.domain.ids import NEEDS_EMIT, needs_step
 from stepwell.domain.program import RunOptions
 from stepwell.errors import InvalidDefinition, InvalidInput
+from stepwell.errors.excerpt import excerpt
 
 GRAPHS_PER_WORKSPACE = 50
 
@@ -40,7 +41,7 @@ class Scope(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name or self.workspace!r}"
+        return f"{self.kind} {excerpt(self.name or self.workspace)}"
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +137,7 @@ def checked_concurrency(most: int | None, where: str) -> int | None:
     """How many runs at once a definition asks for, or InvalidDefinition."""
     if most is not None and (type(most) is not int or most < 1):
         raise InvalidDefinition(
-            f"{where}(concurrency={most!r})", hint="at least one run at once: give 1 or more"
+            f"{where}(concurrency={excerpt(most)})", hint="at least one run at once: give 1 or more"
         )
     return most
 
@@ -144,20 +145,22 @@ def checked_concurrency(most: int | None, where: str) -> int | None:
 def checked_limit(limit: Limit) -> Limit:
     """The limit, or InvalidInput: what is wrong with it."""
     if limit.kind not in KINDS:
-        raise InvalidInput(f"no limit is of kind {limit.kind!r}", hint=f"it is one of {', '.join(KINDS)}")
+        raise InvalidInput(
+            f"no limit is of kind {excerpt(limit.kind)}", hint=f"it is one of {', '.join(KINDS)}"
+        )
     if limit.hold not in ("active", "run"):
-        raise InvalidInput(f"a limit cannot hold {limit.hold!r}", hint="hold is 'active' or 'run'")
+        raise InvalidInput(f"a limit cannot hold {excerpt(limit.hold)}", hint="hold is 'active' or 'run'")
     if limit.most is not None and (type(limit.most) is not int or not 0 <= limit.most <= 10**9):
         raise InvalidInput(
-            f"at most {limit.most!r} runs", hint="0 lets none begin; None takes the limit away"
+            f"at most {excerpt(limit.most)} runs", hint="0 lets none begin; None takes the limit away"
         )
     if type(limit.name) is not str or len(limit.name) > 500 or not limit.name.isprintable():
         raise InvalidInput(
-            f"a limit cannot be of {limit.name!r}", hint="use at most 500 printable characters"
+            f"a limit cannot be of {excerpt(limit.name)}", hint="use at most 500 printable characters"
         )
     if (limit.kind == "workspace") != (not limit.name):
         raise InvalidInput(
-            f"a limit of kind {limit.kind!r} with name {limit.name!r}",
+            f"a limit of kind {excerpt(limit.kind)} with name {excerpt(limit.name)}",
             hint="a workspace's limit has no name, every other has one",
         )
     return limit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Raw
 
@@ -51,7 +53,20 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choice: str = ""  # of several ways on: the one that was chosen
 
 
-PAYLOADS: dict[str, type] = {"cancel": str, "decide": Decision, "child": Ending, "step": Ending}
+HELD = "held"
+
+
+def loop_held(run_id: RunId, path: str, seconds: float) -> Message:
+    """From an owner that was taken for dead: the code at that path held its loop for so long.
+
+    It stays in the inbox: it is of use only if the run loses its owner again and again.
+    """
+    return Message(
+        run_id=run_id, key=f"held/{path}", kind=HELD, name=path, payload=msgspec.json.encode(seconds)
+    )
+
+
+PAYLOADS: dict[str, type] = {"cancel": str, "decide": Decision, "child": Ending, "step": Ending, HELD: float}
 
 
 def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: bool = False) -> Ending:
@@ -88,8 +103,9 @@ def step_ended(run_id: RunId, path: str, attempt: int, ending: Ending) -> Messag
     )
 
 
-def cancel_request(run_id: RunId, reason: str) -> Message:
-    return Message(run_id=run_id, key=CANCEL_KEY, kind="cancel", payload=msgspec.json.encode(reason))
+def cancel_request(run_id: RunId, reason: str, encode: Callable[[bytes], bytes] = bytes) -> Message:
+    payload = encode(msgspec.json.encode(reason))
+    return Message(run_id=run_id, key=CANCEL_KEY, kind="cancel", payload=payload)
 
 
 def event_key(event_id: str) -> str:

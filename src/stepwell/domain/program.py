@@ -21,6 +21,7 @@ from stepwell.domain.events import Accepted, DocumentSaved, NodeFact
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.steps import StepSpec, checked_name
 from stepwell.errors import InvalidDefinition
+from stepwell.errors.excerpt import excerpt
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,7 +79,7 @@ OnFailure = Literal["compensate", "hold"]  # hold: undo nothing, so that a perso
 def checked_on_failure(word: OnFailure) -> OnFailure:
     """The word, or InvalidDefinition: types do not stop everybody."""
     if word not in get_args(OnFailure):
-        raise InvalidDefinition(f"on_failure={word!r}", hint='use "compensate" or "hold"')
+        raise InvalidDefinition(f"on_failure={excerpt(word)}", hint='use "compensate" or "hold"')
     return word
 
 

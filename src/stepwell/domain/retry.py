@@ -8,6 +8,7 @@ from typing import Literal
 from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import InvalidDefinition, Permanent, RetryAfter, StepError
+from stepwell.errors.excerpt import excerpt
 
 _MAX_DELAY = 300.0  # seconds
 _ATTEMPTS_MAX = 10**9
@@ -40,17 +41,17 @@ class Retry:
         )
         if self.backoff not in ("exponential", "linear", "constant"):
             raise InvalidDefinition(
-                f"Retry(backoff={self.backoff!r})", hint="use 'exponential', 'linear' or 'constant'"
+                f"Retry(backoff={excerpt(self.backoff)})", hint="use 'exponential', 'linear' or 'constant'"
             )
         jitter: object = self.jitter  # callers without a type checker give anything
         if not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
             raise InvalidDefinition(
-                f"Retry(jitter={self.jitter!r})", hint="jitter is a share between 0 and 1"
+                f"Retry(jitter={excerpt(self.jitter)})", hint="jitter is a share between 0 and 1"
             )
         _check_errors("on", self.on)
         _check_errors("never", self.never)
         if not isinstance(self.then, str):
-            raise InvalidDefinition(f"Retry(then={self.then!r})", hint="name a place of the machine")
+            raise InvalidDefinition(f"Retry(then={excerpt(self.then)})", hint="name a place of the machine")
         seconds(self.delay, name="Retry.delay")
         if self.max_delay is not None:
             seconds(self.max_delay, name="Retry.max_delay")
@@ -82,7 +83,7 @@ def _check_errors(option: str, kinds: object) -> None:
         not isinstance(kind, type) or not issubclass(kind, BaseException) for kind in listed
     ):
         raise InvalidDefinition(
-            f"Retry({option}={kinds!r})", hint=f"a tuple of exception classes: {option}=(ValueError,)"
+            f"Retry({option}={excerpt(kinds)})", hint=f"a tuple of exception classes: {option}=(ValueError,)"
         )
 
 

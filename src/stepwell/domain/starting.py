@@ -15,6 +15,7 @@ from stepwell.domain.ids import NEEDS_GRAPH, RunId, needs_workflow
 from stepwell.domain.limits import Concurrency, lane_of
 from stepwell.domain.program import RunOptions, Startable, needs_of
 from stepwell.errors import InvalidDefinition
+from stepwell.errors.excerpt import excerpt
 
 
 def needs_of_run(accepted: Accepted) -> str:
@@ -31,11 +32,11 @@ def startable(workflow: object, version: str = "") -> None:
         hint = "decorate the function with @workflow and give it here, without calling it"
         if getattr(workflow, "spec", None) is not None:
             hint = "it is a step: await ctx.step(it, ...) in a workflow"
-        raise InvalidDefinition(f"{workflow!r} is no workflow", hint=hint)
+        raise InvalidDefinition(f"{excerpt(workflow)} is no workflow", hint=hint)
     if version not in ("", definition.version):
         raise InvalidDefinition(
-            f"{workflow!r} is not version {version!r}",
-            hint=f"start it by its name: start({definition.name!r}, ...)",
+            f"{excerpt(workflow)} is not version {excerpt(version)}",
+            hint=f"start it by its name: start({excerpt(definition.name)}, ...)",
         )
 
 

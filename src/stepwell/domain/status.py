@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from stepwell.errors import InvalidInput
+from stepwell.errors.excerpt import excerpt
 
 
 class Status(StrEnum):
@@ -39,12 +40,17 @@ MOVES: dict[Status, frozenset[Status]] = {
 RETRYABLE = frozenset({Status.FAILED, Status.TIMED_OUT})
 
 
-def checked_statuses(given: Iterable[str]) -> tuple[Status, ...]:
+_NAMES = frozenset(status.value for status in Status)
+
+
+def checked_statuses(given: object) -> tuple[Status, ...]:
     """Statuses by their names, as people write them; InvalidInput when one is none."""
-    try:
-        return tuple(Status(status) for status in given)
-    except ValueError as error:
-        raise InvalidInput(f"{error}", hint=f"it is one of {', '.join(Status)}") from None
+    found: list[Status] = []
+    for status in given if isinstance(given, Iterable) and not isinstance(given, str) else (given,):
+        if not isinstance(status, str) or status not in _NAMES:
+            raise InvalidInput(f"{excerpt(status)} is no status", hint=f"it is one of {', '.join(Status)}")
+        found.append(Status(status))
+    return tuple(found)
 
 
 def may_move(before: Status, after: Status) -> bool:

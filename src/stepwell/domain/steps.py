@@ -16,6 +16,7 @@ from stepwell.domain.codec import PLAIN, Codec, codec_for
 from stepwell.domain.retry import ONCE, Retry
 from stepwell.domain.text import is_whole
 from stepwell.errors import InvalidDefinition, NotSerialisable
+from stepwell.errors.excerpt import excerpt
 
 Isolation = Literal["none", "process"]
 STEP_TIMEOUT = 300.0  # seconds
@@ -65,7 +66,7 @@ def describe(function: Callable[..., Any], **options: Any) -> StepSpec:
     """Look at a function once: its name, whether it is async, what it takes and returns."""
     if not callable(function):
         raise InvalidDefinition(
-            f"{function!r} is no function", hint="pass the function itself: ctx.step(charge, x)"
+            f"{excerpt(function)} is no function", hint="pass the function itself: ctx.step(charge, x)"
         )
     target = inspect.unwrap(function)
     if isinstance(target, functools.partial):
@@ -90,13 +91,19 @@ def describe(function: Callable[..., Any], **options: Any) -> StepSpec:
     )
 
 
+def _as_text(name: object) -> str:
+    """What was probably meant: the name of a number, say."""
+    return excerpt(str(name)) if isinstance(name, int | float) else "'a-name'"
+
+
 def checked_name(name: str, what: str = "a name") -> str:
     """Names go into paths and keys, so a few characters are taken."""
     if not isinstance(name, str):
-        raise InvalidDefinition(f"{name!r} cannot be {what}", hint=f"give text: {str(name)!r}")
+        raise InvalidDefinition(f"{excerpt(name)} cannot be {what}", hint=f"give text: {_as_text(name)}")
     if not name or len(name) > 200 or any(c in "/#~" or ord(c) < 32 for c in name) or not is_whole(name):
         raise InvalidDefinition(
-            f"{name!r} cannot be {what}", hint="use 1 to 200 printable characters without '/', '#' and '~'"
+            f"{excerpt(name)} cannot be {what}",
+            hint="use 1 to 200 printable characters without '/', '#' and '~'",
         )
     return name
 
@@ -119,7 +126,7 @@ def encode_arguments(spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, An
         try:
             return msgspec.Raw(codecs.get(name, PLAIN).encode(value))
         except NotSerialisable as error:
-            raise NotSerialisable(f"argument {name!r} of {spec.name}: {error.message}") from None
+            raise NotSerialisable(f"argument {excerpt(name)} of {spec.name}: {error.message}") from None
 
     return msgspec.json.encode(
         Arguments(

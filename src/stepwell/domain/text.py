@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepwell.errors import InvalidInput
+from stepwell.errors.excerpt import excerpt
 
 _KEY_MAX = 500
 _TEXT_MAX = 4000
@@ -20,7 +21,7 @@ def is_whole(text: str) -> bool:
 def checked_text(text: str, what: str) -> str:
     """Keys and names are kept as text: short, and without characters that a database refuses."""
     if not isinstance(text, str):
-        raise InvalidInput(f"{what} is {text!r}", hint="give text", field=what)
+        raise InvalidInput(f"{what} is {excerpt(text)}", hint="give text", field=what)
     if len(text) > _KEY_MAX or not text.isprintable():
         raise InvalidInput(
             f"{what} {text[:40]!r} cannot be kept",

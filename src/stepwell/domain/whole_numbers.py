@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepwell.errors import AskedWrongly, InvalidDefinition
+from stepwell.errors.excerpt import excerpt
 
 PRIORITY_MAX = 1_000_000
 
@@ -18,7 +19,9 @@ def whole_number(
 ) -> int:
     """The number; `wrong` is raised when it is none, or out of bounds: InvalidInput where a call gives it."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise wrong(f"{name} is {value!r}", hint=hint or f"give a whole number from {least:,} to {most:,}")
+        raise wrong(
+            f"{name} is {excerpt(value)}", hint=hint or f"give a whole number from {least:,} to {most:,}"
+        )
     return value
 
 

@@ -40,7 +40,7 @@ from stepwell.engine.timers import Timers
 from stepwell.engine.turns import Scope, TurnLoop
 from stepwell.engine.unserved import Unserved
 from stepwell.engine.waits import Waits
-from stepwell.errors import CodeChanged, LeaseLost, Unwind
+from stepwell.errors import CodeChanged, LeaseLost, LogDamaged, Unwind
 
 if TYPE_CHECKING:
     from stepwell.engine.visits import Visits
@@ -78,6 +78,7 @@ class Activation:
         self.heard = False  # messages came in this activation
         self.lingered = False  # kept the lease for more of them since the last came
         self.broken = False  # our own mistake ended it: the run must be given back
+        self.damage: LogDamaged | None = None  # or its log cannot be read: it must be set aside
         self.on_end: Callable[[Activation], None] | None = None
         self.open_program()
 
@@ -89,7 +90,7 @@ class Activation:
             self.writer.open_with(fact)
         self.timers.limit_run(self.journal, self.timed_out)
         if endings.is_poison(self.claim.losses):
-            self._ending = endings.poisoned(self.journal)
+            self._ending = endings.poisoned(self.journal, self.claim.inbox)
             self.settle()
         else:
             self.start_main()

@@ -6,18 +6,19 @@ from collections.abc import Iterable
 
 from stepwell.domain.text import checked_text, clean
 from stepwell.errors import InvalidInput
+from stepwell.errors.excerpt import excerpt
 
 
 def title_of(title: object) -> str:
     if not isinstance(title, str):
-        raise InvalidInput(f"title of ctx.approval is {title!r}", hint="give text", field="title")
+        raise InvalidInput(f"title of ctx.approval is {excerpt(title)}", hint="give text", field="title")
     return clean(title)
 
 
 def assignees_of(assignees: object) -> tuple[str, ...]:
     if isinstance(assignees, str) or not isinstance(assignees, Iterable):
         raise InvalidInput(
-            f"assignees of ctx.approval is {assignees!r}",
+            f"assignees of ctx.approval is {excerpt(assignees)}",
             hint='give a list of names: assignees=["ana", "role:finance"]',
             field="assignees",
         )

@@ -111,6 +111,11 @@ class Body:
             self._handle = self._services.loop.call_later(limit, self.look_again)
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Its run, and its path there."""
+        return self._activation.run_id, self.path
+
+    @property
     def label(self) -> str:
         """What messages to people call it."""
         return f"run {self._activation.run_id}, transition {self.path}"

@@ -16,6 +16,7 @@ from stepwell.domain.events import Undo
 from stepwell.domain.moves import Move
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import CodeChanged
+from stepwell.errors.excerpt import excerpt
 
 
 class Call:
@@ -154,7 +155,7 @@ class TriggerCall(WaitCall):
     def decode(self, name: str, payload: Raw) -> Any:
         codec = self.codecs.get(name)
         if codec is None:  # an older version of the code had asked
-            raise CodeChanged(f"nothing that {name!r} triggers leaves {self.name!r} any more")
+            raise CodeChanged(f"nothing that {excerpt(name)} triggers leaves {excerpt(self.name)} any more")
         return codec.decode(payload)
 
     @property

@@ -33,6 +33,7 @@ from stepwell.engine.placed import Placed
 from stepwell.engine.progress import progress_of
 from stepwell.engine.replay_check import marks_all, unreached
 from stepwell.errors import Continue, InvalidDefinition, InvalidInput
+from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -109,7 +110,7 @@ class RunContext:
     ) -> StepCall:
         queue = queue or spec.queue
         if queue and spec.transactional:
-            raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {queue!r}")
+            raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {excerpt(queue)}")
         mark = _fingerprint(args, kwargs) if concurrent or self.marks else ""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
         call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
@@ -203,7 +204,7 @@ class RunContext:
     ) -> Child:
         if trigger and (detached or self._activation.visits is None):
             raise InvalidDefinition(
-                f"ctx.start(trigger={trigger!r})",
+                f"ctx.start(trigger={excerpt(trigger)})",
                 hint="only a machine's own, not detached children trigger its transitions",
             )
         if trigger and self._activation.visits is not None:

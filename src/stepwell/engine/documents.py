@@ -17,6 +17,7 @@ from stepwell.domain.documents import Documents, document_id, is_direct, is_with
 from stepwell.domain.events import DocumentSaved, Kept
 from stepwell.engine.whole_log import whole_log
 from stepwell.errors import DocumentNotFound
+from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -97,5 +98,5 @@ async def read(activation: Activation, name: str, type: Any) -> Any:
         document = documents.latest.get(name)
         found = None if document is None else document.value
     if found is None:
-        raise DocumentNotFound(f"the run has no document {name!r} here")
+        raise DocumentNotFound(f"the run has no document {excerpt(name)} here")
     return codec_for(type).decode(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,12 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
-from stepwell.domain.commit import Finish, NewEvent
+from stepwell.domain.commit import Finish, InboxRow, NewEvent
 from stepwell.domain.commit import Message as CommitMessage
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId, recorded_random
+from stepwell.domain.messages import HELD, cancel_request, child_ended
 from stepwell.domain.messages import Ending as Message
-from stepwell.domain.messages import cancel_request, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
 from stepwell.domain.status import RETRYABLE, Status
@@ -181,13 +181,28 @@ def is_poison(losses: int) -> bool:
     return losses >= POISON_LOSSES
 
 
-def poisoned(journal: Journal) -> Ending:
+def poisoned(journal: Journal, inbox: Sequence[InboxRow] = ()) -> Ending:
     culprit = next((path for path, step in journal.steps.items() if step.started), "")
+    for row in inbox:
+        if row.kind == HELD and row.name in (culprit, ""):
+            return _held(row)
     problem = Problem(
         code="WORKER_CRASHED",
         message=f"{POISON_LOSSES} workers died while they ran {culprit or 'this run'}",
         hint="look at the workers' exit codes and memory; isolation='process' contains such a step",
         path=culprit,
+    )
+    return Ending(Status.FAILED, problem=problem)
+
+
+def _held(row: InboxRow) -> Ending:
+    seconds = msgspec.json.decode(row.payload, type=float)
+    problem = Problem(
+        code="LOOP_HELD",
+        message=f"{row.name or 'the code of the workflow'} held the loop of its worker for {seconds:g} s and "
+        f"more, so that its lease ran out; {POISON_LOSSES} owners were lost like that",
+        hint="put what computes or blocks for long into a step that is a plain def: it runs in a thread",
+        path=row.name,
     )
     return Ending(Status.FAILED, problem=problem)
 

@@ -90,6 +90,11 @@ class Execution:
         return self._context
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Its run, and its path there."""
+        return self._run_id, self._path
+
+    @property
     def label(self) -> str:
         """What messages to people call it."""
         return f"run {self._run_id}, step {self._path}"

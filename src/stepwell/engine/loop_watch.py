@@ -16,11 +16,15 @@ import traceback
 from collections.abc import Iterator
 from pathlib import PurePath
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
+from stepwell.domain.ids import RunId
+from stepwell.domain.messages import loop_held
 from stepwell.engine.activation import Activation
 from stepwell.engine.bodies import Body
 from stepwell.engine.execution import Execution
+from stepwell.errors import StoreError
+from stepwell.store.base import Inbox
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -28,6 +32,14 @@ _LOOK_SECONDS = 2.5
 _OURS = __file__.rpartition("engine")[0]
 _FRAMES = 8
 _RUN_ONCE: Any = vars(asyncio.BaseEventLoop)["_run_once"].__code__
+
+
+class Held(NamedTuple):
+    """Who held the loop, where, and for how long at least; `path` is '' for workflow code."""
+
+    run_id: str
+    path: str
+    seconds: float
 
 
 class LoopWatch:
@@ -38,9 +50,15 @@ class LoopWatch:
         self._loop_thread = threading.get_ident()
         self._beats = 0
         self._over = threading.Event()
+        self._held: Held | None = None
 
     def beat(self) -> None:
         self._beats += 1
+
+    def take_held(self) -> Held | None:
+        """Who held the loop last, told once."""
+        held, self._held = self._held, None
+        return held
 
     def __enter__(self) -> LoopWatch:
         threading.Thread(target=self._watch, name="stepwell-loop-watch", daemon=True).start()
@@ -62,7 +80,16 @@ class LoopWatch:
             if missed > 1 and missed & (missed - 1) == 0:
                 frame = sys._current_frames().get(self._loop_thread)
                 if frame is not None and not waits(frame):
+                    self._held = _holder(frame, missed * self._look_seconds)
                     _log.warning("%s", held_by(frame, missed * self._look_seconds))
+
+
+async def tell_held(store: Inbox, held: Held) -> None:
+    """Leave word for who takes the run over: they cannot see why its owner was silent."""
+    try:
+        await store.deliver([loop_held(RunId(held.run_id), held.path, held.seconds)])
+    except StoreError as error:
+        _log.warning("could not say why run %s was lost: %s", held.run_id, error.message)
 
 
 def waits(frame: FrameType) -> bool:
@@ -86,15 +113,30 @@ def held_by(frame: FrameType, seconds: float) -> str:
 
 
 def _whose(frame: FrameType) -> str:
+    work = _work(frame)
+    if work is None:
+        return "code that belongs to no run"
+    if not isinstance(work, Activation):
+        return work.label
+    definition = work.program.definition
+    return f"run {work.run_id} ({definition.name} version {definition.version})"
+
+
+def _holder(frame: FrameType, seconds: float) -> Held | None:
+    work = _work(frame)
+    if work is None:
+        return None
+    run_id, path = (work.run_id, "") if isinstance(work, Activation) else work.place
+    return Held(run_id, path, seconds)
+
+
+def _work(frame: FrameType) -> Execution | Body | Activation | None:
     for values in _locals(frame):
         for value in (values.get("job"), values.get("self")):
             work = getattr(value, "job", value)
-            if isinstance(work, Execution | Body):
-                return work.label
-            if isinstance(work, Activation):
-                definition = work.program.definition
-                return f"run {work.run_id} ({definition.name} version {definition.version})"
-    return "code that belongs to no run"
+            if isinstance(work, Execution | Body | Activation):
+                return work
+    return None
 
 
 def _locals(frame: FrameType | None) -> Iterator[dict[str, object]]:

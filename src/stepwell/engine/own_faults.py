@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from stepwell.errors import LeaseLost
+from stepwell.errors import LeaseLost, LogDamaged
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -19,7 +20,11 @@ def give_back(activation: Activation) -> None:
 
     Kept, it would wait for ever for what the error swallowed: its owner lives, so nobody takes it over.
     """
-    _log.exception("run %s: the engine failed; the run is given back", activation.run_id)
+    error = sys.exception()
+    if isinstance(error, LogDamaged):
+        activation.damage = error
+    else:
+        _log.exception("run %s: the engine failed; the run is given back", activation.run_id)
     activation.broken = True
     activation.close(LeaseLost)
 

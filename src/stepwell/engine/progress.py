@@ -7,11 +7,12 @@ import math
 from stepwell.domain.events import Progress
 from stepwell.domain.text import clean
 from stepwell.errors import InvalidInput
+from stepwell.errors.excerpt import excerpt
 
 
 def progress_of(done: object, total: object, text: object) -> Progress:
     if not isinstance(text, str):
-        raise InvalidInput(f"text of ctx.progress is {text!r}", hint="give text", field="text")
+        raise InvalidInput(f"text of ctx.progress is {excerpt(text)}", hint="give text", field="text")
     return Progress(
         done=_number(done, "done"),
         total=None if total is None else _number(total, "total"),

@@ -40,6 +40,7 @@ from stepwell.engine.run_limits import RunLimits
 from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
 from stepwell.errors import AskedWrongly, InvalidInput, StatelessWait, UnknownWorkflow
+from stepwell.errors.excerpt import excerpt
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock, SystemClock, SystemIds
 
@@ -87,7 +88,7 @@ def _given_signals(signals: Any) -> list[tuple[str, Any]]:
     for pair in found:
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
             raise InvalidInput(
-                f"run_stateless(signals=...): {pair!r} is no signal, which has a name and a payload",
+                f"run_stateless(signals=...): {excerpt(pair)} is no signal, which has a name and a payload",
                 hint='write signals={"approve": {...}}, or [("approve", {...}), ...] to repeat a name',
             )
     return [(name, payload) for name, payload in found]
@@ -182,7 +183,7 @@ class _Pass:
         program = self._programs.get(new.needs)
         if program is None:
             raise UnknownWorkflow(
-                f"a stateless run does not know {new.workflow!r}",
+                f"a stateless run does not know {excerpt(new.workflow)}",
                 hint="name its children: run_stateless(..., workflows=[...])",
             )
         now = self._clock.time()
@@ -215,7 +216,7 @@ class _Pass:
         run, then = self._runs[commit.run_id], commit.then
         if commit.tickets_opened:
             raise AskedWrongly(
-                f"{commit.tickets_opened[0].path} is for queue {commit.tickets_opened[0].queue!r}",
+                f"{commit.tickets_opened[0].path} is for queue {excerpt(commit.tickets_opened[0].queue)}",
                 hint="a stateless run has no queues: leave out ctx.step.on(queue=...)",
             )
         if then is not None and then.seen != run.wakes:
@@ -311,10 +312,12 @@ def _in_vain(log: Sequence[LogRow]) -> str:
     for row in log:
         fact = ev.read(row).fact
         if isinstance(fact, ev.Received) and fact.rejected:
-            refused.append(f"{fact.name!r} was given, but does not fit: {fact.rejected}")
+            refused.append(f"{excerpt(fact.name)} was given, but does not fit: {fact.rejected}")
             left.pop(fact.key, None)
         elif isinstance(fact, ev.Received) and fact.what == "signal":
             left[fact.key] = fact.name
         elif isinstance(fact, ev.WaitEnded):
             left.pop(fact.received, None)
-    return "; ".join(refused + [f"{name!r} was given, but nothing waits for it" for name in left.values()])
+    return "; ".join(
+        refused + [f"{excerpt(name)} was given, but nothing waits for it" for name in left.values()]
+    )

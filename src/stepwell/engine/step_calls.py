@@ -26,6 +26,7 @@ from stepwell.engine.execution import Execution
 from stepwell.engine.own_faults import give_back, guarded
 from stepwell.engine.running import Running
 from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, Unwind
+from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -174,7 +175,7 @@ class StepCalls:
                 self._next_attempt(call)
             return
         limit = call.spec.timeout or 0.0
-        error = StepTimedOut(f"{call.path} on queue {call.queue!r} was not done within {limit:g} s")
+        error = StepTimedOut(f"{call.path} on queue {excerpt(call.queue)} was not done within {limit:g} s")
         self._activation.writer.draft.rest.tickets_closed.append(call.path)
         chance = self._activation.services.ids.jitter()
         self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))

@@ -41,6 +41,7 @@ from stepwell.errors import (
     TransitionTimedOut,
     Unwind,
 )
+from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -78,7 +79,7 @@ class Visits:
             close = difflib.get_close_matches(name, self._triggers, n=1)
             known = ", ".join(sorted(self._triggers)) or "none"
             raise InvalidDefinition(
-                f"no transition of this machine is triggered by {name!r}",
+                f"no transition of this machine is triggered by {excerpt(name)}",
                 hint=f"did you mean {close[0]!r}?" if close else f"there are (wait=...): {known}",
             )
 

@@ -14,7 +14,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, InboxRow, NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import Decision, Ending, cancel_request, decide_key, event_key
+from stepwell.domain.messages import HELD, Decision, Ending, cancel_request, decide_key, event_key
 from stepwell.engine.broadcasts import Broadcasts
 from stepwell.engine.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
 from stepwell.engine.journal import Message, called_back
@@ -178,7 +178,7 @@ class Waits:
         """Move messages from the inbox into the log, in their order."""
         visits = self._activation.visits
         for row in rows:
-            if visits is not None and visits.keeps(row):
+            if row.kind == HELD or (visits is not None and visits.keeps(row)):
                 continue
             draft = self._activation.writer.draft
             draft.rest.consumed.append(row.key)

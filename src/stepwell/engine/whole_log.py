@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stepwell.domain.commit import LogRow
-from stepwell.errors import StoreError
+from stepwell.errors import LogDamaged, StoreError
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -38,8 +38,9 @@ async def _read(activation: Activation, take: Take, then: Callable[[], None]) ->
             for row in page:
                 take(row)
             after = page[-1].seq
-    except StoreError:
+    except StoreError as error:
         activation.busy -= 1
+        activation.damage = error if isinstance(error, LogDamaged) else None
         activation.broken = True  # whoever has it next looks again
         activation.lose()
         return

@@ -17,8 +17,9 @@ from stepwell.domain.steps import StepSpec
 from stepwell.engine.activation import Activation
 from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
+from stepwell.engine.damaged_runs import DamagedRuns
 from stepwell.engine.lease_keeper import LeaseKeeper
-from stepwell.engine.loop_watch import LoopWatch
+from stepwell.engine.loop_watch import LoopWatch, tell_held
 from stepwell.engine.others import Others
 from stepwell.engine.own_starts import OwnStarts
 from stepwell.engine.remote import RemoteStep, deliver, not_begun
@@ -29,7 +30,7 @@ from stepwell.engine.services import Services
 from stepwell.engine.step_runner import StepRunner
 from stepwell.engine.strays import Strays
 from stepwell.engine.sweeper import Sweeper
-from stepwell.errors import StoreError, Suspended
+from stepwell.errors import LogDamaged, StoreError, Suspended
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock, SystemClock
@@ -103,6 +104,7 @@ class Worker:
         self._claimer = self._make_claimer()
         self.own_starts = self._make_own_starts()
         self._returns = Returns(store, self._runner, worker=lambda: self.id, note_due=self._claimer.note_due)
+        self._damaged = DamagedRuns(store, bulletin, self._returns, worker=lambda: self.id)
         self._sweeper = Sweeper(store, sweep_seconds=options.sweep_seconds, swept=self._swept)
         self._others = Others(store, options.queues, self.needs, programs, graphs)
         self._services: Services | None = None
@@ -295,9 +297,12 @@ class Worker:
             work.on_end = self._ended
             work.begin()
         except Exception as error:
-            _log.exception("run %s could not be taken up; it is given back", claim.run_id)
             if work is not None:
                 work.lose()
+            if isinstance(error, LogDamaged) and not claim.path:
+                self._runner.spawn(self._damaged.set_aside(claim, error))
+                return
+            _log.exception("run %s could not be taken up; it is given back", claim.run_id)
             if claim.path:
                 self._runner.spawn(deliver(self._services, claim, not_begun(claim, error)))
             else:
@@ -323,7 +328,9 @@ class Worker:
             del self.active[key]
         if isinstance(work, Activation) and work.closed is Suspended:
             self._strays.left(work.claim.lease)
-        if isinstance(work, Activation) and work.broken:
+        if isinstance(work, Activation) and work.damage is not None:
+            self._runner.spawn(self._damaged.set_aside(work.claim, work.damage))
+        elif isinstance(work, Activation) and work.broken:
             self._returns.give_back(work.claim)
         self._claimer.solo_active = False
         if not self.active:
@@ -391,6 +398,8 @@ class Worker:
             except StoreError as error:
                 _log.warning("could not register anew: %s", error.message)
                 await asyncio.sleep(_PAUSE)
+        if (held := self._watch.take_held()) is not None:
+            self._runner.spawn(tell_held(self.store, held))
         self._claimer.wake()
 
     def _swept(self, reaped: Reaped) -> None:

@@ -46,6 +46,8 @@ StepwellError                     code, message, hint; the text is the same in P
 └─ StoreError                     the database is the trouble
     ├─ StoreUnavailable           try again: nothing is known to be lost
     ├─ StoreUnusable              corrupt, newer, read-only: a person must act
+    │   ├─ KeyMissing             encrypted or compressed, and opened without its codec or with another key
+    │   └─ LogDamaged             a row of a run's log cannot be read; names the run and the event
     └─ OutcomeUnknown             sent, not answered; ask again with the same key
 
 Permanent, RetryAfter             what authors raise in a step: never again · again after a while
@@ -112,6 +114,8 @@ from stepwell.errors.running import (
     WorkerBroken,
 )
 from stepwell.errors.store import (
+    KeyMissing,
+    LogDamaged,
     OutcomeUnknown,
     StoreError,
     StoreUnavailable,
@@ -142,7 +146,9 @@ __all__ = [
     "InvalidFile",
     "InvalidInput",
     "KeyConflict",
+    "KeyMissing",
     "LeaseLost",
+    "LogDamaged",
     "NoWayOut",
     "NotAssigned",
     "NotCompensable",

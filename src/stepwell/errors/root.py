@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from stepwell.errors.excerpt import whole
+
 
 class StepwellError(Exception):
     """Something went wrong in Stepwell."""
@@ -12,7 +14,7 @@ class StepwellError(Exception):
     hint: str = ""
 
     def __init__(self, message: str = "", *, hint: str = "", **context: object) -> None:
-        self.message = message or (type(self).__doc__ or "").strip()
+        self.message = whole(message or (type(self).__doc__ or "").strip())
         if hint:
             self.hint = hint
         self.context = context
@@ -20,7 +22,7 @@ class StepwellError(Exception):
 
     def __str__(self) -> str:
         lines = [f"{self.message} [{self.code}]"]
-        lines += [f"  {name:<8} {value}" for name, value in self.context.items()]
+        lines += [f"  {name:<8} {whole(str(value))}" for name, value in self.context.items()]
         if self.hint:
             lines.append(f"  {'hint':<8} {self.hint}")
         return "\n".join(lines)

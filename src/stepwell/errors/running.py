@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.errors.excerpt import excerpt
 from stepwell.errors.root import StepwellError
 
 
@@ -137,7 +138,7 @@ class RetryAfter(Exception):
 
     def __init__(self, seconds: float, message: str = "") -> None:
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-            raise TypeError(f"RetryAfter takes seconds, not {seconds!r}: RetryAfter(30)")
+            raise TypeError(f"RetryAfter takes seconds, not {excerpt(seconds)}: RetryAfter(30)")
         if not seconds <= _RETRY_AFTER_MAX:  # nor NaN: the run would wait for ever
             raise ValueError(f"RetryAfter takes at most 100 years, not {seconds:g} s: RetryAfter(30)")
         super().__init__(message or f"try again in {seconds:g} s")

@@ -24,6 +24,32 @@ class StoreUnusable(StoreError):
     code = "STORE_UNUSABLE"
 
 
+class KeyMissing(StoreUnusable):
+    """The database is encrypted or compressed, and this process does not have the codec that reads it."""
+
+    code = "KEY_MISSING"
+    hint = (
+        "give the codec that its workers have: codec=Encryption({name: key}, current=name) to Engine or "
+        "SyncClient, STEPWELL_ENCRYPTION_KEY=name:base64 or --codec MODULE:NAME to the command line"
+    )
+
+
+class LogDamaged(StoreUnusable):
+    """A row of a run's log cannot be read."""
+
+    code = "LOG_DAMAGED"
+    hint = "restore the row from a backup, then run.retry(); or fork the run before that event"
+
+    def __init__(
+        self, message: str = "", *, hint: str = "", run: str = "", seq: int = 0, **context: object
+    ) -> None:
+        where: dict[str, object] = {"run": run} if run else {}
+        context = where | {"seq": seq} | context
+        super().__init__(message, hint=hint, **context)
+        self.run = run
+        self.seq = seq
+
+
 class OutcomeUnknown(StoreError):
     """The database did not answer: the write may or may not have happened."""
 

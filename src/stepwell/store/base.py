@@ -9,7 +9,7 @@ start windows sorted, start keys sorted, the rest.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from stepwell.domain.commit import (
     CancelOutcome,
@@ -40,7 +40,7 @@ from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart
-from stepwell.errors import StoreUnavailable
+from stepwell.errors import KeyMissing, StoreUnavailable
 
 BATCH_MEMBERS_MAX = 500
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -55,9 +55,18 @@ PURGE_PAGE = 500
 EVENTS_KEPT_SECONDS = 86_400.0  # at least: a run that is about to wait looks back at what was published
 
 
+Encode: TypeAlias = Callable[[bytes], bytes]  # from JSON to what is kept of it
+
+
 def closed(**where: str) -> StoreUnavailable:
     """For whoever uses a store before it was opened, or after close()."""
     return StoreUnavailable("the store is closed", hint="open it first, and use it before close()", **where)
+
+
+async def must_be_plain(store: Codecs) -> None:
+    """For who opens a store without a codec: what it would write is not what the others write."""
+    if await store.read_codec_check() is not None:
+        raise KeyMissing
 
 
 class Runs(Protocol):
@@ -98,8 +107,11 @@ class Runs(Protocol):
         """
         ...
 
-    async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
-        """End a run that nobody ever owned, tell its parent; else leave a `cancel` message, due now."""
+    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
+        """End a run that nobody ever owned, tell its parent; else leave a `cancel` message, due now.
+
+        What holds the reason is kept as `encode` makes it.
+        """
         ...
 
     async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
@@ -279,6 +291,16 @@ class Definitions(Protocol):
         ...
 
 
+class Codecs(Protocol):
+    async def read_codec_check(self) -> bytes | None:
+        """The check that was written; b"": payloads are encoded, but there is none; None: they are plain."""
+        ...
+
+    async def write_codec_check(self, value: bytes, *, expected: bytes | None) -> bool:
+        """Keep it in the place of `expected`. False: something else is there, and stays."""
+        ...
+
+
 class Limits(Protocol):
     async def put_limit(self, limit: Limit) -> None:
         """Set or replace the limit of that scope; the next claim counts by it."""
@@ -307,7 +329,7 @@ class Wakeups(Protocol):
         ...
 
 
-class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Limits, Wakeups, Protocol):
+class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, Limits, Wakeups, Protocol):
     """What a backend provides. Callers ask for the narrowest part they need."""
 
     turn_first: bool  # transact() calls plain functions on a writer thread
@@ -315,8 +337,11 @@ class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Limits, Wakeups
     commits_at_once: int  # how many commit batches may be under way
     starts_at_once: int  # how many large calls of `start` are served side by side
 
-    async def open(self) -> None:
-        """Connect, create or migrate the schema; refuse what cannot be used, with a reason."""
+    async def open(self, *, encoded: bool = False) -> None:
+        """Connect, create or migrate the schema; refuse what cannot be used, with a reason.
+
+        KeyMissing when its payloads are encoded; `encoded` is for who has a codec and looks at the check.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -1,18 +1,21 @@
 """EncodedStore: any store, with a payload codec between it and the engine.
 
-Only values of users are encoded. What the kernel itself must read (who claimed, which timer) stays
-plain, as do names, keys and times.
+Every value of users is encoded: payloads, results and errors, progress, tags, the reason of a cancel. What
+the kernel itself must read (who claimed, which timer) stays plain, as do names, keys, places and times.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from secrets import token_bytes
 from typing import Any
 
 from msgspec.structs import replace
 
 from stepwell.domain.commit import (
+    CancelOutcome,
     Claim,
     ClaimRequest,
     Claims,
@@ -32,41 +35,79 @@ from stepwell.domain.commit import (
     Started,
 )
 from stepwell.domain.copies import RunCopy
+from stepwell.domain.damage import damaged
 from stepwell.domain.ids import RunId
-from stepwell.domain.rates import RatedAnswer, RatedStart
-from stepwell.store.base import PUBLISHED_MAX, Store
-from stepwell.store.payloads import PayloadCodec
+from stepwell.domain.rates import Full, RatedAnswer, RatedStart
+from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable
+from stepwell.errors.excerpt import excerpt
+from stepwell.store.base import PUBLISHED_MAX, Encode, Store
+from stepwell.store.codec_check import Secret, agreed
+from stepwell.store.encoded_tags import decoded_tags, encoded_tags
+from stepwell.store.payloads import PayloadCodec, hides
 
-_PLAIN = frozenset(
+# These hold leases, names of steps, paths, keys and seconds. A store reads and writes the first three itself.
+PLAIN_KINDS = frozenset(
     {
         "claimed",
         "lease_lost",
         "retried",
-        "cancel_requested",
-        "cancelled",
         "timer_set",
         "timer_fired",
         "step_started",
         "wait_ended",
-        "child_started",
-        "progress",
         "compensation_completed",
     }
 )
 
 
-def encoded(store: Store, codec: PayloadCodec) -> Store:
-    """The same store, seen through the codec."""
-    wrapped: Any = EncodedStore(store, codec)  # the verbs without payloads are the store's own
+def encoded(store: Store, codec: PayloadCodec, *, begins: bool = True) -> Store:
+    """The same store, seen through the codec; `begins`: one that holds plain runs is encoded from now on."""
+    if not (hasattr(codec, "encode") and hasattr(codec, "decode")):
+        raise SettingsInvalid(f"codec is {excerpt(codec)}", hint="give one of stepwell.store.payloads")
+    wrapped: Any = EncodedStore(store, codec, begins=begins)  # verbs without payloads are the store's own
     result: Store = wrapped
     return result
 
 
+def _new_secret() -> bytes:
+    return token_bytes(32)
+
+
 class EncodedStore:
-    def __init__(self, store: Store, codec: PayloadCodec) -> None:
+    def __init__(
+        self,
+        store: Store,
+        codec: PayloadCodec,
+        *,
+        begins: bool = True,
+        fresh: Callable[[], bytes] = _new_secret,
+    ) -> None:
         self._store = store
-        self._encode = codec.encode
-        self._decode = codec.decode
+        self._codec = codec
+        self._begins = begins
+        self._fresh = fresh
+        self._encode: Encode = codec.encode
+        self._decode: Encode = codec.decode
+        self._secret: Secret | None = None  # None: nothing but payloads is encoded
+
+    async def open(self, *, encoded: bool = False) -> None:
+        """KeyMissing when the store was written with another codec or key."""
+        await self._store.open(encoded=True)
+        try:
+            if not self._begins and await self._is_plain():
+                self._encode = self._decode = bytes  # and stays it
+                return
+            secret = await agreed(self._store, self._codec, self._fresh)
+            self._secret = Secret(secret) if hides(self._codec) else None
+        except BaseException:
+            await self._store.close()
+            raise
+
+    async def _is_plain(self) -> bool:
+        """It holds runs, and not in an encoded form."""
+        if await self._store.read_codec_check() is not None:
+            return False
+        return bool(await self._store.list_runs(RunFilter(limit=1)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -75,13 +116,28 @@ class EncodedStore:
 
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         started = await self._store.start([self._run(run) for run in runs])
+        started = await self._compared(runs, started)
         return [
             answer if answer.claim is None else answer._replace(claim=self._claim(answer.claim))
             for answer in started
         ]
 
     async def start_within(self, asked: RatedStart) -> RatedAnswer:
-        return await self._store.start_within(asked._replace(runs=[self._run(run) for run in asked.runs]))
+        answer = await self._store.start_within(asked._replace(runs=[self._run(run) for run in asked.runs]))
+        return answer if isinstance(answer, Full) else await self._compared(asked.runs, answer)
+
+    async def _compared(self, runs: Sequence[NewRun], started: Sequence[Started]) -> Sequence[Started]:
+        """A run from before digests were masked has a plain one: with that its start is the same again."""
+        if self._secret is None or not any(answer.conflict for answer in started):
+            return started
+        again = [replace(self._run(run), digest=run.digest, owner="", lease="") for run in runs]
+        return [
+            (await self._store.start([run]))[0] if answer.conflict else answer
+            for run, answer in zip(again, started, strict=True)
+        ]
+
+    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
+        return await self._store.cancel(run_id, reason, encode=self._encode)
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         return await self._store.commit([self._commit(commit) for commit in batch])
@@ -108,7 +164,14 @@ class EncodedStore:
         return await self._store.finish_remote(claim, self._message(result))
 
     def _run(self, run: NewRun) -> NewRun:
-        return replace(run, accepted=self._encode(run.accepted), input=self._encode(run.input))
+        kept = replace(run, accepted=self._encode(run.accepted), input=self._encode(run.input))
+        if self._secret is None:
+            return kept
+        return replace(
+            kept,
+            tags=encoded_tags(run.tags, self._secret, self._encode),
+            digest=self._secret.masked(run.digest, run.identity),
+        )
 
     def _message(self, message: Message) -> Message:
         return replace(message, payload=self._encode(message.payload))
@@ -126,7 +189,7 @@ class EncodedStore:
         )
 
     def _event(self, event: NewEvent) -> NewEvent:
-        return event if event.kind in _PLAIN else replace(event, payload=self._encode(event.payload))
+        return event if event.kind in PLAIN_KINDS else replace(event, payload=self._encode(event.payload))
 
     def _maybe(self, data: bytes | None) -> bytes | None:
         return None if data is None else self._encode(data)
@@ -136,13 +199,20 @@ class EncodedStore:
 
     def _restored(self, copy: RunCopy) -> RunCopy:
         encode = self._encode
+        if self._secret is not None:
+            copy = replace(
+                copy,
+                tags=encoded_tags(copy.tags, self._secret, encode),
+                digest=self._secret.masked(copy.digest, copy.identity),
+            )
         return replace(
             copy,
             input=encode(copy.input),
             output=self._maybe(copy.output),
             error=self._maybe(copy.error),
             log=[
-                row if row.kind in _PLAIN else row._replace(payload=encode(row.payload)) for row in copy.log
+                row if row.kind in PLAIN_KINDS else row._replace(payload=encode(row.payload))
+                for row in copy.log
             ],
             inbox=[row._replace(payload=encode(row.payload)) for row in copy.inbox],
         )
@@ -153,13 +223,19 @@ class EncodedStore:
         return [self._copied(copy) for copy in await self._store.read_tree(run_id, children=children)]
 
     def _copied(self, copy: RunCopy) -> RunCopy:
+        decode = partial(self._value, copy.id)
+        digest = copy.digest
+        if self._secret is not None:
+            digest = self._secret.unmasked(digest, copy.identity)
         return replace(
             copy,
-            input=self._decode(copy.input),
-            output=None if copy.output is None else self._decode(copy.output),
-            error=None if copy.error is None else self._decode(copy.error),
-            log=[self._log_row(row) for row in copy.log],
-            inbox=[self._inbox_row(row) for row in copy.inbox],
+            input=decode("input", copy.input),
+            output=None if copy.output is None else decode("output", copy.output),
+            error=None if copy.error is None else decode("error", copy.error),
+            tags=self._tags(copy.id, copy.tags),
+            digest=digest,
+            log=[self._log_row(copy.id, row) for row in copy.log],
+            inbox=[self._inbox_row(copy.id, row) for row in copy.inbox],
         )
 
     async def claim(self, request: ClaimRequest) -> Claims:
@@ -167,19 +243,27 @@ class EncodedStore:
         return found._replace(claims=[self._claim(claim) for claim in found.claims])
 
     def _claim(self, claim: Claim) -> Claim:
+        """What cannot be decoded is passed on as it is: who reads it finds the run damaged, not the claim."""
         return claim._replace(
-            log=[self._log_row(row) for row in claim.log],
-            inbox=[self._inbox_row(row) for row in claim.inbox],
+            log=[row._replace(payload=self._if_possible(row.payload)) for row in claim.log],
+            inbox=[row._replace(payload=self._if_possible(row.payload)) for row in claim.inbox],
         )
 
+    def _if_possible(self, data: bytes) -> bytes:
+        try:
+            return self._decode(data)
+        except Exception:
+            return data
+
     async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
-        return [self._log_row(row) for row in await self._store.read_log(run_id, after=after, limit=limit)]
+        rows = await self._store.read_log(run_id, after=after, limit=limit)
+        return [self._log_row(run_id, row) for row in rows]
 
     async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
-        return [self._log_row(row) for row in await self._store.read_log_end(run_id, count=count)]
+        return [self._log_row(run_id, row) for row in await self._store.read_log_end(run_id, count=count)]
 
     async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
-        return [self._inbox_row(row) for row in await self._store.read_inbox(run_id, after=after)]
+        return [self._inbox_row(run_id, row) for row in await self._store.read_inbox(run_id, after=after)]
 
     async def published(
         self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
@@ -194,16 +278,41 @@ class EncodedStore:
     async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
         return [self._run_row(row) for row in await self._store.list_runs(filter)]
 
-    def _log_row(self, row: LogRow) -> LogRow:
-        return row._replace(payload=self._decode(row.payload))
+    def _log_row(self, run_id: RunId, row: LogRow) -> LogRow:
+        try:
+            return row._replace(payload=self._decode(row.payload))
+        except KeyMissing as error:
+            error.context |= {"run": run_id, "seq": row.seq}
+            raise
+        except Exception as error:
+            raise damaged(row, error, run_id) from error
 
-    def _inbox_row(self, row: InboxRow) -> InboxRow:
-        return row._replace(payload=self._decode(row.payload))
+    def _inbox_row(self, run_id: RunId, row: InboxRow) -> InboxRow:
+        return row._replace(payload=self._value(run_id, f"message {row.key}", row.payload))
 
     def _run_row(self, row: RunRow) -> RunRow:
+        decode = partial(self._value, row.id)
         return replace(
             row,
-            input=self._decode(row.input),
-            output=None if row.output is None else self._decode(row.output),
-            error=None if row.error is None else self._decode(row.error),
+            input=decode("input", row.input),
+            output=None if row.output is None else decode("output", row.output),
+            error=None if row.error is None else decode("error", row.error),
+            tags=self._tags(row.id, row.tags),
         )
+
+    def _tags(self, run_id: RunId, tags: bytes) -> bytes:
+        return self._value(run_id, "tags", tags, lambda data: decoded_tags(data, self._decode))
+
+    def _value(self, run_id: RunId, what: str, data: bytes, decode: Encode | None = None) -> bytes:
+        try:
+            return (decode or self._decode)(data)
+        except StoreUnusable as error:
+            error.context |= {"run": run_id, "value": what}
+            raise
+        except Exception as error:
+            raise StoreUnusable(
+                f"a value cannot be decoded: {error}",
+                hint="restore it from a backup",
+                run=run_id,
+                value=what,
+            ) from error

@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from urllib.parse import unquote, urlsplit
 
 from stepwell.errors import SettingsInvalid
+from stepwell.errors.excerpt import excerpt
 from stepwell.store.base import Store
 
 HINT = 'use a file ("app.db", "sqlite:///app.db"), ":memory:" or "postgresql://user@host/database"'
@@ -16,7 +17,7 @@ HINT = 'use a file ("app.db", "sqlite:///app.db"), ":memory:" or "postgresql://u
 def open_store(database: str | PathLike[str], *, clock: Callable[[], float] | None = None) -> Store:
     """A store that is not connected yet: `await store.open()` does that."""
     if not isinstance(database, str | PathLike):
-        raise SettingsInvalid(f"the database is {database!r}", hint=HINT)
+        raise SettingsInvalid(f"the database is {excerpt(database)}", hint=HINT)
     url_or_path = fspath(database)
     if url_or_path in (":memory:", "sqlite://", "sqlite:///:memory:"):
         from stepwell.store.memory import MemoryStore
@@ -24,12 +25,12 @@ def open_store(database: str | PathLike[str], *, clock: Callable[[], float] | No
         return MemoryStore(clock or time.time)
     scheme, mark, rest = url_or_path.partition("://")
     if url_or_path.startswith(("postgres:", "postgresql:")) and not mark:
-        raise SettingsInvalid(f"{url_or_path!r} lacks its slashes", hint=HINT)
+        raise SettingsInvalid(f"{excerpt(url_or_path)} lacks its slashes", hint=HINT)
     if not mark or scheme == "sqlite":
         return _sqlite(_path(rest) if mark else url_or_path, clock)
     if scheme in ("postgresql", "postgres"):
         return _postgres(url_or_path, clock)
-    raise SettingsInvalid(f"no store has the scheme {scheme!r}", hint=HINT)
+    raise SettingsInvalid(f"no store has the scheme {excerpt(scheme)}", hint=HINT)
 
 
 def _path(rest: str) -> str:

@@ -1,22 +1,27 @@
 """Payload codecs: what happens to values between the engine and the disk.
 
 A codec turns JSON bytes into other bytes and back. Each marks what it wrote with a first byte that
-no JSON begins with, so values written before a codec was switched on stay readable.
+no JSON begins with, so values written before a codec was switched on stay readable. A codec of one's own
+that only shortens, and keeps nothing secret, has an attribute `hides = False`.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import zlib
 from collections.abc import Mapping
 from typing import Protocol
 
-from stepwell.errors import SettingsInvalid, StoreUnusable
+from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable
+from stepwell.errors.excerpt import excerpt
 
 _COMPRESSED = b"\x01"
 _ENCRYPTED = b"\x02"
 _COMPRESS_FROM = 512  # bytes; below that it costs more than it saves
 _NONCE = 12
+_NEW_KEY = "openssl rand -base64 32"
 
 
 class PayloadCodec(Protocol):
@@ -27,32 +32,46 @@ class PayloadCodec(Protocol):
         ...
 
 
+def hides(codec: PayloadCodec) -> bool:
+    """What it wrote says nothing to who lacks the codec."""
+    return bool(getattr(codec, "hides", True))
+
+
 class Compression:
     """zlib for values from half a kilobyte on."""
+
+    hides = False
 
     def encode(self, data: bytes) -> bytes:
         return data if len(data) < _COMPRESS_FROM else _COMPRESSED + zlib.compress(data, 1)
 
     def decode(self, data: bytes) -> bytes:
-        return zlib.decompress(data[1:]) if data[:1] == _COMPRESSED else data
+        try:
+            return zlib.decompress(data[1:]) if data[:1] == _COMPRESSED else data
+        except zlib.error as error:
+            raise StoreUnusable(f"a compressed value is damaged: {error}") from None
 
 
 class Encryption:
     """AES-256-GCM at rest. `keys` are 32 bytes each, by name; new values use `current`.
 
-    To rotate, add a key and make it current; keep the old one as long as runs written with it are
-    kept. The nonce is derived from key and value, so writing the same value again gives the same
-    bytes: a commit that is sent twice is recognised. Equal values under one key look equal.
+    To rotate, give the new key to every process, then make it current; keep the old one as long as runs
+    written with it are kept. The nonce is derived from key and value, so writing the same value again
+    gives the same bytes: a commit that is sent twice is recognised. Equal values under one key look equal.
     """
+
+    hides = True
 
     def __init__(self, keys: Mapping[str, bytes], *, current: str) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         if current not in keys:
-            raise SettingsInvalid(f"there is no key {current!r}", hint=f"keys are {', '.join(sorted(keys))}")
+            raise SettingsInvalid(
+                f"there is no key {excerpt(current)}", hint=f"keys are {', '.join(sorted(keys))}"
+            )
         for name, key in keys.items():
             if len(key) != 32 or not 0 < len(name.encode()) < 256:
-                raise SettingsInvalid(f"key {name!r} must be 32 bytes under a short name")
+                raise SettingsInvalid(f"key {excerpt(name)} must be 32 bytes under a short name")
         self._keys = dict(keys)
         self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
         self._current = current
@@ -68,17 +87,40 @@ class Encryption:
         )
 
     def decode(self, data: bytes) -> bytes:
+        from cryptography.exceptions import InvalidTag
+
         if data[:1] != _ENCRYPTED:
             return data
-        size = data[1]
+        size = data[1] if len(data) > 1 else 0
         label, nonce, text = data[2 : 2 + size], data[2 + size :][:_NONCE], data[2 + size + _NONCE :]
-        cipher = self._ciphers.get(label.decode())
+        name = label.decode("utf-8", "replace")
+        cipher = self._ciphers.get(name)
         if cipher is None:
-            raise StoreUnusable(
-                f"a value was encrypted with key {label.decode()!r}, which this process does not have",
+            raise KeyMissing(
+                f"a value was encrypted with key {excerpt(name)}, which this process does not have",
                 hint="add that key to Encryption(keys=...)",
             )
-        return cipher.decrypt(nonce, text, label)
+        try:
+            return cipher.decrypt(nonce, text, label)
+        except (InvalidTag, ValueError):
+            raise StoreUnusable(
+                f"a value cannot be decrypted with key {excerpt(name)}",
+                hint="it is damaged, or was encrypted with another key of that name",
+            ) from None
+
+    @classmethod
+    def from_text(cls, text: str) -> Encryption:
+        """From keys in an environment variable: `name:base64`, several with commas, the first is current."""
+        keys: dict[str, bytes] = {}
+        for part in text.split(","):
+            name, _, encoded = part.strip().rpartition(":")
+            try:
+                keys[name or "default"] = base64.b64decode(encoded, validate=True)
+            except (binascii.Error, ValueError):
+                raise SettingsInvalid(
+                    f"key {excerpt(name or 'default')} is not base64", hint=f"make one with: {_NEW_KEY}"
+                ) from None
+        return cls(keys, current=next(iter(keys)))
 
 
 class Chain:
@@ -86,6 +128,7 @@ class Chain:
 
     def __init__(self, *codecs: PayloadCodec) -> None:
         self._codecs = codecs
+        self.hides = any(map(hides, codecs))
 
     def encode(self, data: bytes) -> bytes:
         for codec in self._codecs:

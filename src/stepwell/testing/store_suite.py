@@ -15,6 +15,7 @@ from stepwell.testing.stores.broadcasting import EmitRules, PublishedRules
 from stepwell.testing.stores.claiming import ClaimRules
 from stepwell.testing.stores.committing import CommitRules
 from stepwell.testing.stores.delivering import DecideRules, DeliverRules
+from stepwell.testing.stores.encoding import EncodingRules
 from stepwell.testing.stores.ending import CancelRules, RetryRules
 from stepwell.testing.stores.limiting import LimitRules
 from stepwell.testing.stores.own_starting import OwnStartRules
@@ -61,5 +62,6 @@ class StoreSuite(
     CopyRules,
     RemoveRules,
     PurgeRules,
+    EncodingRules,
 ):
     """Extend it, provide the fixture `make_store`, and pytest runs every rule on your store."""

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from stepwell.authoring.context_parameter import misfit
 from stepwell.errors import InvalidDefinition
+from stepwell.errors.excerpt import excerpt
 
 _ONE_INPUT = "put several values into one input: a dataclass, a pydantic model or a dict"
 
@@ -41,7 +42,7 @@ def takes_input(function: Callable[..., Any]) -> bool:
 def _refuse_kind(function: Any) -> NoReturn:
     if not callable(function):
         raise InvalidDefinition(
-            f"{function!r} is no function", hint="put @workflow above `async def name(ctx, input)`"
+            f"{excerpt(function)} is no function", hint="put @workflow above `async def name(ctx, input)`"
         )
     what = "a class" if inspect.isclass(function) else f"a {type(function).__name__}"
     hint = "write `async def name(ctx, input)` and decorate that"
@@ -49,7 +50,7 @@ def _refuse_kind(function: Any) -> NoReturn:
         hint = "write a function that calls it; what differs between runs is the input"
     if hasattr(function, "definition"):
         hint = "it is a workflow already: decorate a function once"
-    raise InvalidDefinition(f"{function!r} is {what}; a workflow is a function", hint=hint)
+    raise InvalidDefinition(f"{excerpt(function)} is {what}; a workflow is a function", hint=hint)
 
 
 def _refuse(function: Callable[..., Any], message: str, hint: str) -> NoReturn:

@@ -15,6 +15,7 @@ from stepwell.domain.program import StepContext
 from stepwell.domain.retry import ONCE, Retry
 from stepwell.domain.steps import STEP_TIMEOUT, Isolation, StepSpec, checked_name, describe, parameter_names
 from stepwell.errors import InvalidDefinition
+from stepwell.errors.excerpt import excerpt
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -103,10 +104,10 @@ class _UndoableDecorator(Protocol[R]):
 
 def _check_retry(retry: object) -> None:
     if not isinstance(retry, Retry):
-        raise InvalidDefinition(f"a step with retry={retry!r}", hint="give a Retry: retry=Retry(3)")
+        raise InvalidDefinition(f"a step with retry={excerpt(retry)}", hint="give a Retry: retry=Retry(3)")
     if retry.then:
         raise InvalidDefinition(
-            f"a step with Retry(then={retry.then!r})",
+            f"a step with Retry(then={excerpt(retry.then)})",
             hint="`then` is a place of a machine: for a step catch StepError in the workflow",
         )
 
@@ -192,7 +193,7 @@ def step(
     What was done before `ctx.continue_as_new` is settled and not undone.
     """
     if transactional not in (True, False):
-        raise InvalidDefinition(f"@step(transactional={transactional!r})", hint="give True or False")
+        raise InvalidDefinition(f"@step(transactional={excerpt(transactional)})", hint="give True or False")
     if queue != "":
         checked_name(queue, "a queue")
     if transactional and (queue or isolation != "none"):
@@ -201,14 +202,14 @@ def step(
             hint="leave out queue= and isolation=, or transactional=",
         )
     if isolation not in ("none", "process"):
-        raise InvalidDefinition(f"@step(isolation={isolation!r})", hint='use "none" or "process"')
+        raise InvalidDefinition(f"@step(isolation={excerpt(isolation)})", hint='use "none" or "process"')
     _check_retry(retry)
     limit = timeout_seconds(timeout, name="@step timeout")
 
     def decorate(target: Callable[..., Any]) -> Step[..., Any, Any]:
         if hasattr(target, "definition"):
             raise InvalidDefinition(
-                f"{target!r} is no step", hint="run it as a child: await ctx.run(it, input)"
+                f"{excerpt(target)} is no step", hint="run it as a child: await ctx.run(it, input)"
             )
         if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
             raise InvalidDefinition(f"step {target.__name__} is a generator", hint="return a list instead")

@@ -14,6 +14,7 @@ from typing import Any
 
 from stepwell.authoring.graphs.definition import SCHEMA_VERSION
 from stepwell.errors import InvalidDefinition
+from stepwell.errors.excerpt import excerpt
 
 _COLUMN, _ROW = 220, 110
 
@@ -62,7 +63,7 @@ class GraphBuilder:
         """Any type of node; `data` is written as in JSON (camelCase)."""
         id = id or self._free(type)
         if id in self._nodes:
-            raise InvalidDefinition(f"two nodes have the id {id!r}")
+            raise InvalidDefinition(f"two nodes have the id {excerpt(id)}")
         body: dict[str, Any] = {"id": id, "type": type, "position": {"x": 0, "y": 0}, "data": data}
         if self._inside:
             body["parentId"] = self._inside[-1]

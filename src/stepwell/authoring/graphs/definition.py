@@ -17,6 +17,7 @@ from stepwell.authoring.graphs.nodes.registry import ALIASES, NodeRegistry
 from stepwell.authoring.graphs.nodes.types import NodeType
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
 from stepwell.authoring.graphs.shapes import fields_of, shape_problems
+from stepwell.errors.excerpt import excerpt
 
 SCHEMA_VERSION = "graph/1"
 _HANDLE_ALIASES = {"source": "out", "onError": "error", "fail": "error", "fail-branch": "error"}
@@ -41,7 +42,7 @@ _RESERVED = ("__proto__", "constructor", "prototype")
 
 def _free(name: str) -> str:
     if name in _RESERVED:
-        raise ValueError(f"every object of a browser has {name!r} already: give the node another id")
+        raise ValueError(f"every object of a browser has {excerpt(name)} already: give the node another id")
     return name
 
 
@@ -212,7 +213,7 @@ def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[Grap
         problems.append(
             GraphProblem(
                 code="NODE_TYPE",
-                message=f"no type of node is called {shape.type!r}",
+                message=f"no type of node is called {excerpt(shape.type)}",
                 node=shape.id,
                 field="type",
                 suggestion=did_you_mean(shape.type, registry.names),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from stepwell.authoring.graphs.trace import Trace, TraceEntry
 from stepwell.errors import StepNotFound
+from stepwell.errors.excerpt import excerpt
 
 _PLACE = re.compile(r"(.*?)(?:[\[#](\d+)\]?)?")
 _PART = re.compile(r"/|[\[#](\d+)?")  # where a container's path ends in that of a step inside
@@ -42,7 +43,7 @@ class Descent:
         if len(named) != 1:
             what = f"{len(named)} steps" if named else "no step"
             steps = ", ".join(list(self._known)[:10])
-            raise StepNotFound(f"the run has {what} {name!r}", hint=f"its steps are: {steps}")
+            raise StepNotFound(f"the run has {what} {excerpt(name)}", hint=f"its steps are: {steps}")
         return self._known[named[0]]
 
     def of(self, step: TraceEntry) -> set[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.errors import InvalidDefinition
+from stepwell.errors.excerpt import excerpt, shortened
 
 _COMPARED_MAX = 32  # characters: comparing is quadratic in them
 _LISTED_MAX = 30  # more than there are types of nodes, or fields of one
@@ -41,9 +42,9 @@ class GraphProblem:
         where = " ".join(
             part
             for part in (
-                f"node {self.node}" if self.node else "",
-                f"edge {self.edge}" if self.edge else "",
-                f"field {self.field}" if self.field else "",
+                f"node {shortened(self.node)}" if self.node else "",
+                f"edge {shortened(self.edge)}" if self.edge else "",
+                f"field {shortened(self.field)}" if self.field else "",
                 f"column {self.column}" if self.column else "",
             )
             if part
@@ -64,7 +65,7 @@ class InvalidGraph(InvalidDefinition):
         self.problems = tuple(problems)
         first = self.problems[0] if self.problems else None
         more = f" and {len(self.problems) - 1} more" if len(self.problems) > 1 else ""
-        what = f"graph {name!r}" if name else "the graph"
+        what = f"graph {excerpt(name)}" if name else "the graph"
         listed: dict[str, Any] = {f"problem {i}": p for i, p in enumerate(self.problems[:20], 1)}
         super().__init__(f"{what} is invalid: {first}{more}", **listed)
 

@@ -16,6 +16,7 @@ from stepwell.domain.program import RunOptions
 from stepwell.domain.schema import Schema
 from stepwell.domain.steps import checked_name
 from stepwell.errors import InvalidDefinition
+from stepwell.errors.excerpt import excerpt, shortened
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -85,9 +86,10 @@ def read_graph(source: Any) -> Any:
     path = Path(source)
     try:
         text = path.read_text()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no path, or no text
+        why = error.strerror if isinstance(error, OSError) else _no_text(error)
         raise InvalidDefinition(
-            f"{path} cannot be read: {error.strerror}", hint="name the .json or .yaml file of a graph"
+            f"{_shown(path)} cannot be read: {why}", hint="name the .json or .yaml file of a graph"
         ) from None
     if path.suffix in (".yaml", ".yml"):
         from stepwell.authoring.graphs.yaml import read_yaml
@@ -96,7 +98,15 @@ def read_graph(source: Any) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise InvalidDefinition(f"{path} is no JSON: {error}") from None
+        raise InvalidDefinition(f"{_shown(path)} is no JSON: {error}") from None
+
+
+def _shown(path: Path) -> str:
+    return shortened(str(path)) if str(path).isprintable() else excerpt(str(path))
+
+
+def _no_text(error: ValueError) -> str:
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "no file can have this name"
 
 
 def graph(source: Any, *, builder: Builder | None = None, **options: Any) -> GraphWorkflow:

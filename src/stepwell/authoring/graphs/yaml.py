@@ -12,6 +12,7 @@ import reprlib
 from typing import Any, ClassVar
 
 from stepwell.errors import InvalidDefinition
+from stepwell.errors.excerpt import excerpt
 
 _TAG = "tag:yaml.org,2002:"
 _WORDS = {
@@ -77,7 +78,7 @@ def _loader() -> Any:
             if self.check_event(yaml.AliasEvent):
                 event = self.peek_event()
                 raise yaml.composer.ComposerError(
-                    None, None, f"found the alias {event.anchor!r}: write it out", event.start_mark
+                    None, None, f"found the alias {excerpt(event.anchor)}: write it out", event.start_mark
                 )
             return super().compose_node(parent, index)
 
@@ -88,7 +89,7 @@ def _loader() -> Any:
                     continue  # a list or mapping: refused by the loader below
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"found the key {key.value!r} twice", key.start_mark
+                        None, None, f"found the key {excerpt(key.value)} twice", key.start_mark
                     )
                 seen.add(key.value)
             return super().construct_mapping(node, deep)

@@ -26,6 +26,7 @@ from stepwell.domain.judge import due_after, judge, recognised
 from stepwell.domain.messages import Ending, cancel_request, child_ended
 from stepwell.domain.rates import Ledger, RatedAnswer, RatedStart, admitted
 from stepwell.domain.status import RETRYABLE, Status
+from stepwell.store.base import Encode
 from stepwell.store.memory.tables import Tables, Ticket
 from stepwell.store.memory.transaction import entering, leaving, transaction
 
@@ -125,7 +126,7 @@ class MemoryRuns(Tables):
         return committed
 
     @transaction("cancel")
-    async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
+    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
         run = self._runs.get(run_id)
         if run is None:
             return CancelOutcome.UNKNOWN
@@ -133,12 +134,13 @@ class MemoryRuns(Tables):
         if ticket is None or ticket.ending:
             return CancelOutcome.ALREADY
         if ticket.started:
-            self._deliver(cancel_request(run_id, reason))
+            self._deliver(cancel_request(run_id, reason, encode))
             ticket.ending = True
             ticket.priority = ENDING_PRIORITY
             return CancelOutcome.REQUESTED
         unconsumed = list(self._inbox.get(run_id, {}))
-        at = self._append(ticket, [written(Cancelled(reason=reason, unconsumed=unconsumed))])
+        event = written(Cancelled(reason=reason, unconsumed=unconsumed))
+        at = self._append(ticket, [replace(event, payload=encode(event.payload))])
         self._finish(run_id, Finish(seen=ticket.wakes, status=Status.CANCELLED), at)
         if run.row.parent:
             ending = Ending(status=Status.CANCELLED, run=run_id)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from stepwell.domain.commit import NEVER, Definition, LogRow, RunFilter, RunRow, TicketRow, WorkerRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
+from stepwell.store.base import must_be_plain
 from stepwell.store.memory.archive import MemoryArchive
 from stepwell.store.memory.inbox import MemoryInbox
 from stepwell.store.memory.runs import MemoryRuns
@@ -130,8 +131,18 @@ class MemoryStore(MemoryRuns, MemoryInbox, MemoryTickets, MemoryReading, MemoryA
         super().__init__(clock)
         self._listeners: list[Callable[[], None]] = []
 
-    async def open(self) -> None:
-        pass
+    async def open(self, *, encoded: bool = False) -> None:
+        if not encoded:
+            await must_be_plain(self)
+
+    async def read_codec_check(self) -> bytes | None:
+        return self._codec_check
+
+    async def write_codec_check(self, value: bytes, *, expected: bytes | None) -> bool:
+        if self._codec_check not in (None, expected):
+            return False
+        self._codec_check = value
+        return True
 
     async def close(self) -> None:
         pass

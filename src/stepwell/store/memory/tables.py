@@ -87,6 +87,7 @@ class Tables:
         self._limits: dict[Scope, Limit] = {}
         self._windows: dict[WindowKey, str] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
+        self._codec_check: bytes | None = None
 
     def _start(self, new: NewRun) -> Started:
         known = self._known.get(new.identity)

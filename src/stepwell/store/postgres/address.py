@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from stepwell.errors import SettingsInvalid
+from stepwell.errors.excerpt import excerpt
 
 DEFAULT_SCHEMA = "stepwell"
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+PORT_MAX = 65_535
+_HINT = "postgresql://user@host:5432/database, or several: postgresql://user@h1:5432,h2:5433/database"
+_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::(.*))?")
 
 
 class Address(NamedTuple):
@@ -21,27 +25,39 @@ class Address(NamedTuple):
     def shown(self) -> str:
         """For messages: without user and password."""
         parts = urlsplit(self.dsn)
-        host = f"{parts.hostname or 'localhost'}:{parts.port or 5432}"
-        return f"{host}{parts.path}"
+        return f"{','.join(f'{host}:{port}' for host, port in _hosts(parts))}{parts.path}"
+
+
+def _hosts(parts: SplitResult) -> list[tuple[str, int]]:
+    """Each host with its port: several are tried in turn, `h1:5432,h2:5433`, as libpq does."""
+    found = []
+    for place in parts.netloc.rpartition("@")[2].split(","):
+        fits = _HOST.fullmatch(place)
+        host, port = fits.groups() if fits is not None else (place, "")
+        if fits is None or (port and not (port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX)):
+            raise SettingsInvalid(
+                f"the address has no possible port in {excerpt(place)}",
+                hint=_HINT,
+            )
+        found.append((host or "localhost", int(port or 5432)))
+    return found
 
 
 def parse(url: str) -> Address:
     """Takes `schema` and `poll_only` out of the URL; the rest is for the driver."""
-    parts = urlsplit(url)
     try:
-        _ = parts.port
+        parts = urlsplit(url)
     except ValueError as error:
-        raise SettingsInvalid(
-            f"the address has no possible port: {error}", hint="postgresql://user@host:5432/database"
-        ) from None
+        raise SettingsInvalid(f"the address names no host and port: {error}", hint=_HINT) from None
+    _hosts(parts)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = options.pop("schema", DEFAULT_SCHEMA)
     poll_only = options.pop("poll_only", "0")
     if not NAME.fullmatch(schema):
         raise SettingsInvalid(
-            f"{schema!r} cannot be a schema",
+            f"{excerpt(schema)} cannot be a schema",
             hint="use small letters, digits and underscores, e.g. ?schema=stepwell",
         )
     if poll_only not in {"0", "1"}:
-        raise SettingsInvalid(f"poll_only is {poll_only!r}", hint="write poll_only=1, or leave it out")
+        raise SettingsInvalid(f"poll_only is {excerpt(poll_only)}", hint="write poll_only=1, or leave it out")
     return Address(urlunsplit(parts._replace(query=urlencode(options))), schema, poll_only == "1")

@@ -29,7 +29,7 @@ class PostgresArchive(Session):
             finally:
                 await rolled_back(connection)
 
-        return await self._side_lanes.run(work)
+        return await self._side_lanes.read(work)
 
     async def _copy(self, connection: Connection, run_id: str) -> RunCopy:
         row = dict(await connection.fetchrow(self._sql["copy_run"], run_id))

@@ -65,7 +65,7 @@ class PostgresDeliveries(Session):
             rows = await connection.fetch(self._sql["read_inbox"], run_id, after, INBOX_READ_MAX)
             return [InboxRow(*row) for row in rows]
 
-        return await self._side_lanes.run(work)
+        return await self._side_lanes.read(work)
 
     async def emit(self, event: PublishedEvent) -> bool:
         [is_new] = await self._emitting.ask([event])
@@ -136,7 +136,7 @@ class PostgresDeliveries(Session):
                 rows = await connection.fetch(self._sql["published"], name, since, limit)
             return [PublishedEvent(*row) for row in rows]
 
-        return await self._side_lanes.run(work)
+        return await self._side_lanes.read(work)
 
 
 def _arguments(messages: Sequence[Message]) -> list[list[object]]:

@@ -22,6 +22,7 @@ from stepwell.domain.judge import recognised
 from stepwell.domain.messages import Ending, cancel_request, child_ended
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.errors import AskedWrongly, InvalidInput, StepwellError, StoreUnavailable
+from stepwell.store.base import Encode
 from stepwell.store.postgres.commits import LAST_PATH, PostgresCommits
 from stepwell.store.postgres.connection import ANSWER_SECONDS, USER_SETTINGS, Connection
 from stepwell.store.postgres.faults import Fault, Refused, fault, translated
@@ -40,12 +41,12 @@ class PostgresEndings(PostgresCommits):
         self._user_lanes = Lanes(self._user_room, STEPS_AT_ONCE)
         self._finishing: set[asyncio.Task[Committed]] = set()
 
-    async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
+    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
         async def work(connection: Connection) -> CancelOutcome:
             run = await connection.fetchrow(self._sql["read_parent"], run_id)
             if run is None:
                 return CancelOutcome.UNKNOWN
-            return await self._cancel(connection, run_id, reason, run["parent"], run["parent_path"])
+            return await self._cancel(connection, run_id, run, reason, encode)
 
         try:
             return await self._write("cancel", self._side_lanes, work, again=False)
@@ -53,22 +54,23 @@ class PostgresEndings(PostgresCommits):
             raise InvalidInput(f"PostgreSQL cannot hold this reason: {error}") from error
 
     async def _cancel(
-        self, connection: Connection, run_id: RunId, reason: str, parent: str, parent_path: str
+        self, connection: Connection, run_id: RunId, run: Any, reason: str, encode: Encode
     ) -> CancelOutcome:
+        parent, parent_path = run["parent"], run["parent_path"]
         last = {run_id: LAST_PATH} | ({RunId(parent): ""} if parent else {})
         tickets = await connection.fetch(self._sql["lock_tickets"], list(last), list(last.values()))
         own = next((row for row in tickets if (row["run_id"], row["path"]) == (run_id, "")), None)
         if own is None or own["ending"]:
             return CancelOutcome.ALREADY
         if own["started"]:
-            await self._write_deliveries(connection, [cancel_request(run_id, reason)])
+            await self._write_deliveries(connection, [cancel_request(run_id, reason, encode)])
             await connection.execute(self._sql["mark_ending"], run_id, ENDING_PRIORITY)
             return CancelOutcome.REQUESTED
         keys = [row[0] for row in await connection.fetch(self._sql["read_keys"], run_id)]
         event = written(Cancelled(reason=reason, unconsumed=keys))
         assert event.kind == KIND[Cancelled] == Status.CANCELLED  # the statement writes both by one word
         seq = await connection.fetchval(
-            self._sql["end_unowned"], self._now(), run_id, event.kind, event.payload
+            self._sql["end_unowned"], self._now(), run_id, event.kind, encode(event.payload)
         )
         if parent:
             ending = Ending(status=Status.CANCELLED, run=run_id)

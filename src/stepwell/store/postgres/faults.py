@@ -29,6 +29,8 @@ _FULL = "53300"  # no room for one more connection
 # 57P01-57P05 the server ends the session or starts up, 25P03 it ended an idle transaction,
 # 25006 read-only: after a failover this is the old primary
 _BROKEN = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25006", _FULL})
+# 26000 a prepared statement is not there, 42P05 it was there before: another client's session answered
+_NOT_OURS = frozenset({"26000", "42P05"})
 _REFUSED_CLASSES = ("22", "23", "54")
 # 28 authentication, 3D no such database, 3F no such schema, 42 permission and missing tables
 _UNUSABLE_CLASSES = ("28", "3D", "3F", "42", "0A")
@@ -57,12 +59,23 @@ def fault(error: Exception) -> Fault:
     return Fault.OTHER
 
 
+def pooled(why: str, shown: str) -> StoreUnusable:
+    return StoreUnusable(
+        f"there is a pooler such as PgBouncer before PostgreSQL: {why}",
+        hint="add ?poll_only=1 to the address (&poll_only=1 behind other options), or connect to PostgreSQL "
+        "itself",
+        database=shown,
+    )
+
+
 def translated(error: Exception, shown: str) -> StepwellError:
     """The error in our words."""
     if isinstance(error, StepwellError):
         return error
     code = state(error)
     text = str(error) or type(error).__name__
+    if "unsupported startup parameter" in text or code in _NOT_OURS:
+        return pooled(text, shown)
     if code.startswith("28"):
         return StoreUnusable(
             f"PostgreSQL refused the login: {text}", hint="check user and password in the URL", database=shown

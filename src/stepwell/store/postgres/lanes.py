@@ -53,6 +53,13 @@ class Lanes:
         run = self._run(work, again, on_doubt)
         return run if own_task else self._apart(run)
 
+    async def read(self, work: Work[T], *, own_task: bool = False) -> T:
+        """The same for work that writes nothing: an answer that was lost leaves no doubt, only no answer."""
+        try:
+            return await self.run(work, own_task=own_task)
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(error.message, database=self._address.shown) from error.__cause__
+
     async def _apart(self, run: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(run)
         self._under_way.add(task)

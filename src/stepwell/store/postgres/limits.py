@@ -191,7 +191,7 @@ class PostgresLimits(Session):
         async def work(connection: Connection) -> list[Limit]:
             return _limits(await connection.fetch(self._sql["read_limits"]))
 
-        return await self._side_lanes.run(work)
+        return await self._side_lanes.read(work)
 
     async def read_lanes(self) -> Sequence[LaneUse]:
         async def work(connection: Connection) -> list[LaneUse]:
@@ -199,7 +199,7 @@ class PostgresLimits(Session):
             resting = dict(await connection.fetch(self._sql["resting_lanes"]))
             return [LaneUse(at, leased.get(at, 0), resting.get(at, 0)) for at in sorted(leased | resting)]
 
-        return await self._side_lanes.run(work)
+        return await self._side_lanes.read(work)
 
 
 def _kinds(request: ClaimRequest) -> list[tuple[str, str]]:

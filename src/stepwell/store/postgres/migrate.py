@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from stepwell.errors import StepwellError, StoreUnusable
 from stepwell.store.postgres.address import Address
-from stepwell.store.postgres.connection import Connection
-from stepwell.store.postgres.faults import translated
+from stepwell.store.postgres.connection import LANE_SETTINGS, Connection
+from stepwell.store.postgres.faults import pooled, translated
 from stepwell.store.postgres.session import PACKAGE, in_schema, rolled_back
 
 SERVER_MIN = 14  # MATERIALIZED, and lookups in long IN lists by hash
@@ -65,7 +65,11 @@ async def _check_server(connection: Connection, address: Address) -> None:
             hint=f"Stepwell needs {SERVER_MIN} or later",
             database=address.shown,
         )
-    encoding = await connection.fetchval("SHOW server_encoding")
+    encoding, plans = await connection.fetchrow(
+        "SELECT current_setting('server_encoding'), current_setting('plan_cache_mode')"
+    )
+    if not address.poll_only and plans != LANE_SETTINGS["plan_cache_mode"]:
+        raise pooled("it drops the settings of a session", address.shown)
     if encoding != "UTF8":
         raise StoreUnusable(
             f"the database's encoding is {encoding}",

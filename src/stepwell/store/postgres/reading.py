@@ -35,7 +35,7 @@ class PostgresReading(Session):
             return rows
 
         try:
-            return await self._side_lanes.run(work)
+            return await self._side_lanes.read(work)
         except Refused as error:  # e.g. a NUL in an id: it cannot be there
             raise InvalidInput(f"PostgreSQL cannot compare with this value: {error}") from error
 
@@ -136,7 +136,7 @@ class PostgresReading(Session):
                 found[named] = Definition(**dict(rows[0])) if rows else None
             return found
 
-        found = await self._side_lanes.run(work, own_task=True)
+        found = await self._side_lanes.read(work, own_task=True)
         return [found[named] for named in asked]
 
     async def drop_definitions(self, workspace: str, *names: str) -> int:
@@ -147,6 +147,16 @@ class PostgresReading(Session):
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return [Definition(**dict(row)) for row in await self._fetch("list_definitions", workspace)]
+
+    async def read_codec_check(self) -> bytes | None:
+        rows = await self._fetch("read_codec_check")
+        return rows[0][0] if rows else None
+
+    async def write_codec_check(self, value: bytes, *, expected: bytes | None) -> bool:
+        async def work(connection: Connection) -> bool:
+            return bool(await connection.fetchval(self._sql["write_codec_check"], value, expected))
+
+        return await self._write("codec_check", self._side_lanes, work, single=True)
 
 
 def _ticket_row(row: Any) -> TicketRow:

@@ -262,3 +262,16 @@ SELECT workspace, name, version, kind, hash, body, input_schema, options
 FROM stepwell.definitions
 WHERE workspace = $1
 ORDER BY put_no;
+
+-- name: read_codec_check
+SELECT value
+FROM stepwell.codec_check;
+
+-- name: write_codec_check
+-- The first, or in the place of the one that was read.
+INSERT INTO stepwell.codec_check AS c (value)
+SELECT $1::bytea
+ON CONFLICT (one) DO UPDATE
+SET value = excluded.value
+WHERE c.value = $2::bytea
+RETURNING true;

@@ -20,6 +20,7 @@
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere.
 --   start_windows     when runs were started lately, of each workflow or by each user that has a start rate.
 --   definitions       versions of workflows, for those who start runs without having the code.
+--   codec_check       one row where payloads are encoded: only the codec that reads it may open this database.
 --   migrations        which of migrations/*.sql were applied.
 --
 -- Only the holder of `tickets.lease` who also knows `tickets.head` may append to `events`. Whoever needs
@@ -255,6 +256,11 @@ CREATE TABLE stepwell.start_windows (
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 CREATE INDEX start_windows_until ON stepwell.start_windows (until);
+
+CREATE TABLE stepwell.codec_check (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one), -- a single row
+    value bytea NOT NULL
+);
 
 -- The lane of a run that brings no limit along; the same text as Lane.text in domain/limits.py.
 CREATE FUNCTION stepwell.plain_lane(workspace text, workflow text, queue text, child boolean) RETURNS text

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from stepwell.domain.commit import WorkerInfo
+from stepwell.store.base import must_be_plain
 from stepwell.store.postgres.archive import PostgresArchive
 from stepwell.store.postgres.claims import PostgresClaims
 from stepwell.store.postgres.connection import ANSWER_SECONDS
@@ -58,13 +59,22 @@ class PostgresStore(
             self._ask_other_engines,
         ]
 
-    async def open(self) -> None:
+    async def open(self, *, encoded: bool = False) -> None:
         for lanes in self._every_lane:
             lanes.open()
         await self._side_lanes.run_once(lambda connection: prepare(connection, self._address))
+        if not encoded:
+            await self._check_plain()
         self._listener.open()
         if is_over(self._resting):
             self._resting = asyncio.create_task(self._rest())
+
+    async def _check_plain(self) -> None:
+        try:
+            await must_be_plain(self)
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         for task in (self._resting, self._preparing, self._telling):

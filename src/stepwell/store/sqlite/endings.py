@@ -7,12 +7,13 @@ from stepwell.domain.events import Cancelled, Retried, written
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.messages import Ending, cancel_request, child_ended
 from stepwell.domain.status import RETRYABLE, Status
+from stepwell.store.base import Encode
 from stepwell.store.sqlite.deliveries import deliver
 from stepwell.store.sqlite.session import Session
 
 
-def cancel(session: Session, asked: tuple[RunId, str]) -> CancelOutcome:
-    run_id, reason = asked
+def cancel(session: Session, asked: tuple[RunId, str, Encode]) -> CancelOutcome:
+    run_id, reason, encode = asked
     row = session.row("run_to_cancel", run_id)
     if row is None:
         return CancelOutcome.UNKNOWN
@@ -20,14 +21,15 @@ def cancel(session: Session, asked: tuple[RunId, str]) -> CancelOutcome:
     if ticket is None or ending:
         return CancelOutcome.ALREADY
     if started:
-        deliver(session, [[cancel_request(run_id, reason)]])
+        deliver(session, [[cancel_request(run_id, reason, encode)]])
         session.run("mark_ending", run_id, ENDING_PRIORITY)
         return CancelOutcome.REQUESTED
     # Nobody ever had it, so there is nothing to clean up: whoever holds the write lock may end it.
     unconsumed = [key for (key,) in session.rows("inbox_keys", run_id)]
     at = max(session.now, at)
     event = written(Cancelled(reason=reason, unconsumed=unconsumed))
-    session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, event.payload)
+    payload = encode(event.payload)
+    session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, payload)
     session.run("finish_run", run_id, Status.CANCELLED.value, None, None, "", None, at)
     for name in ("delete_tickets", "delete_waits", "delete_inbox"):
         session.run(name, run_id)

@@ -1078,3 +1078,17 @@ WHERE (name, seconds) IN (
     ORDER BY w.until
     LIMIT 10
 );
+
+-- name: read_codec_check
+SELECT value
+FROM codec_check;
+
+-- name: write_codec_check
+-- The first, or in the place of the one that was read.
+INSERT INTO codec_check (id, value)
+SELECT 1, ?1
+WHERE true
+ON CONFLICT (id) DO UPDATE
+SET value = excluded.value
+WHERE codec_check.value = ?2
+RETURNING 1;

@@ -162,6 +162,15 @@ def definitions(session: Session, workspace: str) -> Sequence[Definition]:
     return [_definition(row) for row in session.rows("list_definitions", workspace)]
 
 
+def codec_check(session: Session, _: None) -> bytes | None:
+    row = session.row("read_codec_check")
+    return None if row is None else row[0]
+
+
+def write_codec_check(session: Session, asked: tuple[bytes, bytes | None]) -> bool:
+    return session.row("write_codec_check", *asked) is not None
+
+
 def _definition(row: Row) -> Definition:
     name, version, kind, hash, body, input_schema, options, workspace = row
     return Definition(

@@ -20,6 +20,7 @@
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere
 --   start_windows     when runs were started lately, of each workflow or by each user that has a start rate
 --   definitions       versions of workflows, for those who start runs without their code
+--   codec_check       one row where payloads are encoded: only the codec that reads it may open this file
 --
 -- Times are seconds since the epoch. Payloads are JSON in bytes; `run_view` and `event_view` show them
 -- to people. This file is what the migrations lead to; a test compares the two.
@@ -205,6 +206,11 @@ CREATE TABLE definitions (
     input_schema BLOB NOT NULL,
     options BLOB NOT NULL,
     UNIQUE (workspace, name, version)
+) STRICT;
+
+CREATE TABLE codec_check (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    value BLOB NOT NULL
 ) STRICT;
 
 CREATE VIEW run_view AS

@@ -37,7 +37,7 @@ from stepwell.domain.copies import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart
-from stepwell.store.base import PUBLISHED_MAX, REAP_CHUNK, closed
+from stepwell.store.base import PUBLISHED_MAX, REAP_CHUNK, Encode, closed, must_be_plain
 from stepwell.store.sqlite import (
     archive,
     claims,
@@ -79,6 +79,7 @@ DROP_LIMIT = each("drop_limit", limits.drop_limit)
 DEFINE = each("define", reading.put_definitions)
 SWAP = each("define", reading.swap_definition)
 UNDEFINE = each("define", reading.drop_definitions)
+PUT_CODEC_CHECK = each("codec_check", reading.write_codec_check)
 RESTORE = each("restore", archive.restore)
 REMOVE = each("remove", archive.remove)
 PURGE = each("purge", archive.purge)
@@ -95,6 +96,7 @@ TICKETS = each("tickets", reading.tickets)
 OTHERS = each("others", reading.others)
 DEFINITION = each("definition", reading.definition)
 DEFINITIONS = each("definitions", reading.definitions)
+CODEC_CHECK = each("codec_check", reading.codec_check)
 LIMITS = each("limits", limits.limits)
 LANES = each("lanes", limits.lanes)
 TREE = each("tree", archive.read_tree)
@@ -122,9 +124,15 @@ class SqliteStore:
         self._reap = each("reap", self._fleet.reap, light=self._fleet.nobody_dead)
         self._workers = each("workers", self._fleet.workers)
 
-    async def open(self) -> None:
+    async def open(self, *, encoded: bool = False) -> None:
         if self._writer is None:
             await asyncio.to_thread(self._open)
+        if not encoded:
+            try:
+                await must_be_plain(self)
+            except BaseException:
+                await self.close()
+                raise
 
     def _open(self) -> None:
         writing = file.open_writer(self.path)
@@ -181,8 +189,8 @@ class SqliteStore:
     ) -> Committed:
         return await self._write(TRANSACT, (body, turn))
 
-    async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
-        return await self._write(CANCEL, (run_id, reason))
+    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
+        return await self._write(CANCEL, (run_id, reason, encode))
 
     async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
         return await self._write(RETRY, (run_id, needs, undo))
@@ -302,6 +310,12 @@ class SqliteStore:
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return await self._read(DEFINITIONS, workspace)
+
+    async def read_codec_check(self) -> bytes | None:
+        return await self._read(CODEC_CHECK, None)
+
+    async def write_codec_check(self, value: bytes, *, expected: bytes | None) -> bool:
+        return await self._write(PUT_CODEC_CHECK, (value, expected))
 
     # Limits
 

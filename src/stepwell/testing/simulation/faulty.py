@@ -44,7 +44,7 @@ from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
-from stepwell.store.base import PUBLISHED_MAX
+from stepwell.store.base import PUBLISHED_MAX, Encode
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import BEGIN
 from stepwell.testing.evidence import Fault
@@ -60,6 +60,7 @@ _READS = frozenset(
         "list_runs",
         "list_workers",
         "now",
+        "read_codec_check",
         "read_lanes",
         "read_limits",
         "published",
@@ -235,8 +236,8 @@ class FaultyStore:
     ) -> Committed:
         return await self._ask("transact", body, turn)  # type: ignore[no-any-return]
 
-    async def cancel(self, run_id: RunId, reason: str) -> CancelOutcome:
-        return await self._ask("cancel", run_id, reason)  # type: ignore[no-any-return]
+    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
+        return await self._ask("cancel", run_id, reason, encode=encode)  # type: ignore[no-any-return]
 
     async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
         return await self._ask("retry", run_id, needs=needs, undo=undo)  # type: ignore[no-any-return]
@@ -354,7 +355,13 @@ class FaultyStore:
     def hint(self) -> None:
         self._network.hint(self._process)
 
-    async def open(self) -> None:
+    async def read_codec_check(self) -> bytes | None:
+        return await self._ask("read_codec_check")  # type: ignore[no-any-return]
+
+    async def write_codec_check(self, value: bytes, *, expected: bytes | None) -> bool:
+        return await self._ask("write_codec_check", value, expected=expected)  # type: ignore[no-any-return]
+
+    async def open(self, *, encoded: bool = False) -> None:
         pass
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.plain import plain_problems
 from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
 from stepwell.domain.steps import StepSpec
+from stepwell.errors.excerpt import excerpt
 
 _CACHE_MAX = 256
 
@@ -49,7 +50,7 @@ class Builder:
                 plan, problems = self._examine(body)
             if plan is None:
                 name = body.get("name", "") if isinstance(body, dict) else ""
-                raise InvalidGraph(problems, name=str(name))
+                raise InvalidGraph(problems, name=name if isinstance(name, str) else excerpt(name))
             self._plans[key] = plan
             if len(self._plans) > _CACHE_MAX:
                 self._plans.popitem(last=False)

@@ -11,6 +11,7 @@ from stepwell.authoring.graphs.nodes.control import ConditionData, SwitchData
 from stepwell.authoring.graphs.nodes.merging import MergeData
 from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.errors.excerpt import excerpt
 
 LOOPS_MAX = 3  # loops in loops
 NESTING_MAX = 10  # containers of any type
@@ -74,10 +75,10 @@ class Checks:
         for node in self._definition.nodes:
             first = known.setdefault(node.id.lower(), node.id)
             if node.id in self._nodes or first != node.id:
-                only = "" if first == node.id else f", but for case: {first!r}"
+                only = "" if first == node.id else f", but for case: {excerpt(first)}"
                 self._add(
                     "NODE_ID_DUPLICATE",
-                    f"two nodes have the id {node.id!r}{only}",
+                    f"two nodes have the id {excerpt(node.id)}{only}",
                     node=node.id,
                     field="id",
                     suggestion="give one of them another id",
@@ -117,7 +118,7 @@ class Checks:
             if node.parent not in self._broken:
                 self._add(
                     "UNKNOWN_PARENT",
-                    f"there is no node {node.parent!r}",
+                    f"there is no node {excerpt(node.parent)}",
                     node=node.id,
                     field="parentId",
                     suggestion=self._meant(node.parent, self._nodes),
@@ -191,7 +192,7 @@ class Checks:
                 if found is None and id not in self._broken:
                     self._add(
                         "EDGE_UNKNOWN_NODE",
-                        f"there is no node {id!r}",
+                        f"there is no node {excerpt(id)}",
                         node="" if other is None else other.id,
                         edge=edge.id,
                         field=name,
@@ -202,7 +203,7 @@ class Checks:
         if edge.handle not in handles:
             self._add(
                 "UNKNOWN_HANDLE",
-                f"a {source.type.name} has no handle {edge.handle!r}",
+                f"a {source.type.name} has no handle {excerpt(edge.handle)}",
                 node=source.id,
                 edge=edge.id,
                 field="sourceHandle",
@@ -242,7 +243,7 @@ class Checks:
             if first not in inside:
                 self._add(
                     "UNKNOWN_FINALLY",
-                    f"{first!r} is no node of its body",
+                    f"{excerpt(first)} is no node of its body",
                     node=node.id,
                     field="finally",
                     suggestion=self._meant(first, inside),
@@ -281,7 +282,7 @@ class Checks:
             if count > 1:
                 self._add(
                     "DUPLICATE_EDGE_ID",
-                    f"{count} edges have the id {id!r}",
+                    f"{count} edges have the id {excerpt(id)}",
                     edge=id,
                     suggestion="give each an id of its own",
                 )
@@ -302,7 +303,7 @@ class Checks:
                 if handle in taken:
                     self._add(
                         "DUPLICATE_HANDLE",
-                        f"the {node.type.name} has the handle {handle!r} already",
+                        f"the {node.type.name} has the handle {excerpt(handle)} already",
                         node=node.id,
                         field=field,
                         suggestion="give it another id, and lead its edges from there",

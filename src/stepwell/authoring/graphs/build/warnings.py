@@ -13,6 +13,7 @@ from stepwell.authoring.graphs.nodes.containers import LoopData
 from stepwell.authoring.graphs.nodes.control import SetData
 from stepwell.authoring.graphs.nodes.types import Role
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.errors.excerpt import excerpt
 
 _SEEN = frozenset({"ctx", "run", "step"})
 _SEEN_BY_MERGES = frozenset({"base", "branches"})
@@ -81,7 +82,7 @@ def _unknown_names(node: Node, compiler: Compiler, *, looped: bool) -> Iterator[
     for field, names in compiler.names.items():
         fits = known | _SEEN_BY_MERGES if node.type.role is Role.JOIN else known
         for name in sorted(names - fits):
-            message = f"nothing is called {name!r} here, so there is no value"
+            message = f"nothing is called {excerpt(name)} here, so there is no value"
             yield _warning("UNKNOWN_NAME", message, node, field, did_you_mean(name, fits))
 
 

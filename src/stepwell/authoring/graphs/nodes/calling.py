@@ -11,6 +11,7 @@ from stepwell.authoring.graphs.failure import NodeError
 from stepwell.authoring.graphs.nodes.data import NodeData
 from stepwell.authoring.graphs.nodes.retrying import retry_of
 from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
+from stepwell.errors.excerpt import excerpt
 
 
 class WorkflowData(NodeData):
@@ -37,7 +38,7 @@ class ChildRun:
         version = f" version {self.version}" if self.version else ""
         return NodeError(
             "UNKNOWN_WORKFLOW",
-            f"nobody knows a workflow {self.workflow!r}{version}",
+            f"nobody knows a workflow {excerpt(self.workflow)}{version}",
             hint="give it to an engine, Engine(workflows=[...]), or save and publish it",
             config=True,
         )

@@ -22,6 +22,7 @@ from stepwell.authoring.graphs.nodes.data import (
     given,
 )
 from stepwell.authoring.graphs.nodes.types import DONE, NodeType, Now, Outcome, Role, Scope
+from stepwell.errors.excerpt import excerpt
 
 
 class StartData(NodeData):
@@ -143,7 +144,7 @@ class Switch:
         if self._strict and "default" not in connected:
             raise NodeError(
                 "NO_CASE_MATCHED",
-                f"no case fits {value!r}",
+                f"no case fits {excerpt(value)}",
                 hint="add a case, connect the default handle, or switch strict off",
                 config=True,
             )

@@ -11,6 +11,7 @@ from stepwell.authoring.graphs.compiler import Compiler, MergeFunction
 from stepwell.authoring.graphs.nodes.data import WHOLE, NodeData, Source, exactly_one, needed_by
 from stepwell.authoring.graphs.nodes.types import NodeType, Role
 from stepwell.authoring.graphs.problems import did_you_mean
+from stepwell.errors.excerpt import excerpt
 
 Mode = Literal["all", "any", "count", "timeout"]
 Strategy = Literal["merge-all", "last-write", "first-write", "custom"]
@@ -77,7 +78,9 @@ class Merge:
         found = None if name is None else compiler.mergers.get(name)
         if name is not None and found is None:
             suggestion = did_you_mean(name, compiler.mergers) or "register it: Engine(nodes=[...])"
-            compiler.problem("UNKNOWN_FUNCTION", f"no merger is called {name!r}", "function", suggestion)
+            compiler.problem(
+                "UNKNOWN_FUNCTION", f"no merger is called {excerpt(name)}", "function", suggestion
+            )
         return found
 
 

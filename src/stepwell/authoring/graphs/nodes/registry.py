@@ -16,6 +16,7 @@ from stepwell.authoring.graphs.nodes.waiting import WAITING
 from stepwell.authoring.graphs.nodes.working import CALL, CustomNode
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import InvalidDefinition
+from stepwell.errors.excerpt import excerpt
 
 ENTRY_POINTS = "stepwell.nodes"
 ALIASES = {"join": "merge", "wait_event": "wait", "data_query": "query", "subworkflow": "workflow"}
@@ -41,16 +42,16 @@ class NodeRegistry:
         name = getattr(handler, "merger_name", None)
         if isinstance(name, str):
             if self.mergers.setdefault(name, handler) is not handler:
-                raise InvalidDefinition(f"two mergers are called {name!r}")
+                raise InvalidDefinition(f"two mergers are called {excerpt(name)}")
             return
         made = getattr(handler, "custom_node", None)
         found = handler if isinstance(handler, NodeType) else getattr(made, "type", None)
         if not isinstance(found, NodeType):
             raise InvalidDefinition(
-                f"{handler!r} is no node", hint='decorate the function with @node("name")'
+                f"{excerpt(handler)} is no node", hint='decorate the function with @node("name")'
             )
         if found.name in self._types and self._types[found.name] is not found:
-            raise InvalidDefinition(f"two types of nodes are called {found.name!r}")
+            raise InvalidDefinition(f"two types of nodes are called {excerpt(found.name)}")
         self._types[found.name] = found
         if isinstance(made, CustomNode):
             self._custom[found.name] = made

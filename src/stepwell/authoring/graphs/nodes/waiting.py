@@ -28,6 +28,7 @@ from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, 
 from stepwell.authoring.graphs.template import Template
 from stepwell.domain.duration import seconds
 from stepwell.errors import StepwellError
+from stepwell.errors.excerpt import excerpt
 
 _LAST_MOMENT = datetime(3000, 1, 1, tzinfo=UTC).timestamp()
 ANSWERS = ("approved", "denied")
@@ -232,7 +233,7 @@ def _length(value: Any) -> float:
     except StepwellError as error:
         raise NodeConfigError(error.message, hint=error.hint) from None
     if found * 1000 > YEAR_MS:
-        raise NodeConfigError(f"{value!r} is longer than a year", hint="give at most 365d")
+        raise NodeConfigError(f"{excerpt(value)} is longer than a year", hint="give at most 365d")
     return found
 
 
@@ -244,10 +245,12 @@ def _moment(value: Any) -> float:
         try:
             when = datetime.fromisoformat(str(value))
         except ValueError:
-            raise NodeConfigError(f"{value!r} is no moment", hint="give an ISO date and time") from None
+            raise NodeConfigError(
+                f"{excerpt(value)} is no moment", hint="give an ISO date and time"
+            ) from None
         found = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     if found >= _LAST_MOMENT:
-        raise NodeConfigError(f"{value!r} is too far away", hint="to wait for ever, wait for an event")
+        raise NodeConfigError(f"{excerpt(value)} is too far away", hint="to wait for ever, wait for an event")
     return found
 
 
@@ -256,7 +259,9 @@ def _fixed_moment(written: str) -> None:
     _moment(written)
     when = datetime.fromisoformat(written)
     if when.tzinfo is None:
-        raise NodeConfigError(f"{written!r} has no time zone", hint="add Z for UTC, or an offset as +02:00")
+        raise NodeConfigError(
+            f"{excerpt(written)} has no time zone", hint="add Z for UTC, or an offset as +02:00"
+        )
 
 
 def _wait(data: WaitData, compiler: Compiler) -> Delay | EventWait | ConditionWait:

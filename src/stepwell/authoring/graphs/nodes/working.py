@@ -21,6 +21,7 @@ from stepwell.domain.program import StepContext
 from stepwell.domain.retry import Retry
 from stepwell.domain.steps import STEP_TIMEOUT, StepSpec, parameter_codecs
 from stepwell.errors import NotSerialisable
+from stepwell.errors.excerpt import excerpt
 
 Handler = Callable[..., Any]
 
@@ -224,13 +225,13 @@ def _check_result(result: NodeResult, handles: frozenset[str]) -> None:
     """A handle that nobody declared would lead nowhere, and the run would end as if all was well."""
     if result.handle not in handles:
         raise NodeConfigError(
-            f"the handler chose the handle {result.handle!r}",
+            f"the handler chose the handle {excerpt(result.handle)}",
             code="UNKNOWN_HANDLE",
             hint=f'it has: {", ".join(sorted(handles))}; declare others: @node(..., handles=("out", ...))',
         )
     delay: Any = result.delay  # authors are not bound by our types
     if type(delay) not in (int, float) or not delay >= 0:
-        raise NodeConfigError(f"the handler's delay is {delay!r}", hint="give seconds, zero or more")
+        raise NodeConfigError(f"the handler's delay is {excerpt(delay)}", hint="give seconds, zero or more")
 
 
 # call
@@ -253,7 +254,9 @@ class CallWork:
                 from stepwell.authoring.graphs.problems import did_you_mean
 
                 suggestion = did_you_mean(data.step, compiler.steps) or "register it: Engine(steps=[...])"
-                compiler.problem("UNKNOWN_STEP", f"no step is called {data.step!r}", "step", suggestion)
+                compiler.problem(
+                    "UNKNOWN_STEP", f"no step is called {excerpt(data.step)}", "step", suggestion
+                )
         self._codecs = {} if spec.function is _missing else parameter_codecs(spec)
         self.spec = replace(
             spec,

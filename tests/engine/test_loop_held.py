@@ -1,0 +1,61 @@
+"""A step that holds the loop for longer than a lease: the run fails for that, not for a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from stepwell import Context, step, workflow
+from stepwell.engine import loop_watch
+from stepwell.errors import RunFailed
+from tests.stage import SHORT_LEASE, Stage
+
+HELD_SECONDS = 4.0  # several leases
+
+
+@step
+async def stare() -> None:
+    threading.Event().wait(HELD_SECONDS)
+
+
+@workflow
+async def staring(ctx: Context, _: None) -> None:
+    await ctx.step(stare)
+
+
+@contextmanager
+def workers(stage: Stage, count: int) -> Iterator[None]:
+    """Each with a loop of its own: what holds one does not hold the others."""
+    over = threading.Event()
+
+    async def work() -> None:
+        async with stage.engine(staring, settings=SHORT_LEASE):
+            await asyncio.to_thread(over.wait)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(work())) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.req("K33")
+async def test_a_step_that_holds_the_loop_is_named(disk: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_watch, "_LOOK_SECONDS", 0.3)
+    async with disk.client() as client:
+        run = await client.start(staring, None)
+        with workers(disk, 3), pytest.raises(RunFailed) as failed:
+            await run.result(60)
+
+    assert failed.value.cause_code == "LOOP_HELD"
+    assert "0/stare#1 held the loop of its worker" in failed.value.message
+    assert "a plain def" in failed.value.hint

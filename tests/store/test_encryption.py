@@ -1,0 +1,312 @@
+"""An encrypted database: nothing that users wrote is in it in clear text, and only its key opens it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import msgspec
+import pytest
+
+from stepwell import Context, Retry, RunHandle, StepContext, SyncClient, step, workflow
+from stepwell.domain import events as ev
+from stepwell.domain.codec import digest
+from stepwell.domain.commit import RunFilter
+from stepwell.domain.fact import Fact
+from stepwell.errors import KeyConflict, KeyMissing, RunCancelled, RunFailed, StoreUnusable
+from stepwell.store.base import Store
+from stepwell.store.encoded import PLAIN_KINDS
+from stepwell.store.memory import MemoryStore
+from stepwell.store.open import open_store
+from stepwell.store.payloads import Chain, Compression, Encryption, PayloadCodec
+from stepwell.store.postgres import migrate
+from stepwell.store.sqlite import file as sqlite_file
+from tests.stage import Stage, suspended
+
+OLD, NEW = b"o" * 32, b"n" * 32
+KEPT = Encryption({"a": OLD}, current="a")
+TAGS = {"canary-name": "canary-value", "customer": "canary"}
+
+
+@step
+async def whisper(ctx: StepContext, word: str) -> str:
+    ctx.save("note", "canary-document")
+    return f"canary-{word}"
+
+
+@step(retry=Retry(1))
+async def fail(word: str) -> str:
+    raise ValueError(f"canary-{word}")
+
+
+@workflow
+async def below(ctx: Context, word: str) -> str:
+    return await ctx.signal("go", str)
+
+
+@workflow
+async def confide(ctx: Context, word: str) -> str:
+    ctx.progress(1, 2, "canary-progress")
+    ctx.publish("topic", "canary-news")
+    await ctx.step(whisper, word)
+    await ctx.start(below, "canary-child")
+    first = await ctx.signal("go", str)
+    second = await ctx.event("paid", key="7")
+    return f"{first} {second}"
+
+
+@workflow
+async def failing(ctx: Context, word: str) -> None:
+    await ctx.step(fail, word)
+
+
+async def kept(stage: Stage) -> bytes:
+    """Everything that the database holds."""
+    if isinstance(stage.database, MemoryStore):
+        return repr(vars(stage.database)).encode()
+    assert isinstance(stage.database, str)
+    if stage.kind == "sqlite":
+        folder = Path(stage.database).parent
+        return b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+    connection = await asyncpg.connect(stage.database)
+    try:
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'stepwell'")
+        found = b""
+        for (table,) in tables:
+            for row in await connection.fetch(f"SELECT * FROM stepwell.{table}"):
+                found += b"".join(v if isinstance(v, bytes) else str(v).encode() for v in row.values())
+        return found
+    finally:
+        await connection.close()
+
+
+def plain_store(stage: Stage) -> Store:
+    return stage.database if isinstance(stage.database, MemoryStore) else open_store(str(stage.database))
+
+
+@pytest.mark.req("K42")
+async def test_nothing_that_a_user_wrote_is_kept_in_clear_text(stage: Stage) -> None:
+    async with stage.engine(confide, below, failing, codec=KEPT) as engine:
+        run = await engine.start(confide, "canary-input", tags=TAGS)
+        await suspended(run)
+        in_the_middle = await kept(stage)
+        await run.signal("go", "canary-signal")
+        await engine.emit("paid", "canary-event", key="7")
+        assert await run.result(40) == "canary-signal canary-event"
+        failed = await engine.start(failing, "input")
+        with pytest.raises(RunFailed, match="canary-input"):
+            await failed.result(40)
+        cancelled = await engine.start(below, "x")
+        await suspended(cancelled)
+        await cancelled.cancel("canary-reason")
+        with pytest.raises(RunCancelled, match="canary-reason"):
+            await cancelled.result(40)
+
+        state = await run.state()
+        assert state.progress is not None
+        assert state.progress.text == "canary-progress"
+        assert msgspec.json.decode((await run.info()).tags) == TAGS
+
+    assert b"canary" not in in_the_middle
+    assert b"canary" not in await kept(stage)
+
+
+@pytest.mark.req("K42")
+async def test_the_reason_to_cancel_what_nobody_began_is_not_in_clear_text(stage: Stage) -> None:
+    async with stage.engine(worker=False, codec=KEPT) as client:
+        run = await client.start(below, "x")
+        await run.cancel("canary-reason")
+
+        with pytest.raises(RunCancelled, match="canary-reason"):
+            await run.result(40)
+    assert b"canary" not in await kept(stage)
+
+
+@pytest.mark.req("K42")
+def test_facts_that_stay_readable_hold_no_value_of_users() -> None:
+    """A new fact is encoded unless somebody says here that it may be read."""
+    fields: dict[str, set[str]] = {}
+    for fact, kind in ev.KIND.items():
+        assert issubclass(fact, Fact)
+        if kind in PLAIN_KINDS:
+            fields[kind] = set(fact.__struct_fields__)
+
+    assert fields == {
+        "claimed": {"lease", "worker"},
+        "lease_lost": {"lease"},
+        "retried": {"path", "undo"},
+        "timer_set": {"seconds", "retry"},
+        "timer_fired": set(),
+        "step_started": {"step"},
+        "wait_ended": {"outcome", "received"},
+        "compensation_completed": {"failed"},
+    }
+
+
+async def written(stage: Stage, codec: PayloadCodec = KEPT) -> RunHandle[Any]:
+    async with stage.engine(confide, below, codec=codec) as engine:
+        run = await engine.start(confide, "x", key="order-1", tags=TAGS)
+        await suspended(run)
+        return run
+
+
+@pytest.mark.req("K42")
+@pytest.mark.parametrize(
+    "codec", [None, Encryption({"a": NEW}, current="a"), Encryption({"b": NEW}, current="b")]
+)
+async def test_without_the_key_no_engine_opens_it(stage: Stage, codec: PayloadCodec | None) -> None:
+    await written(stage)
+    before = await kept(stage) if stage.kind != "sqlite" else b""
+
+    for worker in (True, False):
+        with pytest.raises(KeyMissing) as refused:
+            async with stage.engine(confide, below, codec=codec, worker=worker):
+                pass
+        assert "codec" in refused.value.hint
+
+    assert await kept(stage) == before or stage.kind == "sqlite"
+    async with stage.engine(confide, below, codec=KEPT) as engine:  # nothing was spoiled
+        assert len(await engine.runs()) == 2
+
+
+@pytest.mark.req("K42")
+@pytest.mark.parametrize("codec", [None, Encryption({"a": NEW}, current="a")])
+async def test_without_the_key_no_sync_client_opens_it(disk: Stage, codec: PayloadCodec | None) -> None:
+    run = await written(disk)
+
+    with pytest.raises(KeyMissing), SyncClient(str(disk.database), codec=codec):
+        pass
+    with SyncClient(str(disk.database), codec=KEPT) as client:
+        client.handle(run.id).signal("go", "canary-signal")
+
+    assert b"canary" not in await kept(disk)
+    async with disk.engine(confide, below, codec=KEPT) as engine:
+        await engine.emit("paid", "yes", key="7")
+        assert await engine.handle(run.id).result(40) == "canary-signal yes"
+
+
+@pytest.mark.req("K42", "K32")
+async def test_a_chain_is_not_read_by_half_of_it(stage: Stage) -> None:
+    await written(stage, Chain(Compression(), KEPT))
+
+    with pytest.raises(KeyMissing, match="another key or codec"):
+        async with stage.engine(codec=KEPT):
+            pass
+
+
+@pytest.mark.req("K42", "K32")
+async def test_who_lacks_the_new_key_is_refused_after_a_rotation(stage: Stage) -> None:
+    run = await written(stage)
+    rotated = Encryption({"a": OLD, "b": NEW}, current="b")
+    async with stage.engine(confide, below, codec=rotated) as engine:
+        again = await engine.start(confide, "x", key="order-1")
+        assert again.id == run.id
+        with pytest.raises(KeyConflict):
+            await engine.start(confide, "y", key="order-1")
+        assert msgspec.json.decode((await again.info()).tags) == TAGS
+
+    with pytest.raises(KeyMissing, match="'b'"):
+        async with stage.engine(codec=KEPT):
+            pass
+
+
+@pytest.mark.req("K42")
+async def test_the_digest_of_an_input_tells_nothing_without_the_key(stage: Stage) -> None:
+    run = await written(stage)
+    guess = digest(b'confide\0"x"')
+
+    assert guess.encode() not in await kept(stage)
+    async with stage.engine(confide, below, codec=KEPT) as engine:
+        copy = await engine.export(run.id)
+    assert guess.encode() in copy  # elsewhere, with another key or none, a repeated start is recognised
+
+
+@pytest.mark.req("K42")
+async def test_tags_can_be_indexed_without_the_key(stage: Stage) -> None:
+    """One member a tag, named by a keyed hash; equal tags have equal hashes, also after a rotation."""
+    await written(stage)
+    rotated = Encryption({"b": NEW, "a": OLD}, current="b")
+    async with stage.engine(worker=False, codec=rotated) as client:
+        await client.start(below, "x", tags={"customer": "canary", "canary-name": "other"})
+
+    store = plain_store(stage)
+    await store.open(encoded=True)
+    try:
+        rows = await store.list_runs(RunFilter())
+    finally:
+        await store.close()
+    new, old = (msgspec.json.decode(row.tags) for row in rows if not row.parent)
+
+    assert new.keys() == old.keys()
+    assert sorted(new[name][0] == old[name][0] for name in new) == [False, True]
+    assert all(new[name][1] != old[name][1] for name in new)
+
+
+@pytest.mark.req("K42")
+async def test_a_start_from_before_digests_were_masked_is_recognised(stage: Stage) -> None:
+    async with stage.engine(worker=False) as client:
+        run = await client.start(below, "x", key="order-1")
+    async with stage.engine(worker=False, codec=KEPT) as client:
+        assert (await client.start(below, "x", key="order-1")).id == run.id
+        with pytest.raises(KeyConflict):
+            await client.start(below, "y", key="order-1")
+
+
+@pytest.mark.req("K42")
+async def test_a_value_that_was_changed_is_refused_and_named(memory: Stage) -> None:
+    run = await written(memory)
+    store = memory.database
+    assert isinstance(store, MemoryStore)
+    kept = store._runs[run.id]
+    kept.row = msgspec.structs.replace(kept.row, input=kept.row.input[:-1] + b"!")
+
+    async with memory.engine(worker=False, codec=KEPT) as client:
+        with pytest.raises(StoreUnusable) as refused:
+            await client.handle(run.id).info()
+    assert refused.value.context == {"run": run.id, "value": "input"}
+
+
+LEGACY: dict[str, tuple[Any, Any]] = {
+    "sqlite": (sqlite_file, sqlite_file.migrations),
+    "postgres": (migrate, migrate.migrations),
+}
+
+
+@pytest.mark.req("K42", "R8")
+@pytest.mark.parametrize("encrypted", [True, False])
+@pytest.mark.parametrize("kind", LEGACY)
+async def test_a_database_of_a_version_without_the_check_knows_what_it_is(
+    kind: str, encrypted: bool, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = str(tmp_path / "app.db") if kind == "sqlite" else postgres_url
+    stage = Stage(kind, url)
+    module, known = LEGACY[kind]
+    before = [
+        entry for entry in known() if entry[0] < next(n for n, *rest in known() if "codec_check" in str(rest))
+    ]
+    monkeypatch.setattr(module, "migrations", lambda: before)
+    monkeypatch.setattr(f"stepwell.store.{kind}.store.must_be_plain", _nothing)
+    monkeypatch.setattr("stepwell.store.encoded.agreed", _no_secret)
+    monkeypatch.setattr("stepwell.store.encoded.hides", lambda codec: False)
+    async with stage.engine(worker=False, codec=KEPT if encrypted else None) as client:
+        run = await client.start(below, "x", tags=TAGS)
+    monkeypatch.undo()
+
+    if encrypted:
+        for wrong in (None, Encryption({"b": NEW}, current="b"), Encryption({"a": NEW}, current="a")):
+            with pytest.raises(KeyMissing):
+                async with stage.engine(codec=wrong):
+                    pass
+    async with stage.engine(below, codec=KEPT if encrypted else None) as engine:
+        await engine.handle(run.id).signal("go", "on")
+        assert await engine.handle(run.id).result(40) == "on"
+        assert msgspec.json.decode((await engine.handle(run.id).info()).tags) == TAGS
+
+
+async def _nothing(store: Store) -> None:
+    pass
+
+
+async def _no_secret(*given: object) -> bytes:
+    return b""
