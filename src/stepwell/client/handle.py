@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from stepwell.client import decisions
 from stepwell.client.limits import full_limit
 from stepwell.client.past import Past
 from stepwell.client.trees import live_in_tree
 from stepwell.client.unserved import tell_if_unserved
-from stepwell.domain.codec import PLAIN, limited
+from stepwell.domain.codec import encoded_by_type, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
 from stepwell.domain.duration import Duration, seconds
@@ -208,7 +209,7 @@ class RunHandle(Past, Generic[R]):
 
     async def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
         """Leave a signal; the run takes it when it waits for one. The same `id` counts once."""
-        data = limited(PLAIN.encode(payload), f"signal {name}", self._client.payload_bytes_max)
+        data = limited(encoded_by_type(payload), f"signal {name}", self._client.payload_bytes_max)
         message = Message(
             run_id=self.id,
             key=f"signal/{checked_text(id, 'id') or self._client.token()}",
@@ -223,8 +224,8 @@ class RunHandle(Past, Generic[R]):
 
         The same `id` counts once: False says that it had come before.
         """
-        body = {"key": checked_text(key, "key"), "data": payload}
-        data = limited(PLAIN.encode(body), f"event {name}", self._client.payload_bytes_max)
+        body = {"key": checked_text(key, "key"), "data": Raw(encoded_by_type(payload))}
+        data = limited(msgspec.json.encode(body), f"event {name}", self._client.payload_bytes_max)
         message = Message(
             run_id=self.id,
             key=f"signal/{checked_text(id, 'id') or self._client.token()}",
