@@ -97,7 +97,7 @@ class Activation:
     def open_program(self) -> None:
         journal = self.journal
         root = Scope(str(journal.generation))
-        self.turns = TurnLoop(root)  # type: ignore[abstract]  # what it lacks it refuses by name
+        self.turns = TurnLoop(root, self.services.direct_calls)  # type: ignore[abstract]  # what it lacks it refuses by name
         self.calls: dict[str, Call] = {}
         self.answers: deque[Answer] = journal.answers
         self.recorded = {answer.path for answer in journal.answers}
@@ -175,7 +175,7 @@ class Activation:
                 if self.turns.endless:
                     self._ending = endings.endless()
                     continue
-                if self.main.done():
+                if self.main.done() and not (self.cancelling and self.turns.cancel_rest(self.main)):
                     self._ending = compensation.after_main(self)
                     continue
             if self.thread is not None and self.thread.running:
@@ -245,6 +245,9 @@ class Activation:
             elif call.after > head or self.draining:
                 held.append(call)
             elif isinstance(call, StepCall):
+                if self.ctx.arguments.displaced and (moved := self.ctx.arguments.moved(call)) is not None:
+                    self._ending = endings.failed(moved)
+                    return True
                 self.steps.start(call)
             elif isinstance(call, ChildCall):
                 self.waits.start_child(call)
@@ -255,6 +258,8 @@ class Activation:
 
     def withdraw(self, call: Call) -> None:
         """Workflow code does not want this answer any more."""
+        if call.withdrawn:
+            return
         call.withdrawn = True
         self.withdrawn.add(call.path)
         self.calls.pop(call.path, None)

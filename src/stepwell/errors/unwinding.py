@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
+
 
 class Unwind(BaseException):
     """Leaves workflow code without being an error of it."""
@@ -15,8 +17,8 @@ class LeaseLost(Unwind):
     """Another worker owns the run now; nothing done here counts any more."""
 
 
-class RunCancelling(Unwind):
-    """Somebody asked to cancel the run: clean up in `finally`, then let this pass."""
+class RunCancelling(Unwind, CancelledError):
+    """Somebody asked to cancel the run: clean up in `except CancelledError` or `finally` and let it pass."""
 
 
 class TransitionStopped(Unwind):
