@@ -21,8 +21,8 @@ from stepwell.engine.calls import BodyCall
 from stepwell.engine.running import outcome_of
 from stepwell.engine.stations import Station, Stations
 from stepwell.engine.stations import current as _station
-from stepwell.engine.turns import Scope, outside
-from stepwell.errors import NotDurable, RunCancelling, Suspended, TransitionTimedOut, Unwind
+from stepwell.engine.turns import RunCancelling, Scope, outside
+from stepwell.errors import NotDurable, Suspended, TransitionTimedOut, Unwind
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation

@@ -34,8 +34,8 @@ from stepwell.engine.children import new_child
 from stepwell.engine.placed import Placed
 from stepwell.engine.progress import progress_of
 from stepwell.engine.replay_check import marks_all, unreached
-from stepwell.engine.turns import Scope
-from stepwell.errors import Continue, InvalidDefinition, InvalidInput, RunCancelling
+from stepwell.engine.turns import RunCancelling, Scope
+from stepwell.errors import Continue, InvalidDefinition, InvalidInput
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation

@@ -15,8 +15,8 @@ from stepwell.engine.documents import show
 from stepwell.engine.ending import code_changed
 from stepwell.engine.journal import Journal
 from stepwell.engine.questions import is_other
-from stepwell.engine.turns import CANCELLING
-from stepwell.errors import RunCancelling, WaitTimedOut
+from stepwell.engine.turns import CANCELLING, RunCancelling
+from stepwell.errors import WaitTimedOut
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from stepwell.domain.starting import NO_INPUT
 from stepwell.domain.workflow_code import ThreadCode, thread_code
 from stepwell.engine.child_handle import Child
-from stepwell.engine.turns import CANCELLING, outside
-from stepwell.errors import RunCancelling, Suspended
+from stepwell.engine.turns import CANCELLING, RunCancelling, outside
+from stepwell.errors import Suspended
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation

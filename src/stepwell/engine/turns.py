@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeVarTuple, Unpack
 
 import msgspec
 
+from stepwell import errors
 from stepwell.domain.workflow_code import DirectCalls
 from stepwell.engine.calls import Call
 from stepwell.errors import NotDurable, Unwind
@@ -30,6 +31,11 @@ Ts = TypeVarTuple("Ts")
 _log = logging.getLogger("stepwell.engine")
 
 CANCELLING = "the run is being cancelled"
+
+
+class RunCancelling(errors.RunCancelling, asyncio.CancelledError):
+    """What code meets; made here, for whoever only declares steps and workflows needs no asyncio."""
+
 
 # Callbacks in one turn. Ten thousand tasks at once need some ten thousands; code that goes round and round
 # without waiting for an answer would hold its worker for ever.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
-
 
 class Unwind(BaseException):
     """Leaves workflow code without being an error of it."""
@@ -17,7 +15,7 @@ class LeaseLost(Unwind):
     """Another worker owns the run now; nothing done here counts any more."""
 
 
-class RunCancelling(Unwind, CancelledError):
+class RunCancelling(Unwind):
     """Somebody asked to cancel the run: clean up in `except CancelledError` or `finally` and let it pass."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from asyncio import events
 from threading import get_ident
 from types import FrameType
 
@@ -26,7 +25,9 @@ def check_direct_call(name: str) -> None:
 
 def _direct_calls() -> DirectCalls | None:
     """What is to be done about it; None where no workflow code runs."""
-    here: DirectCalls | None = getattr(events._get_running_loop(), "direct_calls", None)
+    events = sys.modules.get("asyncio.events")  # not loaded, nothing runs on a loop
+    loop = None if events is None else events._get_running_loop()
+    here: DirectCalls | None = getattr(loop, "direct_calls", None)
     code = thread_code.get()
     if here is None and code is not None and code.thread == get_ident():
         here = code.direct_calls
