@@ -175,8 +175,9 @@ class Activation:
                 if self.turns.endless:
                     self._ending = endings.endless()
                     continue
-                if self.main.done() and not (self.cancelling and self.turns.cancel_rest(self.main)):
-                    self._ending = compensation.after_main(self)
+                if self.main.done():
+                    if not (self.cancelling and self.turns.cancel_rest(self.main)):
+                        self._ending = compensation.after_main(self)
                     continue
             if self.thread is not None and self.thread.running:
                 return
