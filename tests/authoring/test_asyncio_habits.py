@@ -317,12 +317,12 @@ async def test_steps_see_the_context_variables_of_the_code_that_calls_them(stage
         return [before, *(ctx.step(one, 1) for one in steps)]  # type: ignore[call-overload]  # any of them
 
     async with stage.engine(flow, plain) as engine:
-        *seen, of_branch, after = await engine.run(flow)
+        *seen, of_branch, after = await engine.run(flow, None)
         assert seen == [["ana", *SEEN]] * (len(steps) + 1)
         assert of_branch == ["bob", *SEEN]
         assert after == "ana"
         for _ in range(2):  # in one thread, one after the other
-            assert await engine.run(plain) == ["nobody", *[["cid", *SEEN]] * len(steps)]
+            assert await engine.run(plain, None) == ["nobody", *[["cid", *SEEN]] * len(steps)]
     assert user.get() == "nobody"
 
 
@@ -345,7 +345,7 @@ async def test_each_attempt_begins_with_those_of_the_caller(memory: Stage) -> No
         return await ctx.step(second_time_lucky)
 
     async with memory.engine(flow) as engine:
-        assert await engine.run(flow) == "ana"
+        assert await engine.run(flow, None) == "ana"
     assert heard == ["ana", "ana"]
 
 
@@ -368,7 +368,7 @@ async def test_ctx_is_still_refused_in_a_step(memory: Stage) -> None:
         return told
 
     async with memory.engine(flow) as engine:
-        told = await engine.run(flow)
+        told = await engine.run(flow, None)
 
     assert ["outside its workflow's code" in text for text in told] == [True, True]
 

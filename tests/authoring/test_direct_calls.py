@@ -139,8 +139,8 @@ async def test_in_a_step_a_transition_or_outside_it_is_a_plain_function(stage: S
         assert charge(1) == "receipt"
         assert await charge_later(1) == "receipt"
         async with stage.engine(right, right_plain, Till) as engine:
-            assert await engine.run(right) == ["receipt"] * 5
-            assert await engine.run(right_plain) == ["receipt"] * 3
+            assert await engine.run(right, None) == ["receipt"] * 5
+            assert await engine.run(right_plain, None) == ["receipt"] * 3
             assert (await engine.run(Till, 7)).kept == ["receipt"] * 3
 
 
