@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import get_args
 
+from stepwell.domain.workflow_code import DirectCalls
 from stepwell.errors import SettingsInvalid
 from stepwell.errors.excerpt import excerpt
 
@@ -27,11 +29,16 @@ class Settings:
     payload_bytes_max: int = 2 * 1024 * 1024
     child_depth_max: int = 10
     keep_finished_seconds: float | None = None  # runs that ended so long ago are removed; None: never
+    direct_calls: DirectCalls = "warn"  # a step called in workflow code without ctx.step; or "error"
 
     def __post_init__(self) -> None:
+        if self.direct_calls not in get_args(DirectCalls):
+            raise SettingsInvalid(
+                f"direct_calls is {self.direct_calls!r}", hint='it must be "warn" or "error"'
+            )
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None and "None" in str(field.type):
+            if field.type == "DirectCalls" or (value is None and "None" in str(field.type)):
                 continue
             whole = field.type == "int"
             if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
@@ -48,15 +55,17 @@ class Settings:
             )
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str] | None = None, **given: float) -> Settings:
+    def from_env(cls, env: Mapping[str, str] | None = None, **given: float | str) -> Settings:
         """Arguments win over STEPWELL_* variables, these over the defaults."""
         source = os.environ if env is None else env
-        values: dict[str, float] = {}
+        values: dict[str, float | str] = {}
         for field in fields(cls):
             text = source.get(f"STEPWELL_{field.name.upper()}")
-            if text is not None:
+            if text is not None and field.type == "DirectCalls":
+                values[field.name] = text
+            elif text is not None:
                 values[field.name] = _number(f"STEPWELL_{field.name.upper()}", text, field.type == "int")
-        return cls(**{**values, **given})  # type: ignore[arg-type]  # ints and floats by field
+        return cls(**{**values, **given})  # type: ignore[arg-type]  # of the type of their field
 
 
 def _number(name: str, text: str, whole: bool) -> float:

@@ -23,6 +23,7 @@ from stepwell.domain.documents import Document
 from stepwell.domain.duration import Duration
 from stepwell.domain.limits import Hold, Kind, Limit
 from stepwell.domain.program import Startable
+from stepwell.domain.starting import NO_INPUT
 from stepwell.domain.state import Checkpoint, OpenWait, RunState
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason
@@ -223,7 +224,7 @@ class SyncClient:
     def start(
         self, workflow: str, input: Any = ..., **options: Unpack[NamedStartOptions]
     ) -> SyncRunHandle[Any]: ...
-    def start(self, workflow: Any, input: Any = None, **options: Any) -> SyncRunHandle[Any]:
+    def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> SyncRunHandle[Any]:
         return SyncRunHandle(self._call, self._call(self._client.start(workflow, input, **options)))
 
     def start_many(
@@ -237,7 +238,7 @@ class SyncClient:
         handles = self._call(self._client.start_many(workflow, inputs, keys=keys, **options))
         return [SyncRunHandle(self._call, handle) for handle in handles]
 
-    def run(self, workflow: Startable[In, R], input: In, **options: Unpack[StartOptions]) -> R:
+    def run(self, workflow: Startable[In, R], input: In = NO_INPUT, **options: Unpack[StartOptions]) -> R:
         return self.start(workflow, input, **options).result()
 
     @overload

@@ -12,7 +12,7 @@ from stepwell import Context, Engine, RunFailed, RunHandle, SyncContext, workflo
 from stepwell.domain.status import Status
 from stepwell.engine import parking
 from stepwell.errors import ChildFailed
-from tests.stage import DEAF, SETTINGS, Stage, all_events, crash, kinds, suspended, until
+from tests.stage import DEAF, SETTINGS, Stage, all_events, crash, kinds, reaches, suspended, until
 
 
 @workflow
@@ -414,3 +414,43 @@ async def test_the_end_of_a_child_that_came_while_its_parent_failed_counts_when_
 
         assert await engine.handle(run.id).result(30) == "kid: 1"
         assert len([row for row in await engine.runs() if row.workflow == "waits"]) == 1
+
+
+@workflow
+async def lasting(ctx: Context, name: str) -> str:
+    await ctx.signal("go")
+    return name
+
+
+@workflow
+async def ends_before_them(ctx: Context, how: str) -> str:
+    await ctx.start(lasting, "kept")
+    await ctx.start(lasting, "detached", detached=True)
+    await ctx.signal("end")
+    if how == "failed":
+        raise ValueError("porcelain")
+    return how
+
+
+@pytest.mark.parametrize("how", ["completed", "failed", "cancelled"])
+@pytest.mark.req("F4", "K13")
+async def test_children_go_on_when_their_parent_completes_and_are_cancelled_when_it_ends_badly(
+    stage: Stage, how: str
+) -> None:
+    async with stage.engine(ends_before_them, lasting) as engine:
+        run = await engine.start(ends_before_them, how)
+        await suspended(run)
+        rows = await engine.runs(workflow="lasting")
+        kept, detached = (engine.handle(row.id) for row in sorted(rows, key=lambda row: row.parent != run.id))
+        await suspended(kept)
+        await suspended(detached)
+        await (run.cancel() if how == "cancelled" else run.signal("end"))
+        await reaches(run, Status(how))
+
+        await detached.signal("go")
+        assert await detached.result(30) == "detached"
+        if how == "completed":
+            await kept.signal("go")
+            assert await kept.result(30) == "kept"
+        else:
+            await reaches(kept, Status.CANCELLED)

@@ -173,6 +173,7 @@ class Noted:
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
         self.coroutine: Coroutine[Any, Any, Any] | None = work
+        self.variables = contextvars.Context()
         self.ends: list[BaseException | None] = []
 
     def waits(self, task: asyncio.Task[None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
@@ -21,7 +22,7 @@ from stepwell.client.start_options import (
     checked_keys,
     checked_options,
 )
-from stepwell.domain.codec import PLAIN, limited
+from stepwell.domain.codec import PLAIN, canonical, encoded_by_type, limited
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
     Definition,
@@ -37,7 +38,14 @@ from stepwell.domain.limits import Hold, Kind, Limit, checked_limit
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.rates import Full, RatedStart
 from stepwell.domain.schema import Schema
-from stepwell.domain.starting import new_run_of, startable
+from stepwell.domain.starting import (
+    NO_INPUT,
+    EncodedInput,
+    default_of,
+    encoded_input,
+    new_run_of,
+    startable,
+)
 from stepwell.domain.status import Status, checked_statuses
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
@@ -103,7 +111,7 @@ class Client(History):
         input: Any = ...,
         **options: Unpack[NamedStartOptions],
     ) -> RunHandle[Any]: ...
-    async def start(self, workflow: Any, input: Any = None, **options: Any) -> RunHandle[Any]:
+    async def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> RunHandle[Any]:
         """Accept a run: when this returns it is on disk and will reach an end.
 
         The same key and input give the same run; another input is a KeyConflict. Without a key each
@@ -198,16 +206,17 @@ class Client(History):
 
     async def _prepared(
         self, workflow: Startable[Any, Any] | str, version: str
-    ) -> tuple[Definition, RunOptions, Callable[[bytes], Any], Callable[[Any], bytes]]:
+    ) -> tuple[Definition, RunOptions, Callable[[bytes], Any], Callable[[Any], EncodedInput]]:
         if not isinstance(workflow, str):
             startable(workflow, version)
-            return workflow.definition, workflow.options, workflow.decode_result, workflow.encode_input
+            encode = partial(encoded_input, workflow)
+            return workflow.definition, workflow.options, workflow.decode_result, encode
         name, version = checked_text(workflow, "workflow"), checked_text(version, "version")
         definition = await self.store.read_definition(self.workspace, name, version)
         if definition is None:
             raise await self._unknown(workflow, version)
         options = msgspec.json.decode(definition.options, type=RunOptions)
-        return definition, options, PLAIN.decode, lambda input: self._checked(definition, input)
+        return definition, options, PLAIN.decode, partial(self._named_input, definition)
 
     async def _unknown(self, name: str, version: str) -> UnknownWorkflow:
         found = await self.store.list_definitions(self.workspace)
@@ -223,6 +232,11 @@ class Client(History):
         return UnknownWorkflow(
             f"no workflow {excerpt(name)} is known", hint=hint, known=", ".join(known) or "none"
         )
+
+    def _named_input(self, definition: Definition, input: Any) -> EncodedInput:
+        if input is NO_INPUT:
+            input = default_of(definition.input_schema)
+        return self._checked(definition, input), canonical(PLAIN, input)
 
     def _checked(self, definition: Definition, input: Any) -> bytes:
         """The input as JSON, checked against the stored schema: no workflow code is needed."""
@@ -249,11 +263,12 @@ class Client(History):
     def _new_run(self, prepared: Any, input: Any, key: str, options: dict[str, Any]) -> NewRun:
         definition, run_options, _, encode = prepared
         run_id = self._ids.run_id()
-        data = limited(encode(input), f"the input of {definition.name}", self.payload_bytes_max)
+        data, canonical = encode(input)
         return new_run_of(
             definition,
             run_options,
-            data,
+            limited(data, f"the input of {definition.name}", self.payload_bytes_max),
+            canonical=canonical,
             run_id=run_id,
             key=checked_text(key, "key"),
             seed=self._ids.token(),
@@ -261,7 +276,9 @@ class Client(History):
             **options,
         )
 
-    async def run(self, workflow: Startable[In, R], input: In, **options: Unpack[StartOptions]) -> R:
+    async def run(
+        self, workflow: Startable[In, R], input: In = NO_INPUT, **options: Unpack[StartOptions]
+    ) -> R:
         """Start and wait for the result."""
         return await (await self.start(workflow, input, **options)).result()
 
@@ -339,7 +356,7 @@ class Client(History):
         """Publish an event to every run that waits for it. `key` selects among waits; the same `id`
         is published once (False: it was before)."""
         checked_text(name, "name")
-        data = limited(PLAIN.encode(payload), f"event {excerpt(name)}", self.payload_bytes_max)
+        data = limited(encoded_by_type(payload), f"event {excerpt(name)}", self.payload_bytes_max)
         event = PublishedEvent(
             f"event/{checked_text(id, 'id') or self._ids.token()}",  # never the id of a run
             name,

@@ -8,6 +8,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from stepwell.client import decisions
 from stepwell.client.limits import full_limit
@@ -15,7 +16,7 @@ from stepwell.client.past import Past
 from stepwell.client.run_event import RunEvent, readable
 from stepwell.client.trees import live_in_tree
 from stepwell.client.unserved import tell_if_unserved
-from stepwell.domain.codec import PLAIN, limited
+from stepwell.domain.codec import encoded_by_type, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
 from stepwell.domain.copies import Removal
 from stepwell.domain.duration import Duration, seconds
@@ -201,7 +202,7 @@ class RunHandle(Past, Generic[R]):
     async def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
         """Leave a signal; the run takes it when it waits for one. The same `id` counts once."""
         checked_text(name, "name")
-        data = limited(PLAIN.encode(payload), f"signal {excerpt(name)}", self._client.payload_bytes_max)
+        data = limited(encoded_by_type(payload), f"signal {excerpt(name)}", self._client.payload_bytes_max)
         message = Message(
             run_id=self.id,
             key=f"signal/{checked_text(id, 'id') or self._client.token()}",
@@ -216,9 +217,9 @@ class RunHandle(Past, Generic[R]):
 
         The same `id` counts once: False says that it had come before.
         """
-        body = {"key": checked_text(key, "key"), "data": payload}
+        body = {"key": checked_text(key, "key"), "data": Raw(encoded_by_type(payload))}
         checked_text(name, "name")
-        data = limited(PLAIN.encode(body), f"event {excerpt(name)}", self._client.payload_bytes_max)
+        data = limited(msgspec.json.encode(body), f"event {excerpt(name)}", self._client.payload_bytes_max)
         message = Message(
             run_id=self.id,
             key=f"signal/{checked_text(id, 'id') or self._client.token()}",

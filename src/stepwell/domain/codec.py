@@ -25,7 +25,7 @@ PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
 _SAID_MAX = 200  # characters of what a decoder says
 _FIELD_MAX = 80  # characters of a path that an error shows
 
-_encoder = msgspec.json.Encoder(order="deterministic")
+_encoder = msgspec.json.Encoder()  # what is kept has its dicts in the order of the user's
 _decode = msgspec.json.Decoder().decode
 
 
@@ -72,7 +72,7 @@ class TypedCodec:
 
     def encode(self, value: object) -> bytes:
         try:
-            data = _encoded(value)
+            data = _hooked_encoder.encode(value)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise _refusal(value, str(error)) from None
         try:
@@ -210,8 +210,21 @@ def encoded_by_type(value: object) -> bytes:
     """A value that nobody declared a type for: plain JSON, or as its own class says."""
     try:
         return PLAIN.encode(value)
-    except NotSerialisable:
-        return codec_for(type(value)).encode(value)
+    except NotSerialisable as error:
+        try:
+            return codec_for(type(value)).encode(value)
+        except InvalidDefinition:  # its class says nothing of use
+            raise error from None
+
+
+def canonical(codec: Codec, value: object) -> bytes:
+    """The JSON of a value that was encoded, with dicts and sets in one order: for digests of equal values."""
+    if isinstance(codec, ModelCodec):
+        return codec.encode(value)
+    try:
+        return _canonical_encoder.encode(value)
+    except TypeError:  # keys that are no text cannot be put in order
+        return _hooked_encoder.encode(value)
 
 
 def limited(data: bytes, what: str, limit: int = PAYLOAD_BYTES_MAX) -> bytes:
@@ -264,15 +277,8 @@ def _model_schema(annotation: Any) -> dict[str, Any]:
     raise NotImplementedError
 
 
-_hooked_encoder = msgspec.json.Encoder(enc_hook=_to_json, order="deterministic")
-_unordered_encoder = msgspec.json.Encoder(enc_hook=_to_json)
-
-
-def _encoded(value: object) -> bytes:
-    try:
-        return _hooked_encoder.encode(value)
-    except TypeError:  # keys that are no text cannot be put in order
-        return _unordered_encoder.encode(value)
+_hooked_encoder = msgspec.json.Encoder(enc_hook=_to_json)
+_canonical_encoder = msgspec.json.Encoder(enc_hook=_to_json, order="deterministic")
 
 
 def _name(annotation: Any) -> str:

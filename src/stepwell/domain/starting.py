@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from stepwell.domain.codec import digest
+from stepwell.domain.codec import digest, limited
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import Accepted
 from stepwell.domain.fact import NULL
@@ -16,6 +17,36 @@ from stepwell.domain.limits import Concurrency, lane_of
 from stepwell.domain.program import RunOptions, Startable, needs_of
 from stepwell.errors import InvalidDefinition
 from stepwell.errors.excerpt import excerpt
+
+EncodedInput = tuple[bytes, bytes]
+
+
+class _NoInput:
+    def __repr__(self) -> str:
+        return "NO_INPUT"
+
+
+NO_INPUT: Any = _NoInput()  # a start without input: the default of the workflow's parameter counts, else None
+
+
+def given_input(workflow: object, input: Any) -> Any:
+    return getattr(workflow, "default_input", None) if input is NO_INPUT else input
+
+
+def default_of(schema: bytes) -> Any:
+    """The default that a stored definition has for its input; None when it has none."""
+    described = msgspec.json.decode(schema)
+    return described.get("default") if isinstance(described, dict) else None
+
+
+def encoded_input(workflow: Startable[Any, Any], input: Any) -> EncodedInput:
+    """The input as the run keeps it, and as its digest sees it: there the order of a dict does not count."""
+    input = given_input(workflow, input)
+    data = workflow.encode_input(input)
+    canonical: Callable[[Any], bytes] | None = getattr(workflow, "canonical_input", None)
+    if canonical is None or (b"{" not in data and b"[" not in data):
+        return data, data
+    return data, canonical(input)
 
 
 def needs_of_run(accepted: Accepted) -> str:
@@ -42,16 +73,26 @@ def startable(workflow: object, version: str = "") -> None:
 
 def new_run(
     workflow: Startable[Any, Any],
-    input: bytes,
+    input: Any,
     *,
     run_id: RunId,
     key: str,
     seed: str,
+    what: str,
+    bytes_max: int,
     **details: Any,
 ) -> NewRun:
-    """A run of this workflow with the options of its definition."""
+    """A run of this workflow with the options of its definition; PayloadTooLarge names `what`."""
+    data, canonical = encoded_input(workflow, input)
     return new_run_of(
-        workflow.definition, workflow.options, input, run_id=run_id, key=key, seed=seed, **details
+        workflow.definition,
+        workflow.options,
+        limited(data, what, bytes_max),
+        canonical=canonical,
+        run_id=run_id,
+        key=key,
+        seed=seed,
+        **details,
     )
 
 
@@ -60,6 +101,7 @@ def new_run_of(
     options: RunOptions,
     input: bytes,
     *,
+    canonical: bytes,
     run_id: RunId,
     key: str,
     seed: str,
@@ -106,7 +148,7 @@ def new_run_of(
         priority=options.priority if priority is None else priority,
         delay=delay,
         key=key,
-        digest=digest(definition.name.encode() + b"\0" + input),  # a key is for one workflow and input
+        digest=digest(definition.name.encode() + b"\0" + canonical),  # a key is for one workflow and input
         input=input,
         accepted=msgspec.json.encode(accepted),
         parent=parent,

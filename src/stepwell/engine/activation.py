@@ -99,7 +99,7 @@ class Activation:
     def open_program(self) -> None:
         journal = self.journal
         root = Scope(str(journal.generation))
-        self.turns = TurnLoop(root)  # type: ignore[abstract]  # what it lacks it refuses by name
+        self.turns = TurnLoop(root, self.services.direct_calls)  # type: ignore[abstract]  # what it lacks it refuses by name
         self.calls: dict[str, Call] = {}
         self.answers: deque[Answer] = journal.answers
         self.recorded = {answer.path for answer in journal.answers}
@@ -182,7 +182,8 @@ class Activation:
                     self._ending = endings.endless()
                     continue
                 if self.main.done():
-                    self._ending = compensation.after_main(self)
+                    if not (self.cancelling and self.turns.cancel_rest(self.main)):
+                        self._ending = compensation.after_main(self)
                     continue
             if self.thread is not None and self.thread.running:
                 return
@@ -251,6 +252,9 @@ class Activation:
             elif call.after > head or self.draining:
                 held.append(call)
             elif isinstance(call, StepCall):
+                if self.ctx.arguments.displaced and (moved := self.ctx.arguments.moved(call)) is not None:
+                    self._ending = endings.failed(moved)
+                    return True
                 self.steps.start(call)
             elif isinstance(call, ChildCall):
                 self.waits.start_child(call)
@@ -261,6 +265,8 @@ class Activation:
 
     def withdraw(self, call: Call) -> None:
         """Workflow code does not want this answer any more."""
+        if call.withdrawn:
+            return
         call.withdrawn = True
         self.withdrawn.add(call.path)
         self.calls.pop(call.path, None)

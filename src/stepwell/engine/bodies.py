@@ -21,8 +21,8 @@ from stepwell.engine.calls import BodyCall
 from stepwell.engine.running import outcome_of
 from stepwell.engine.stations import Station, Stations
 from stepwell.engine.stations import current as _station
-from stepwell.engine.turns import Scope, outside
-from stepwell.errors import NotDurable, RunCancelling, Suspended, TransitionTimedOut, Unwind
+from stepwell.engine.turns import RunCancelling, Scope, outside
+from stepwell.errors import NotDurable, Suspended, TransitionTimedOut, Unwind
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -61,6 +61,7 @@ class Body:
         "over",
         "path",
         "thread",
+        "variables",
     )
 
     def __init__(self, activation: Activation, call: BodyCall) -> None:
@@ -78,6 +79,7 @@ class Body:
         self.over = False
         self.attempt = call.attempt
         self.thread = 0  # of a plain function
+        self.variables = call.variables.copy()
         self.noted = False
         self.began = _NOT_YET if call.move.threaded else self._services.clock.monotonic()
 
@@ -92,7 +94,7 @@ class Body:
         self._code = work
         self._activation.steps.executing[self.path] = self
         if call.move.threaded:
-            self._task = task = asyncio.Task(work, loop=services.loop, context=contextvars.Context())
+            self._task = task = asyncio.Task(work, loop=services.loop, context=self.variables)
             task.add_done_callback(lambda task: self.done(*outcome_of(task)))
             services.runner.running[self] = None
         else:
@@ -354,7 +356,9 @@ class Body:
                 task.exception()  # seen
             return
         if task.cancelled():
-            if isinstance(reply, asyncio.Future):
+            if self._activation.cancelling:
+                reply.set_exception(RunCancelling())
+            elif isinstance(reply, asyncio.Future):
                 reply.cancel()
             else:
                 reply.set_exception(Suspended())  # a thread's own CancelledError is one that code may catch

@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from stepwell.domain.starting import NO_INPUT
 from stepwell.domain.steps import checked_name, spec_of
 from stepwell.engine.child_handle import Child
 from stepwell.engine.context import RunContext
 from stepwell.engine.exits import contained
-from stepwell.engine.turns import enter_scope, outside
+from stepwell.engine.turns import outside
 from stepwell.errors import InvalidDefinition
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class BodyContext:
     def _at_once(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A verb that does not wait: recorded values and news."""
         self._body.check()
-        with enter_scope(self._body.station().scope):
+        with self._ctx.enter(self._body.station().scope):
             result = verb(*args, **kwargs)
         self._body.drafted()
         return result
@@ -91,7 +92,7 @@ class BodyContext:
             if not task.cancelled():
                 task.exception()  # seen
 
-    async def start(self, workflow: Any, input: Any = None, **options: Any) -> BodyChild:
+    async def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> BodyChild:
         child = await self._body.cross(self._ctx.start(workflow, input, **options))
         return BodyChild(self._body, child)
 
@@ -157,7 +158,7 @@ class ThreadContext:
     def step(self) -> ThreadSteps:
         return ThreadSteps(self)
 
-    def start(self, workflow: Any, input: Any = None, **options: Any) -> ThreadChild:
+    def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> ThreadChild:
         return ThreadChild(self, self._call(lambda: self._ctx.start(workflow, input, **options)))
 
     def all(self, calls: Iterable[tuple[Any, ...]]) -> list[Any]:

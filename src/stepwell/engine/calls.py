@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ class Call:
 
     __slots__ = ("after", "future", "path", "withdrawn")
     is_effect = False  # something begins outside: only when the log has all that led to it
+    digest = ""  # of a step's arguments
 
     def __init__(self, path: str, future: asyncio.Future[Any]) -> None:
         self.path = path
@@ -39,7 +41,7 @@ class Call:
 
 class StepCall(Call):
     __slots__ = (
-        *("args", "kwargs", "spec", "queue", "digest", "undo"),
+        *("args", "kwargs", "spec", "queue", "digest", "undo", "variables"),
         *("answered", "attempt", "failures", "retrying"),
     )
     is_effect = True
@@ -68,6 +70,7 @@ class StepCall(Call):
         self.failures = 0
         self.retrying = False  # waits for its next attempt
         self.answered = False  # by this activation; what the log had before is in `recorded`
+        self.variables = copy_context()  # of the code that asks: its attempts have copies of them
         self.undo: Undo | None = None  # of a step that is to be undone when the run ends badly
 
     @property
@@ -169,7 +172,7 @@ class TriggerCall(WaitCall):
 class BodyCall(Call):
     """Asks for a transition's code to be run once; answered with the state that it leaves."""
 
-    __slots__ = ("announced", "attempt", "body", "move", "running")
+    __slots__ = ("announced", "attempt", "body", "move", "running", "variables")
     is_effect = True
 
     def __init__(
@@ -188,6 +191,7 @@ class BodyCall(Call):
         self.body = body
         self.attempt = attempt
         self.announced = False
+        self.variables = copy_context()
         self.running: Any = None  # the engine's Body, once it has begun
 
     @property

@@ -70,7 +70,7 @@ class Child:
         self,
         turns: TurnLoop,
         ask: Callable[[Call], object],
-        withdraw: Callable[[Call], None],
+        left: Callable[[Call | None], BaseException],
         path: str,
         *,
         run_id: RunId,
@@ -79,7 +79,7 @@ class Child:
     ) -> None:
         self._turns = turns
         self._ask = ask
-        self._withdraw = withdraw
+        self._left = left
         self._path = path
         self._workflow = workflow
         self._detached = detached
@@ -99,9 +99,7 @@ class Child:
         try:
             await end.come()
         except asyncio.CancelledError:
-            if not end.done() and not end.awaited:
-                self._withdraw(call)
-            raise
+            raise self._left(None if end.done() or end.awaited else call) from None
         error = end.exception()
         if error is not None:
             raise error.with_traceback(None)

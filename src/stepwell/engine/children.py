@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from stepwell.domain.codec import PLAIN, limited
+from stepwell.domain.codec import PLAIN, canonical
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import NULL
 from stepwell.domain.ids import DRAFT, RunId, child_run_id, recorded_random
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.retry import Retry
 from stepwell.domain.schema import Schema
-from stepwell.domain.starting import new_run
+from stepwell.domain.starting import default_of, new_run
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import AskedWrongly
 
@@ -40,7 +40,9 @@ def new_child(
     found = workflow if isinstance(workflow, FoundWorkflow) else None
     return new_run(
         workflow,
-        limited(workflow.encode_input(input), "the child's input", services.payload_bytes_max),
+        input,
+        what="the child's input",
+        bytes_max=services.payload_bytes_max,
         run_id=run_id,
         key="",
         seed=f"{recorded_random(journal.seed_now, path):032x}",
@@ -84,11 +86,16 @@ class FoundWorkflow:
         )
         self.options = msgspec.json.decode(entry.options, type=RunOptions)
 
+        self.default_input = default_of(self.definition.input_schema)
+
     def encode_input(self, input: Any) -> bytes:
         data = PLAIN.encode({} if input is None and self.definition.kind == "graph" else input)
         schema = Schema(self.definition.input_schema.decode())
         schema.check(msgspec.json.decode(data), workflow=self.definition.name)
         return data
+
+    def canonical_input(self, input: Any) -> bytes:
+        return canonical(PLAIN, {} if input is None and self.definition.kind == "graph" else input)
 
     def decode_result(self, data: bytes) -> Any:
         return PLAIN.decode(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,25 +14,27 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.domain import events as ev
-from stepwell.domain.codec import PLAIN, codec_for, digest, limited
+from stepwell.domain.codec import codec_for, encoded_by_type, limited
 from stepwell.domain.compensating import undoing
 from stepwell.domain.documents import DIRECT
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.moves import MachineRun
 from stepwell.domain.program import Startable
-from stepwell.domain.starting import startable
+from stepwell.domain.starting import NO_INPUT, given_input, startable
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.engine import documents
 from stepwell.engine.approvals import assignees_of, title_of
+from stepwell.engine.arguments import ReplayedArguments, short_digest, strict_digest
 from stepwell.engine.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.child_handle import Child
 from stepwell.engine.children import new_child
 from stepwell.engine.placed import Placed
 from stepwell.engine.progress import progress_of
 from stepwell.engine.replay_check import marks_all, unreached
+from stepwell.engine.turns import RunCancelling, Scope
 from stepwell.errors import Continue, InvalidDefinition, InvalidInput
 from stepwell.errors.excerpt import excerpt
 
@@ -61,8 +64,10 @@ class RunContext:
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
         self._turns = activation.turns
-        # Its steps keep a digest of their arguments.
+        # All its steps keep a strict digest of their arguments.
         self.marks = marks_all(activation) or activation.journal.retries > 0
+        self._replays = activation.program.definition.kind == "function"
+        self.arguments = ReplayedArguments()
         self.step = StepCaller(self)
 
     @property
@@ -76,6 +81,10 @@ class RunContext:
     @property
     def attempt(self) -> int:
         return self._activation.journal.claims + 1
+
+    @property
+    def enter(self) -> Callable[[Scope], AbstractContextManager[None]]:
+        return self._turns.enter
 
     @property
     def placed(self) -> Placed:
@@ -94,8 +103,7 @@ class RunContext:
         try:
             answer = await self._activation.ask(call)
         except asyncio.CancelledError:
-            self._activation.withdraw(call)
-            raise
+            raise self._left(call) from None
         return spec.returns.decode(answer)
 
     def _step_call(
@@ -111,7 +119,10 @@ class RunContext:
         queue = queue or spec.queue
         if queue and spec.transactional:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {excerpt(queue)}")
-        mark = _fingerprint(args, kwargs) if concurrent or self.marks else ""
+        if concurrent or self.marks:
+            mark = strict_digest(args, kwargs)
+        else:
+            mark = short_digest(args, kwargs) if self._replays else ""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
         call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
         if spec.compensate is not None:
@@ -123,8 +134,13 @@ class RunContext:
         try:
             return await future
         except asyncio.CancelledError:
+            raise self._left(call) from None
+
+    def _left(self, call: Call | None) -> BaseException:
+        """The code that had asked was cancelled; what it is to raise. None: others still want the answer."""
+        if call is not None:
             self._activation.withdraw(call)
-            raise
+        return RunCancelling() if self._activation.cancelling else asyncio.CancelledError()
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], *, limit: int = 50) -> list[Any]:
         whole_number(limit, "limit of ctx.map", 1, 10**9, "give 1 or more", wrong=InvalidInput)
@@ -195,12 +211,17 @@ class RunContext:
 
     # Children
 
-    async def run(self, workflow: Startable[Any, Any], input: Any = None) -> Any:
+    async def run(self, workflow: Startable[Any, Any], input: Any = NO_INPUT) -> Any:
         child = await self.start(workflow, input)
         return await child.result()
 
     async def start(
-        self, workflow: Startable[Any, Any], input: Any = None, *, detached: bool = False, trigger: str = ""
+        self,
+        workflow: Startable[Any, Any],
+        input: Any = NO_INPUT,
+        *,
+        detached: bool = False,
+        trigger: str = "",
     ) -> Child:
         if trigger and (detached or self._activation.visits is None):
             raise InvalidDefinition(
@@ -222,7 +243,7 @@ class RunContext:
         return Child(
             self._turns,
             activation.ask,
-            activation.withdraw,
+            self._left,
             path,
             run_id=run_id,
             workflow=workflow,
@@ -284,7 +305,7 @@ class RunContext:
 
     def publish(self, topic: str, data: Any = None) -> None:
         limit = self._activation.services.payload_bytes_max
-        news = Raw(limited(PLAIN.encode(data), f"what is published on {topic}", limit))
+        news = Raw(limited(encoded_by_type(data), f"what is published on {topic}", limit))
         self._tell(f"publish:{checked_name(topic)}", lambda: ev.Published(topic=topic, data=news))
 
     def save(self, name: str, value: Any) -> None:
@@ -313,9 +334,10 @@ class RunContext:
 
         return Visits(self._activation, triggers)
 
-    def continue_as_new(self, input: Any = None) -> Any:
+    def continue_as_new(self, input: Any = NO_INPUT) -> Any:
         self._turns.scope()
-        data = self._activation.program.encode_input(input)
+        program = self._activation.program
+        data = program.encode_input(given_input(program, input))
         limit = self._activation.services.payload_bytes_max
         raise Continue(limited(data, "the input of continue_as_new", limit))
 
@@ -372,18 +394,3 @@ class _Map:
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
-
-
-def _fields(value: Any) -> Any:
-    """Of a pydantic model, without what it works out itself; of nothing else."""
-    if not hasattr(type(value), "model_dump"):
-        raise TypeError
-    return value.model_dump(round_trip=True)
-
-
-def _fingerprint(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Guards against answers for the wrong branch; arguments that cannot be written have none."""
-    try:
-        return digest(msgspec.json.encode([args, kwargs], order="deterministic", enc_hook=_fields))
-    except (TypeError, ValueError, RecursionError):
-        return ""

@@ -127,9 +127,14 @@ def _kept(row: InboxRow) -> NewEvent | None:
         return ev.written(fact)
     if row.kind == "decide":
         decision = msgspec.json.decode(row.payload, type=Decision)
-        said = {"choice": decision.choice, "by": decision.by}
         kept = ev.Received(
-            key=row.key, n=row.n, what=row.kind, name=row.name, payload=decision.answer, **said
+            key=row.key,
+            n=row.n,
+            what=row.kind,
+            name=row.name,
+            payload=decision.answer,
+            choice=decision.choice,
+            by=decision.by,
         )
         return ev.written(kept)
     if row.kind == "child":

@@ -84,7 +84,8 @@ def of_main(activation: Activation) -> Ending:
     if isinstance(error, Continue):
         return _continued(activation, error)
     if activation.cancelling:
-        failure = None if error is None or isinstance(error, Unwind) else problem_of(error)
+        unwound = isinstance(error, Unwind | asyncio.CancelledError)
+        failure = None if error is None or unwound else problem_of(error)
         return Ending(Status.CANCELLED, reason=activation.waits.cancel_reason, problem=failure)
     if error is None:
         return _completed(activation, main.result())

@@ -46,6 +46,7 @@ class Execution:
         "noted",
         "saved",
         "spec",
+        "variables",
     )
 
     def __init__(
@@ -59,9 +60,12 @@ class Execution:
         path: str,
         attempt: int,
         lease: str,
+        variables: contextvars.Context | None = None,
     ) -> None:
         self._services = services
         self.spec = spec
+        # Those of the code that asked for the step, if that is in this process.
+        self.variables = contextvars.Context() if variables is None else variables.copy()
         self._kwargs = kwargs
         self._run_id = run_id
         self._path = path
@@ -114,7 +118,7 @@ class Execution:
             return
         where = runner.in_process if spec.isolation == "process" else runner.in_thread
         work = where(spec, self._args, self._kwargs, self)
-        self._task = asyncio.Task(work, loop=self._services.loop, context=contextvars.Context())
+        self._task = asyncio.Task(work, loop=self._services.loop, context=self.variables)
         self._task.add_done_callback(lambda task: self.done(*outcome_of(task)))
         runner.running[self] = None
 
@@ -133,7 +137,7 @@ class Execution:
     def body(self, connection: Any) -> Any:
         """The function over an open transaction."""
         with contained():
-            return self.spec.function(connection, *self._args, **self._kwargs)
+            return self.variables.copy().run(self.spec.function, connection, *self._args, **self._kwargs)
 
     def look(self, now: float) -> None:
         """Called now and then: has it run for too long? Saves a timer for every step."""

@@ -12,6 +12,7 @@ import msgspec
 
 from stepwell.domain import events as ev
 from stepwell.engine.answers import Answer, Question
+from stepwell.engine.arguments import same_arguments
 from stepwell.engine.calls import Call, ChildCall, StepCall, TimerCall, TriggerCall, WaitCall
 from stepwell.engine.journal import Journal
 
@@ -21,7 +22,7 @@ def is_other(call: Call, answer: Answer, journal: Journal) -> bool:
     match answer.fact:
         case ev.StepCompleted(digest=digest) | ev.StepFailed(digest=digest):
             # Behind the failure it was `notify("failed")`, now it is `notify("paid")`: that is another step.
-            return bool(digest) and isinstance(call, StepCall) and call.digest not in ("", digest)
+            return isinstance(call, StepCall) and not same_arguments(call, digest)
         case ev.ChildStarted(digest=digest):
             new = call.new if isinstance(call, ChildCall) else None
             return new is not None and bool(digest) and digest != new.digest

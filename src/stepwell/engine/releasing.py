@@ -10,13 +10,13 @@ from stepwell.domain.cuts import failed_answer
 from stepwell.domain.problems import child_problem, step_error
 from stepwell.domain.status import Status
 from stepwell.engine.answers import Answer, result_path
-from stepwell.engine.calls import BodyCall, Call, ChildCall, StepCall, TriggerCall
+from stepwell.engine.calls import BodyCall, Call, ChildCall, TriggerCall
 from stepwell.engine.documents import show
 from stepwell.engine.ending import code_changed
 from stepwell.engine.journal import Journal
 from stepwell.engine.questions import is_other
-from stepwell.errors import CodeChanged, RunCancelling, WaitTimedOut
-from stepwell.errors.conflicts import DIFFERS
+from stepwell.engine.turns import CANCELLING, RunCancelling
+from stepwell.errors import WaitTimedOut
 
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
@@ -39,7 +39,7 @@ def release(activation: Activation, answer: Answer) -> None:
         _not_asked(activation, answer)
     elif (
         type(fact) is ev.StepCompleted
-        and not fact.digest
+        and (not fact.digest or fact.digest == call.digest)
         and activation.visits is None
         and not call.future.done()
     ):
@@ -47,6 +47,7 @@ def release(activation: Activation, answer: Answer) -> None:
     elif (answer.optional or activation.visits is not None) and is_other(call, answer, activation.journal):
         _ask_anew(activation, call)
     elif not call.future.done():
+        activation.ctx.arguments.compare(call, fact, activation.answers)
         if activation.visits is not None:
             activation.visits.note(answer, call)
         _answer(call, answer, activation.journal)
@@ -77,8 +78,17 @@ def _ask_anew(activation: Activation, call: Call) -> None:
 
 
 def _cancel_calls(activation: Activation) -> None:
-    """Raise in every pending ctx call, in the order of asking; cleanup may ask again."""
+    """Raise in every pending ctx call, in the order of asking; cleanup may ask again.
+
+    The code of a function is cancelled as asyncio cancels a task: by what the main task awaits.
+    """
     activation.cancelling = True
+    if activation.thread is not None:
+        activation.thread.cancel()
+        return
+    if activation.program.definition.kind == "function":
+        activation.main.cancel(CANCELLING)
+        return
     for call in list(activation.calls.values()):
         if isinstance(call, BodyCall) and activation.visits is not None and activation.visits.cleans_up(call):
             continue  # its code hears of it, then the machine
@@ -91,11 +101,8 @@ def _answer(call: Call, answer: Answer, journal: Journal) -> None:
     fact, future = answer.fact, call.future
     match fact:
         case ev.StepCompleted():
-            if fact.digest:
-                _same_arguments(call, fact.digest)
             future.set_result(fact.result)
         case ev.StepFailed():
-            _same_arguments(call, fact.digest)
             future.set_exception(step_error(fact.error, answer.path))
         case ev.TimerFired():
             future.set_result(None)
@@ -122,12 +129,3 @@ def _release_child(call: Call, fact: ev.ChildEnded) -> None:
         call.future.set_result(fact.result)
     else:
         call.future.set_exception(step_error(child_problem(fact), call.path.rstrip("!"), child=True))
-
-
-def _same_arguments(call: Call, digest: str) -> None:
-    if isinstance(call, StepCall) and digest and call.digest not in ("", digest):
-        raise CodeChanged(
-            f"{call.path} was recorded with other arguments than the code gives now",
-            hint="create concurrent branches in the same order, or guard the change with ctx.patched; "
-            f"{DIFFERS}",
-        )

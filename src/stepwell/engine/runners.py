@@ -2,8 +2,8 @@
 
 Most steps end without waiting or after one short wait, and a task for each would cost as much as
 all else about them. So a runner takes one step after the other; a step that waits keeps its runner,
-and the next one goes on with the steps behind it. Each step has context variables of its own, and a
-runner that was cancelled is not used again: no step sees anything of another.
+and the next one goes on with the steps behind it. Each step has a copy of its caller's context variables,
+and a runner that was cancelled is not used again: no step sees anything of another.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _TURN_STEPS = 100  # steps in a row before the rest of the process has its turn
 class Job(Protocol):
     """One async step as a runner sees it."""
 
+    variables: contextvars.Context  # in which its code runs
     coroutine: Coroutine[Any, Any, Any] | None  # taken when it begins; None before: nobody wants it
 
     def waits(self, task: asyncio.Task[None]) -> None:
@@ -131,7 +132,7 @@ class Runners:
 
 def _begin(job: Job, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
     """Run the step as far as it goes without waiting; most have ended then. None: it has."""
-    slice_of = contextvars.Context().run
+    slice_of = job.variables.run
     try:
         awaited = slice_of(coroutine.send, None)
     except StopIteration as ended:

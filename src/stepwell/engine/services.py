@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from stepwell.domain.ids import Ids, WorkerId
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
+from stepwell.domain.workflow_code import DirectCalls
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Bulletin
 from stepwell.system import Clock
@@ -47,3 +48,4 @@ class Services:
     stand_ins: Mapping[str, StepSpec]  # for tests: other functions in steps' places
     limits: RunLimits
     note_due: Callable[[float], None]  # a ticket becomes due in so many seconds
+    direct_calls: DirectCalls = "warn"  # steps that workflow code calls without ctx.step

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stepwell.domain import events as ev
-from stepwell.domain.codec import PLAIN
+from stepwell.domain.codec import encoded_by_type
 from stepwell.domain.commit import (
     NEVER,
     Claim,
@@ -33,7 +33,7 @@ from stepwell.domain.events import Problem
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.problems import run_error
 from stepwell.domain.program import Program, Startable, needs_of
-from stepwell.domain.starting import new_run, startable
+from stepwell.domain.starting import NO_INPUT, new_run, startable
 from stepwell.domain.status import Status
 from stepwell.engine.activation import Activation
 from stepwell.engine.run_limits import RunLimits
@@ -58,7 +58,7 @@ Written = Callable[[Committed, Park | Finish | None], None]
 
 async def run_stateless(
     workflow: Startable[In, R],
-    input: In = None,  # type: ignore[assignment]  # what workflows without input take
+    input: In = NO_INPUT,
     *,
     signals: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
     workflows: Iterable[Program] = (),
@@ -155,14 +155,16 @@ class _Pass:
         self._main = self._ids.run_id()
         new = new_run(
             workflow,
-            workflow.encode_input(input),
+            input,
+            what="the input",
+            bytes_max=_PAYLOAD_BYTES_MAX,
             run_id=self._main,
             key="",
             seed=self._ids.token(),
         )
         run = self._runs[self._main] = _Run()
         for name, payload in signals:
-            self._lay(run, f"signal/{run.wakes}", "signal", name, PLAIN.encode(payload))
+            self._lay(run, f"signal/{run.wakes}", "signal", name, encoded_by_type(payload))
         self._begin(new, run)
         while not self._done.done():
             await asyncio.wait({self._done}, timeout=_LOOK_SECONDS)

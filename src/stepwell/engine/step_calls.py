@@ -111,9 +111,11 @@ class StepCalls:
             path=call.path,
             attempt=call.attempt,
             lease=activation.claim.lease,
+            variables=call.variables,
         )
         if call.spec.transactional:
-            services.runner.spawn(guarded(activation, self._transact(call, execution)))
+            transaction = guarded(activation, self._transact(call, execution))
+            services.runner.spawn(transaction, execution.variables)
         else:
             execution.run(partial(self._ended, call, execution))
 

@@ -28,9 +28,11 @@ class StepRunner:
         self.loop = Runners()
         self.running: dict[Running, None] = {}
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(
+        self, work: Coroutine[Any, Any, Any], variables: contextvars.Context | None = None
+    ) -> asyncio.Task[Any]:
         """Run something for an activation; kept alive and its errors told."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=variables)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
         return task

@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Coroutine, Iterable
+from contextvars import copy_context
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from stepwell.domain.starting import NO_INPUT
+from stepwell.domain.workflow_code import ThreadCode, thread_code
 from stepwell.engine.child_handle import Child
-from stepwell.engine.turns import outside
+from stepwell.engine.turns import CANCELLING, RunCancelling, outside
 from stepwell.errors import Suspended
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ class SyncBody:
         self.running = True  # the thread is in its own code, not in a ctx call
         self._left = False
         self._thread = 0
+        self._asking: asyncio.Task[Any] | None = None  # the turn of its pending ctx call
 
     async def drive(self) -> bytes:
         """The workflow's main coroutine: ends when the thread does."""
@@ -44,7 +49,7 @@ class SyncBody:
         result, error = None, None
         try:
             threads = self._activation.services.runner.workflow_threads
-            result = await threads.run(self._in_thread)
+            result = await threads.run(partial(copy_context().run, self._in_thread))
         except BaseException as failure:
             error = failure
         self.running = False
@@ -58,6 +63,7 @@ class SyncBody:
 
     def _in_thread(self) -> bytes:
         self._thread = get_ident()
+        thread_code.set(ThreadCode(self._thread, self._activation.services.direct_calls))
         return self._body(SyncContext(self))
 
     def call(self, make: Callable[[], Any]) -> Any:
@@ -75,21 +81,28 @@ class SyncBody:
             return
         self.running = False
         self._pending = reply
-        task = activation.turns.create_task(_turn(make), scope=activation.turns.root)
+        self._asking = task = activation.turns.create_task(_turn(make), scope=activation.turns.root)
         task.add_done_callback(self._reply)
         activation.advance()
 
     def _reply(self, task: asyncio.Task[Any]) -> None:
         reply, self._pending = self._pending, None
+        self._asking = None
         if reply is None:
             return
         self.running = True
         if task.cancelled():
-            reply.set_exception(Suspended())
+            cancelling = self._activation.cancelling and self._activation.closed is None
+            reply.set_exception(RunCancelling() if cancelling else Suspended())
         elif (error := task.exception()) is not None:
             reply.set_exception(error)
         else:
             reply.set_result(task.result())
+
+    def cancel(self) -> None:
+        """The run is being cancelled: the ctx call that the thread is in raises."""
+        if self._asking is not None:
+            self._asking.cancel(CANCELLING)
 
     def leave(self) -> None:
         """Its code is over, although the activation goes on: no ctx call of it is answered any more."""
@@ -124,7 +137,7 @@ class SyncContext:
     def _crossing(self, verb: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **kwargs: self._body.call(lambda: verb(*args, **kwargs))
 
-    def start(self, workflow: Any, input: Any = None, *, detached: bool = False) -> SyncChild:
+    def start(self, workflow: Any, input: Any = NO_INPUT, *, detached: bool = False) -> SyncChild:
         child = self._body.call(lambda: self._ctx.start(workflow, input, detached=detached))
         return SyncChild(self._body, child)
 
@@ -132,7 +145,7 @@ class SyncContext:
         """Steps at once: `ctx.all([(charge, order), (notify, user)])`."""
         return list(self._body.call(lambda: self._ctx.all(*(self._ctx.step(*call) for call in calls))))
 
-    def continue_as_new(self, input: Any = None) -> Any:
+    def continue_as_new(self, input: Any = NO_INPUT) -> Any:
         return self._body.call(lambda: self._ctx.continue_as_new(input))
 
 

@@ -35,7 +35,8 @@ class Threads:
         try:
             return await future
         except asyncio.CancelledError:
-            self._abandon(future)
+            if future.cancelled():  # else the call itself raised it
+                self._abandon(future)
             raise
 
     def _put(self, future: asyncio.Future[Any], job: Job) -> None:

@@ -10,21 +10,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 import sys
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
+from types import CodeType, FrameType
 from typing import Any, NoReturn, TypeVarTuple, Unpack
 
 import msgspec
 
+from stepwell import errors
+from stepwell.domain.workflow_code import DirectCalls
 from stepwell.engine.calls import Call
 from stepwell.errors import NotDurable, Unwind
 
 Ts = TypeVarTuple("Ts")
 _log = logging.getLogger("stepwell.engine")
+
+CANCELLING = "the run is being cancelled"
+
+
+class RunCancelling(errors.RunCancelling, asyncio.CancelledError):
+    """What code meets; made here, for whoever only declares steps and workflows needs no asyncio."""
+
 
 # Callbacks in one turn. Ten thousand tasks at once need some ten thousands; code that goes round and round
 # without waiting for an answer would hold its worker for ever.
@@ -72,16 +83,6 @@ def outside() -> NotDurable:
 _scope: ContextVar[Scope] = ContextVar("stepwell_scope")
 
 
-@contextmanager
-def enter_scope(scope: Scope) -> Iterator[None]:
-    """Ask in this scope, from code that is no task of the loop."""
-    token = _scope.set(scope)
-    try:
-        yield
-    finally:
-        _scope.reset(token)
-
-
 class _Ready(msgspec.Struct, eq=False):
     """A callback that is due: what of asyncio.Handle makes sense here, for there are two a step."""
 
@@ -100,11 +101,13 @@ class _Ready(msgspec.Struct, eq=False):
 class TurnLoop(asyncio.AbstractEventLoop):
     repeats = True  # what clients look for: client/outside.py
 
-    def __init__(self, root: Scope) -> None:
+    def __init__(self, root: Scope, direct_calls: DirectCalls = "warn") -> None:
         self.ready: deque[_Ready] = deque()
         self.root = root
+        self.direct_calls = direct_calls  # what a step looks for: authoring/functions/direct_call.py
         self.endless = False  # a turn did not come to its end
         self._scopes: dict[asyncio.Task[Any], Scope] = {}
+        self._entered = False
 
     def run_turn(self) -> None:
         """Run everything that is ready, and what becomes ready by that, in order."""
@@ -138,20 +141,49 @@ class TurnLoop(asyncio.AbstractEventLoop):
                 tasks._enter_task(outer, current)
 
     def scope(self) -> Scope:
-        """The scope of the task that runs now; NotDurable where no code of a workflow runs."""
+        """The scope of the task that runs now; NotDurable where no code of a workflow runs.
+
+        Steps have the context variables of the code that asked for them, this one too; but not this loop.
+        """
+        scope = _scope.get(None)
+        if scope is None or not (self._entered or events._get_running_loop() is self):
+            raise outside()
+        return scope
+
+    @contextmanager
+    def enter(self, scope: Scope) -> Iterator[None]:
+        """Ask in this scope, from code that is no task of the loop."""
+        token = _scope.set(scope)
+        self._entered = True
         try:
-            return _scope.get()
-        except LookupError:
-            raise outside() from None
+            yield
+        finally:
+            self._entered = False
+            _scope.reset(token)
+
+    def cancel_rest(self, main: asyncio.Task[Any]) -> bool:
+        """The main task has ended by a cancel: as in asyncio.run, all others are cancelled too, and awaited.
+
+        True: there are some.
+        """
+        rest = [task for task in self._scopes if task is not main]
+        for task in rest:
+            if not task.cancelling():
+                task.cancel(CANCELLING)
+        return bool(rest)
 
     def unwind(self, calls: Iterable[Call], why: type[Unwind]) -> None:
-        """Let every task leave its code: pending calls raise, who waits for something else is cancelled."""
+        """Let every task leave its code: what it waits for raises `why`, be it a call, an event or a queue.
+
+        Nobody sees a CancelledError, which says that the run is being cancelled. Tasks that are awaited leave
+        before those who await them, which would cancel them otherwise.
+        """
         tasks = list(self._scopes)
         reasons = []
-        for call in list(calls):
-            if not call.future.done():
+        for waiter in [*(call.future for call in calls), *map(_waiter, reversed(tasks))]:
+            if waiter is not None and not waiter.done():
                 reasons.append(why())
-                call.future.set_exception(reasons[-1])
+                waiter.set_exception(reasons[-1])
         self.run_turn()
         for task in list(self._scopes):
             task.cancel()
@@ -173,6 +205,15 @@ class TurnLoop(asyncio.AbstractEventLoop):
         scope: Scope | None = None,
     ) -> asyncio.Task[Any]:
         where = scope or self.scope().child()
+        if scope is None and (given := _as_completed(sys._getframe(1))) is not None:
+            for one in [coro, *given]:  # none has begun: nobody shall hear that they were never awaited
+                if asyncio.iscoroutine(one):
+                    one.close()
+            raise NotDurable(
+                "asyncio.as_completed over coroutines begins them in no fixed order: no replay can repeat it",
+                hint="give it tasks: asyncio.as_completed([asyncio.create_task(one) for one in coroutines]), "
+                "or use ctx.all, ctx.map or ctx.first",
+            )
         context = context or copy_context()
         context.run(_scope.set, where)
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
@@ -211,6 +252,38 @@ class TurnLoop(asyncio.AbstractEventLoop):
         if error is not None and not isinstance(error, Unwind | asyncio.CancelledError):
             _log.warning("an error in a task of a workflow was never awaited", exc_info=error)
 
+
+def _waiter(task: asyncio.Task[Any]) -> asyncio.Future[Any] | None:
+    """What the task waits for; None if that is another task, which leaves its own code."""
+    waiter = getattr(task, "_fut_waiter", None)
+    return None if isinstance(waiter, asyncio.Task) else waiter
+
+
+def _as_completed(frame: FrameType | None) -> Iterable[object] | None:
+    """What asyncio.as_completed was given, if it makes this task: it goes over a set, so the order is chance.
+
+    None: somebody else makes the task, as most often, which costs one look.
+    """
+    while frame is not None and frame.f_code in _ENSURE_FUTURE:
+        frame = frame.f_back
+    for _ in range(2):  # a comprehension has a frame of its own before 3.12
+        if frame is not None and frame.f_globals is _ASYNCIO_TASKS:
+            if frame.f_code in _AS_COMPLETED:
+                given = frame.f_locals.get("fs") or frame.f_locals.get("aws")
+                return given if isinstance(given, list | tuple | set) else ()
+            frame = frame.f_back
+    return None
+
+
+def _codes(*names: str) -> frozenset[CodeType]:
+    """Of functions of asyncio.tasks; which of them there are depends on the version of Python."""
+    found = (operator.attrgetter(name)(tasks) for name in names if hasattr(tasks, name.split(".")[0]))
+    return frozenset(function.__code__ for function in found)
+
+
+_ASYNCIO_TASKS = vars(tasks)
+_ENSURE_FUTURE = _codes("ensure_future", "_ensure_future")
+_AS_COMPLETED = _codes("as_completed", "_AsCompletedIterator.__init__")
 
 _CLOCK = "asyncio's clock (asyncio.sleep, asyncio.timeout, asyncio.wait_for)"
 _NO_CLOCK = "ctx.sleep, the timeout= of a ctx verb, or ctx.first"

@@ -31,12 +31,12 @@ from stepwell.engine.checkpoints import TRIGGER, arrive, begin_anew, open_calls
 from stepwell.engine.documents import visible_after
 from stepwell.engine.journal import StepRecord
 from stepwell.engine.replay_check import unreached
+from stepwell.engine.turns import RunCancelling
 from stepwell.errors import (
     CodeChanged,
     InvalidDefinition,
     InvalidInput,
     PayloadTooLarge,
-    RunCancelling,
     TransitionStopped,
     TransitionTimedOut,
     Unwind,

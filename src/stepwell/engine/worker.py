@@ -14,6 +14,7 @@ from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo
 from stepwell.domain.ids import NEEDS_EMIT, NEEDS_GRAPH, NEEDS_UNSERVED, Ids, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
+from stepwell.domain.workflow_code import DirectCalls
 from stepwell.engine.activation import Activation
 from stepwell.engine.claimer import Claimer
 from stepwell.engine.committer import Committer
@@ -58,6 +59,7 @@ class WorkerOptions:
     processes: int = 2
     payload_bytes_max: int = 2 * 1024 * 1024
     child_depth_max: int = 10
+    direct_calls: DirectCalls = "warn"
     keep_finished_seconds: float | None = None
     replay_always: bool = False
 
@@ -241,6 +243,7 @@ class Worker:
             stand_ins=self._stand_ins,
             limits=RunLimits(),
             note_due=self._claimer.note_due,
+            direct_calls=options.direct_calls,
         )
 
     def forget(self) -> None:

@@ -52,8 +52,11 @@ StepwellError                     code, message, hint; the text is the same in P
 
 Permanent, RetryAfter             what authors raise in a step: never again · again after a while
 
+DirectStepCall (UserWarning)      a step was called without ctx.step; an error with Settings.direct_calls
+
 Unwind (BaseException)            control flow of the engine; `except Exception` cannot swallow it
-├─ Suspended · LeaseLost · Continue · RunCancelling · TransitionStopped
+├─ Suspended · LeaseLost · Continue · TransitionStopped
+└─ RunCancelling                  also an asyncio.CancelledError: workflow code may clean up behind it
 """
 
 from __future__ import annotations
@@ -97,6 +100,7 @@ from stepwell.errors.root import (
 from stepwell.errors.running import (
     ChildFailed,
     CompensationFailed,
+    DirectStepCall,
     Exited,
     ExpressionError,
     NotEndedYet,
@@ -139,6 +143,7 @@ __all__ = [
     "CompensationFailed",
     "Conflict",
     "Continue",
+    "DirectStepCall",
     "DocumentNotFound",
     "Exited",
     "ExpressionError",

@@ -52,6 +52,10 @@ class StepError(StepwellError):
         self.trace = ""  # the lines of the step's code that led there
 
 
+class DirectStepCall(UserWarning):
+    """A step was called in workflow code without ctx.step: it is done again at every replay."""
+
+
 class StepTimedOut(StepError, TimeoutError):
     """The step took longer than its timeout."""
 

@@ -16,7 +16,7 @@ class LeaseLost(Unwind):
 
 
 class RunCancelling(Unwind):
-    """Somebody asked to cancel the run: clean up in `finally`, then let this pass."""
+    """Somebody asked to cancel the run: clean up in `except CancelledError` or `finally` and let it pass."""
 
 
 class TransitionStopped(Unwind):

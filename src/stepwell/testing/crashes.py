@@ -9,6 +9,7 @@ from typing import Any
 from stepwell.client import RunHandle
 from stepwell.domain.commit import Commit, Committed
 from stepwell.domain.program import Program
+from stepwell.domain.starting import NO_INPUT
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.engine import VirtualEngine
@@ -42,7 +43,7 @@ class CrashingStore(MemoryStore):
 
 async def crash_everywhere(
     workflow: Program,
-    input: Any = None,
+    input: Any = NO_INPUT,
     *,
     story: Story | None = None,
     steps: Sequence[Any] = (),

@@ -39,6 +39,13 @@ def takes_input(function: Callable[..., Any]) -> bool:
     return len(by_position) > 1
 
 
+def default_input(function: Callable[..., Any]) -> Any:
+    """The default of the parameter that takes the input; None when there is none."""
+    parameters = list(inspect.signature(function).parameters.values())
+    default = parameters[1].default if len(parameters) > 1 else inspect.Parameter.empty
+    return None if default is inspect.Parameter.empty else default
+
+
 def _refuse_kind(function: Any) -> NoReturn:
     if not callable(function):
         raise InvalidDefinition(

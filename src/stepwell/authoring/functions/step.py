@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from stepwell.authoring.decorating import declares
+from stepwell.authoring.functions.direct_call import check_direct_call
 from stepwell.domain.compensating import declare
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
@@ -24,7 +25,7 @@ _UNSET: Any = object()
 
 
 class Step(Generic[P, R, C]):
-    """A step: called outside a run it is the function itself.
+    """A step: called outside a run, or by another step, it is the function itself.
 
     P are the arguments that the workflow gives, R is the result, C what a plain call returns (an
     awaitable for an async function).
@@ -35,6 +36,7 @@ class Step(Generic[P, R, C]):
         functools.update_wrapper(self, spec.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        check_direct_call(self.spec.name)
         if self.spec.wants_context and not (args and isinstance(args[0], StepContext)):
             alone = StepContext(run_id="", path=self.spec.name, attempt=1, lease="")
             return self.spec.function(alone, *args, **kwargs)  # type: ignore[no-any-return]  # the user's own

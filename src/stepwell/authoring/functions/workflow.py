@@ -10,8 +10,8 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 import msgspec
 
 from stepwell.authoring.decorating import declares
-from stepwell.authoring.functions.signature import takes_input
-from stepwell.domain.codec import Codec, codec_for, digest
+from stepwell.authoring.functions.signature import default_input, takes_input
+from stepwell.domain.codec import Codec, canonical, codec_for, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.limits import checked_concurrency
@@ -29,6 +29,7 @@ class Workflow(Generic[In, R]):
 
     def __init__(self, function: Callable[..., Any], *, name: str, version: str, options: RunOptions) -> None:
         self._takes_input = takes_input(function)
+        self.default_input: Any = default_input(function)  # of a start without input
         functools.update_wrapper(self, function)
         self._function = function
         self.sync = not inspect.iscoroutinefunction(function)
@@ -59,6 +60,7 @@ class Workflow(Generic[In, R]):
     def definition(self) -> Definition:
         if self._definition is None:
             schema = msgspec.json.encode(self._types[0].schema())
+            described = self._described(schema)
             where = f"{self._function.__module__}:{self._function.__qualname__}"
             options = {
                 "timeout": self.options.timeout,
@@ -73,10 +75,21 @@ class Workflow(Generic[In, R]):
                 kind="function",
                 hash=digest(where.encode() + schema),
                 body=msgspec.json.encode({"source": where}),
-                input_schema=schema,
+                input_schema=described,
                 options=msgspec.json.encode(options),
             )
         return self._definition
+
+    def _described(self, schema: bytes) -> bytes:
+        """The schema with the default, for those who start it by its name. It is no part of the version."""
+        fields = msgspec.json.decode(schema)
+        if self.default_input is None or not isinstance(fields, dict):
+            return schema
+        try:
+            default = msgspec.Raw(self.encode_input(self.default_input))
+            return msgspec.json.encode({**fields, "default": default})
+        except InvalidInput:
+            return schema
 
     def encode_input(self, input: In) -> bytes:
         try:
@@ -84,6 +97,9 @@ class Workflow(Generic[In, R]):
         except InvalidInput as error:
             error.context = {"workflow": self._name, **error.context}
             raise
+
+    def canonical_input(self, input: In) -> bytes:
+        return canonical(self._types[0], input)
 
     def decode_result(self, data: bytes) -> R:
         result: R = self._types[1].decode(data)

@@ -10,7 +10,7 @@ import msgspec
 from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.build.plan import Plan
 from stepwell.authoring.graphs.driver import Driver
-from stepwell.domain.codec import PLAIN
+from stepwell.domain.codec import PLAIN, canonical
 from stepwell.domain.commit import Definition
 from stepwell.domain.program import RunOptions
 from stepwell.domain.schema import Schema
@@ -59,6 +59,9 @@ class GraphWorkflow:
         if self.plan.input_schema is not True:
             self._check(msgspec.json.decode(data))
         return data
+
+    def canonical_input(self, input: Any) -> bytes:
+        return canonical(PLAIN, {} if input is None else input)
 
     def _check(self, input: Any) -> None:
         if self._schema is None:

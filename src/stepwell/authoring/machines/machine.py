@@ -14,7 +14,7 @@ from stepwell.authoring.machines.exits import Exit, Exits, by_place, codec_of, i
 from stepwell.authoring.machines.options import checked_ends, checked_options, told_name
 from stepwell.authoring.machines.program import run_machine
 from stepwell.authoring.machines.state_type import type_between_brackets
-from stepwell.domain.codec import Codec, digest
+from stepwell.domain.codec import Codec, canonical, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
 from stepwell.domain.events import Problem
@@ -108,6 +108,10 @@ class Machine(Generic[State]):
         except InvalidInput as error:
             error.context = {"workflow": cls.definition.name, **error.context}
             raise
+
+    @classmethod
+    def canonical_input(cls, input: Any) -> bytes:
+        return canonical(cls._plan.input, input)
 
     @classmethod
     def decode_result(cls, data: bytes) -> State:
