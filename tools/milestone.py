@@ -8,7 +8,7 @@ def numbered(letter: str, *numbers: int) -> tuple[str, ...]:
 
 
 IDS: tuple[str, ...] = (
-    *numbered("K", *range(1, 30), *range(31, 35)),  # kernel
+    *numbered("K", *range(1, 30), *range(31, 35), 41),  # kernel
     *numbered("F", *range(1, 13)),  # workflows in code
     *numbered("M", *range(1, 10)),  # state machines
     *numbered("G", *range(1, 22)),  # graphs
