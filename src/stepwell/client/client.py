@@ -47,6 +47,7 @@ from stepwell.errors import (
     KeyConflict,
     OutcomeUnknown,
     StepwellError,
+    StoreLocked,
     StoreUnavailable,
     UnknownWorkflow,
 )
@@ -361,6 +362,8 @@ class Client(History):
         for attempt in range(_TRIES):
             try:
                 return await ask(), attempt > 0
+            except StoreLocked:
+                raise  # it was waited for as long as a caller should wait
             except (OutcomeUnknown, StoreUnavailable):
                 if attempt == _TRIES - 1:
                     raise

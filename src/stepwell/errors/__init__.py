@@ -45,6 +45,7 @@ StepwellError                     code, message, hint; the text is the same in P
 ├─ WorkerBroken                   the engine's own fault: its worker stopped, the runs are safe
 └─ StoreError                     the database is the trouble
     ├─ StoreUnavailable           try again: nothing is known to be lost
+    │   └─ StoreLocked            a process holds the file of SQLite; the error names it
     ├─ StoreUnusable              corrupt, newer, read-only: a person must act
     └─ OutcomeUnknown             sent, not answered; ask again with the same key
 
@@ -114,6 +115,7 @@ from stepwell.errors.running import (
 from stepwell.errors.store import (
     OutcomeUnknown,
     StoreError,
+    StoreLocked,
     StoreUnavailable,
     StoreUnusable,
 )
@@ -174,6 +176,7 @@ __all__ = [
     "StepTimedOut",
     "StepwellError",
     "StoreError",
+    "StoreLocked",
     "StoreUnavailable",
     "StoreUnusable",
     "Suspended",

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from stepwell.store.sqlite.session import Session
@@ -51,6 +52,7 @@ class Operation:
     verb: Verb[Any, Any]
     load: Any
     future: asyncio.Future[Any]
+    asked: float  # on the monotonic clock
     answer: Any = None
     error: BaseException | None = None
 
@@ -72,7 +74,7 @@ class Waiting:
 
     def ask(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put(Operation(verb, load, future))
+        self._queue.put(Operation(verb, load, future, monotonic()))
         return future
 
     def stop(self) -> None:
