@@ -25,6 +25,7 @@ class Settings:
     processes: int = 2  # isolation="process" steps at once
     payload_bytes_max: int = 2 * 1024 * 1024
     child_depth_max: int = 10
+    lost_leases_max: int = 3  # workers that a run may lose in one place; then it is set aside as crashed
     keep_finished_seconds: float | None = None  # runs that ended so long ago are removed; None: never
 
     def __post_init__(self) -> None:

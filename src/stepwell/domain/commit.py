@@ -272,6 +272,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""  # host:pid for people
     queues: Sequence[str] = ()
     needs: Sequence[str] = ()
+    leaving: bool = False  # it was asked to stop: should it be killed meanwhile, that is no loss of its runs
 
 
 class Owned(NamedTuple):

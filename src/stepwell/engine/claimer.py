@@ -29,6 +29,7 @@ class Claimer:
         queues: Sequence[str],
         needs: Sequence[str],
         poll_seconds: float,
+        solo_seconds: float,
         slots: int,
         active: Callable[[], int],
         worker: Callable[[], WorkerId],
@@ -41,6 +42,7 @@ class Claimer:
         self._queues = [*queues, ""]  # '' holds what every worker can do
         self._needs = needs
         self._poll_seconds = poll_seconds
+        self._solo_seconds = solo_seconds  # how long suspects may have the worker one after the other
         self._slots = slots
         self._active = active
         self._worker = worker
@@ -50,7 +52,9 @@ class Claimer:
         self._next_look = 0.0  # on our monotonic clock
         self.stopped = False
         self.solo_wanted = False  # a run that lost two owners waits to be taken alone
-        self.solo_active = False
+        self._solo: LeaseId | None = None  # of such a run: it has this worker for itself
+        self._solo_more = False  # another one was due when it was taken
+        self._series_until = 0.0  # then other runs have a turn
         self._unanswered: ClaimRequest | None = None
         self._solo_rest = 0  # sweeps to let pass
         self._solo_until = 0.0  # how long to hold back for it
@@ -63,7 +67,7 @@ class Claimer:
     @property
     def room(self) -> int:
         """Slots for runs that are started here: none while others wait for theirs."""
-        if self.stopped or self._behind or self.solo_wanted or self.solo_active:
+        if self.stopped or self._behind or self.solo_wanted or self._solo is not None:
             return 0
         return self._slots - self._active() - self._asked
 
@@ -77,19 +81,51 @@ class Claimer:
         """There may be something due."""
         self._wake.set()
 
-    def freed(self) -> None:
+    def freed(self, lease: LeaseId) -> None:
         """A slot is free again: look, if that is what we waited for."""
+        if lease == self._solo:
+            self._solo = None
+            self._next_solo()
         if self._full or self.solo_wanted:
             self._wake.set()
 
+    # Suspects: runs that lost two owners. Each has a worker for itself until it has settled something.
+
     def want_solo(self) -> None:
-        """A run that lost two owners waits for a worker that has nothing else to do. Asked each sweep."""
+        """A suspect waits for a worker that has nothing else to do. Asked each sweep."""
         self._solo_rest -= 1
-        if self._solo_rest <= 0 and not self.solo_wanted and not self.stopped:
-            self._solo_rest = _SOLO_REST
-            self.solo_wanted = True
-            self._solo_until = self._clock.monotonic() + self._poll_seconds
-            self._wake.set()
+        if self._solo_rest <= 0 and self._solo is None and not self.solo_wanted and not self.stopped:
+            self._series_until = self._clock.monotonic() + self._solo_seconds
+            self._want_solo()
+
+    def moved(self, lease: LeaseId) -> bool:
+        """A run that lost owners has settled something: it is a suspect no more.
+
+        True: the next suspect is waiting, and must not share the worker with it either. It is to be given
+        back, and goes on beside others as soon as those have had their turn.
+        """
+        if lease != self._solo:
+            return False
+        if self._series_goes_on:
+            return True
+        self._solo = None
+        self._wake.set()
+        return False
+
+    @property
+    def _series_goes_on(self) -> bool:
+        return self._solo_more and not self.stopped and self._clock.monotonic() < self._series_until
+
+    def _next_solo(self) -> None:
+        """At once: at one a sweep, a worker full of runs that died twice would take minutes to recover."""
+        if self._series_goes_on:
+            self._want_solo()
+
+    def _want_solo(self) -> None:
+        self._solo_rest = _SOLO_REST
+        self.solo_wanted = True
+        self._solo_until = self._clock.monotonic() + self._poll_seconds
+        self._wake.set()
 
     def note_due(self, seconds: float) -> None:
         """A ticket of ours becomes due in so many seconds."""
@@ -105,7 +141,7 @@ class Claimer:
             if not more:
                 await self._sleep()
             self._wake.clear()
-            self._full = self.stopped or self.solo_active or self._active() >= self._slots
+            self._full = self.stopped or self._solo is not None or self._active() >= self._slots
             if self._full:
                 more, self._behind = False, True
                 self._next_look = self._clock.monotonic() + self._poll_seconds
@@ -160,8 +196,12 @@ class Claimer:
         self._next_look = now + next_in
         for claim in found.claims:
             begin(claim, found.now)
-        # Not when it was not taken up, nor for a broadcast event: no end of theirs would be told here.
-        self.solo_active = request.solo and self._active() > 0
+        if request.solo:
+            self._solo_more = next_in <= 0
+            # Not when it was not taken up, nor for a broadcast event: no end of theirs would be told here.
+            self._solo = found.claims[0].lease if self._active() > 0 else None
+            if self._solo is None:
+                self._next_solo()
         # next_in = 0 with nothing claimed: the tickets are being taken by somebody else right now.
         if next_in <= 0 and not found.claims:
             self._next_look = now + 0.005

@@ -41,7 +41,6 @@ from stepwell.store.wakeups import Ended
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
 
-POISON_LOSSES = 3
 _WORK = (StepCall, BodyCall, BackoffCall)
 _KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after its first, if at all
 
@@ -171,16 +170,12 @@ def endless() -> Ending:
     return failed(error)
 
 
-def is_poison(losses: int) -> bool:
-    """Lost its owner twice, was then run alone, and that owner was lost too."""
-    return losses >= POISON_LOSSES
-
-
-def poisoned(journal: Journal) -> Ending:
+def poisoned(journal: Journal, losses: int) -> Ending:
+    """For a run that lost its owner twice, was then run alone, and lost that owner too."""
     culprit = next((path for path, step in journal.steps.items() if step.started), "")
     problem = Problem(
         code="WORKER_CRASHED",
-        message=f"{POISON_LOSSES} workers died while they ran {culprit or 'this run'}",
+        message=f"{losses} workers died while they ran {culprit or 'this run'}",
         hint="look at the workers' exit codes and memory; isolation='process' contains such a step",
         path=culprit,
     )

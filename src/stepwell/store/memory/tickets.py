@@ -166,12 +166,13 @@ class MemoryTickets(Tables):
     async def reap(self) -> Reaped:
         now = self._clock()
         dead = [worker for worker in self._workers if self._is_dead(worker, now)]
+        leaving = [worker for worker in dead if self._workers[worker][0].leaving]
         for worker in dead:
             del self._workers[worker]
         lost = [t for t in self._tickets.values() if t.owner is not None and t.owner not in self._workers]
         for ticket in lost:
+            ticket.losses += ticket.owner not in leaving
             ticket.free(now)
-            ticket.losses += 1
         solo_due = any(
             t.lease is None and t.losses >= SOLO_LOSSES and t.due_at <= now for t in self._tickets.values()
         )

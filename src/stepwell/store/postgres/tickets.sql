@@ -5,12 +5,12 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
 w AS (
-    INSERT INTO stepwell.workers (id, name, queues, needs, lease_seconds, lease_until)
-    SELECT $2, $3, $4::text[], $5::text[], $6::float8, clock.now + $6::float8
+    INSERT INTO stepwell.workers (id, name, queues, needs, lease_seconds, lease_until, leaving)
+    SELECT $2, $3, $4::text[], $5::text[], $6::float8, clock.now + $6::float8, $7::bool
     FROM clock
     ON CONFLICT (id) DO UPDATE
     SET name = excluded.name, queues = excluded.queues, needs = excluded.needs,
-        lease_seconds = excluded.lease_seconds, lease_until = excluded.lease_until
+        lease_seconds = excluded.lease_seconds, lease_until = excluded.lease_until, leaving = excluded.leaving
     RETURNING lease_seconds
 )
 UPDATE stepwell.contact AS c
@@ -400,7 +400,7 @@ USING
 WHERE clock.now - c.since >= w.lease_seconds
     AND clock.now - c.last BETWEEN -1 AND w.lease_seconds / 2
     AND (w.lease_until < clock.now OR w.lease_until > clock.now + w.lease_seconds + 1)
-RETURNING w.id;
+RETURNING w.id, w.leaving;
 
 -- name: find_dead_owners
 -- Owners of tickets that are no workers (any more): one jump in the index for each owner there is.
@@ -430,7 +430,8 @@ WHERE NOT EXISTS (SELECT FROM stepwell.workers AS w WHERE w.id = o.owner);
 
 -- name: free_lost
 -- The owners are known from an earlier statement: one that freed "whoever has no worker" by its own old
--- snapshot could take a ticket from somebody who registered and claimed it meanwhile.
+-- snapshot could take a ticket from somebody who registered and claimed it meanwhile. $4 is 1 for owners that
+-- were lost, 0 for those that were leaving.
 WITH f AS MATERIALIZED (
     SELECT x.run_id, x.path
     FROM unnest($2::text[]) AS d (owner)
@@ -449,7 +450,7 @@ freed AS (
     SET owner = NULL,
         lease = NULL,
         lost_lease = coalesce(nullif(t.lost_lease, ''), t.lease, ''),
-        losses = t.losses + 1,
+        losses = t.losses + $4::int,
         due_at = least(t.due_at, coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8))
     FROM f
     WHERE t.run_id = ANY (ARRAY[f.run_id])

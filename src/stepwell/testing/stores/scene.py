@@ -157,9 +157,16 @@ class Scene:
 
     # Workers
 
-    async def worker(self, id: str = "w1", lease_seconds: float = LEASE_SECONDS) -> WorkerId:
+    async def worker(
+        self, id: str = "w1", lease_seconds: float = LEASE_SECONDS, *, leaving: bool = False
+    ) -> WorkerId:
         info = WorkerInfo(
-            id=WorkerId(id), lease_seconds=lease_seconds, name=f"host:{id}", queues=(QUEUE,), needs=(NEEDS,)
+            id=WorkerId(id),
+            lease_seconds=lease_seconds,
+            name=f"host:{id}",
+            queues=(QUEUE,),
+            needs=(NEEDS,),
+            leaving=leaving,
         )
         await self.store.register(info)
         return info.id
