@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from stepwell.domain.commit import Claim, ClaimRequest
 from stepwell.domain.ids import Ids, LeaseId, WorkerId
+from stepwell.domain.shares import FreshShare, StartBudget
 from stepwell.errors import StoreError
 from stepwell.store.base import Store
 from stepwell.system import Clock
@@ -17,6 +18,8 @@ _log = logging.getLogger("stepwell.engine")
 _CLAIM_MAX = 100
 _PAUSE_MAX = 2.0
 _SOLO_REST = 3
+_GATHERED = 4  # a claim is worth it when one in so many slots is free,
+_GATHER_SECONDS = 0.005  # or after this time
 
 
 class Claimer:
@@ -30,6 +33,7 @@ class Claimer:
         needs: Sequence[str],
         poll_seconds: float,
         solo_seconds: float,
+        fresh_share: float,
         slots: int,
         active: Callable[[], int],
         worker: Callable[[], WorkerId],
@@ -44,6 +48,8 @@ class Claimer:
         self._poll_seconds = poll_seconds
         self._solo_seconds = solo_seconds  # how long suspects may have the worker one after the other
         self._slots = slots
+        self._fresh_share = FreshShare(fresh_share)
+        self._budget = StartBudget(fresh_share, slots)
         self._active = active
         self._worker = worker
         self._begin = begin
@@ -59,7 +65,9 @@ class Claimer:
         self._solo_rest = 0  # sweeps to let pass
         self._solo_until = 0.0  # how long to hold back for it
         self._full = False  # there may be more than we had slots for
-        self._behind = True  # something older may wait than what is started now
+        self._behind = True  # something fresh may wait that is older than what is started now
+        self._crowded = False  # runs that have begun wait for slots, and nothing that is fresh
+        self._gathering: asyncio.TimerHandle | None = None  # until more slots are free
         self.blocked = False  # runs wait for slots of limits
         self._asked = 0  # slots that the claim under way may fill
         self._asking = asyncio.Lock()
@@ -69,7 +77,13 @@ class Claimer:
         """Slots for runs that are started here: none while others wait for theirs."""
         if self.stopped or self._behind or self.solo_wanted or self._solo is not None:
             return 0
-        return self._slots - self._active() - self._asked
+        room = self._slots - self._active() - self._asked
+        return min(room, self._budget.left) if self._crowded else room
+
+    def started(self, count: int) -> None:
+        """So many runs were started here: they count to what fresh ones may have while others wait."""
+        if self._crowded:
+            self._budget.started(count)
 
     async def stop(self) -> None:
         """Ask no more; when this returns the last answer is in, and what it gave has begun."""
@@ -86,8 +100,18 @@ class Claimer:
         if lease == self._solo:
             self._solo = None
             self._next_solo()
-        if self._full or self.solo_wanted:
+        if self.solo_wanted:
             self._wake.set()
+        elif self._full:
+            self._gather()
+
+    def _gather(self) -> None:
+        """Ask when some slots are free: a claim for each of them would cost a transaction each."""
+        if self._free() >= self._slots // _GATHERED:
+            self._wake.set()
+        elif self._gathering is None:
+            loop = asyncio.get_running_loop()
+            self._gathering = loop.call_later(_GATHER_SECONDS, self._wake.set)
 
     # Suspects: runs that lost two owners. Each has a worker for itself until it has settled something.
 
@@ -141,17 +165,21 @@ class Claimer:
             if not more:
                 await self._sleep()
             self._wake.clear()
-            self._full = self.stopped or self._solo is not None or self._active() >= self._slots
+            if self._gathering is not None:
+                self._gathering.cancel()
+                self._gathering = None
+            self._full = self.stopped or self._solo is not None or self._free() <= 0
             if self._full:
-                more, self._behind = False, True
+                more = False
+                self._behind = self._behind or not self._crowded
                 self._next_look = self._clock.monotonic() + self._poll_seconds
                 continue
             try:
                 async with self._asking:
-                    self._behind = more = await self._claim()
+                    more = await self._claim()
                 pause = 0.05
             except StoreError as error:
-                self._behind = True  # it may have filled slots
+                self._behind, self._crowded = True, False  # it may have filled slots
                 _log.warning("claim not answered: %s", error.message)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MAX)
@@ -203,23 +231,46 @@ class Claimer:
             if self._solo is None:
                 self._next_solo()
         # next_in = 0 with nothing claimed: the tickets are being taken by somebody else right now.
+        more = len(found.claims) >= request.limit or next_in <= 0
+        self._weigh(request, found.claims, more)
         if next_in <= 0 and not found.claims:
             self._next_look = now + 0.005
             return False
-        return len(found.claims) >= request.limit or next_in <= 0
+        return more
+
+    def _weigh(self, request: ClaimRequest, claims: Sequence[Claim], more: bool) -> None:
+        """Who waits behind this claim? A share that fresh tickets did not use up shows that none is left."""
+        fresh = sum([1 for claim in claims if claim.head <= 1])
+        self._budget.claimed(len(claims) - fresh)
+        if not more:
+            self._behind = self._crowded = False
+        elif request.fresh and claims:
+            self._behind = fresh >= request.fresh
+            self._crowded = not self._behind
+        elif not self._crowded:
+            self._behind = True
+
+    def _free(self) -> int:
+        """Slots that a claim may fill: not those that runs which are started here may need meanwhile."""
+        reserved = self._budget.reserved if self._crowded else 0
+        return self._slots - self._active() - reserved
 
     def _request(self, active: int) -> ClaimRequest:
         worker = self._worker()
         if self._unanswered is not None and self._unanswered.worker == worker:
             return self._unanswered
         # Not all that are free: runs may be started here meanwhile.
-        limit = 1 if self.solo_wanted else min(-(-(self._slots - active) * 3 // 4), _CLAIM_MAX)
+        # Nor many at once while a herd waits: they begin in one go, and who starts a run waits for that.
+        crowd = min(self._free(), max(1, self._slots // _GATHERED))
+        free = crowd if self._crowded else -(-(self._slots - active) * 3 // 4)
+        limit = 1 if self.solo_wanted else max(1, min(free, _CLAIM_MAX))
         return ClaimRequest(
             worker=worker,
             queues=self._queues,
             needs=self._needs,
             limit=limit,
             leases=self._leases(limit),
+            fresh=0 if self.solo_wanted else self._fresh_share.of(limit),
             solo=self.solo_wanted,
         )
 

@@ -55,6 +55,7 @@ class WorkerOptions:
     processes: int = 2
     payload_bytes_max: int = 2 * 1024 * 1024
     child_depth_max: int = 10
+    fresh_share: float = 0.25
     lost_leases_max: int = 3
     keep_finished_seconds: float | None = None
     replay_always: bool = False
@@ -128,6 +129,7 @@ class Worker:
             needs=self.needs,
             poll_seconds=self.options.poll_seconds,
             solo_seconds=self.options.lease_seconds,
+            fresh_share=self.options.fresh_share,
             slots=self.options.slots,
             active=lambda: len(self.active) + self.own_starts.awaited,
             worker=lambda: self._info.id,
@@ -145,6 +147,7 @@ class Worker:
             patience=self.options.heartbeat_seconds,
             worker=lambda: self._info.id,
             room=lambda: self._claimer.room,
+            offered=self._claimer.started,
             blocked=lambda: self._claimer.blocked,
             begin=self._begin,
         )

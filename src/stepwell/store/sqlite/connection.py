@@ -39,6 +39,7 @@ class Writer:
         self._clock = clock
         self._intent = Intent(path)
         self._wal_pages = 0
+        self._unsynced = False
         self._checkpoint_at = CHECKPOINT_PAGES
         connection.wal_autocheckpoint(0)
         connection.set_wal_hook(self._on_wal)
@@ -147,6 +148,7 @@ class Writer:
         """
         if self._session.connection.in_transaction:  # a rollback failed, too: the disk was in trouble
             self._session.run("rollback")
+        self._sync(all([operation.verb.unsynced for operation in batch]))
         if self._try_begin():
             return batch
         self._intent.announce()
@@ -163,6 +165,12 @@ class Writer:
             return batch
         finally:
             self._intent.withdraw()
+
+    def _sync(self, unsynced: bool) -> None:
+        """Whether the next commit waits for the disk. Half of those of a worker are claims alone."""
+        if unsynced != self._unsynced:
+            self._session.run("sync_later" if unsynced else "sync_at_once")
+            self._unsynced = unsynced
 
     def _try_begin(self) -> bool:
         try:

@@ -9,6 +9,13 @@ BEGIN IMMEDIATE;
 -- name: commit
 COMMIT;
 
+-- name: sync_at_once
+-- A commit waits for the disk, with all that was committed before it.
+PRAGMA synchronous = FULL;
+
+-- name: sync_later
+PRAGMA synchronous = NORMAL;
+
 -- name: rollback
 ROLLBACK;
 

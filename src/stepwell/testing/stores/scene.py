@@ -176,13 +176,20 @@ class Scene:
         worker: str,
         *,
         limit: int = 100,
+        fresh: int = 0,
         solo: bool = False,
         queues: Sequence[str] = (QUEUE,),
         needs: Sequence[str] = (NEEDS,),
     ) -> Claims:
         leases = [LeaseId(self.fresh("lease")) for _ in range(limit)]
         request = ClaimRequest(
-            worker=WorkerId(worker), queues=queues, needs=needs, limit=limit, leases=leases, solo=solo
+            worker=WorkerId(worker),
+            queues=queues,
+            needs=needs,
+            limit=limit,
+            leases=leases,
+            fresh=fresh,
+            solo=solo,
         )
         return await self.store.claim(request)
 
