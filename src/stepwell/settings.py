@@ -28,6 +28,8 @@ class Settings:
     processes: int = 2  # isolation="process" steps at once
     payload_bytes_max: int = 2 * 1024 * 1024
     child_depth_max: int = 10
+    fresh_share: float = 0.25  # of a worker's places, for runs that never began while resumed ones wait
+    lost_leases_max: int = 3  # workers that a run may lose in one place; then it is set aside as crashed
     keep_finished_seconds: float | None = None  # runs that ended so long ago are removed; None: never
     direct_calls: DirectCalls = "warn"  # a step called in workflow code without ctx.step; or "error"
 
@@ -48,6 +50,8 @@ class Settings:
                 )
             if not 0 < value < float("inf"):
                 raise SettingsInvalid(f"{field.name} is {excerpt(value)}", hint="it must be more than 0")
+        if self.fresh_share >= 1:
+            raise SettingsInvalid(f"fresh_share is {self.fresh_share:g}", hint="it must be less than 1")
         if self.heartbeat_seconds * 2 > self.lease_seconds:
             raise SettingsInvalid(
                 f"heartbeat_seconds is {self.heartbeat_seconds:g}, lease_seconds {self.lease_seconds:g}",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, workflow
-from stepwell.domain.commit import TicketRow
+from stepwell import Context, Engine, RunFailed, workflow
 from stepwell.engine import returns
 from stepwell.engine.activation import Activation
 from stepwell.store.memory import MemoryStore
@@ -44,20 +44,113 @@ def gates() -> Gates:
 
 async def kill_two_owners(stage: Stage, gates: Gates, suspect: Any) -> Any:
     """A run of it that has lost two owners."""
-    async with stage.client() as client:
-        run = await client.start(suspect)
-        for death in (1, 2):
-            dying = stage.engine(suspect, settings=SHORT_LEASE)
+    [run_id] = await kill_owners(stage, gates, suspect, runs=1, deaths=2)
+    return run_id
+
+
+async def kill_owners(stage: Stage, gates: Gates, suspect: Any, *, runs: int, deaths: int) -> list[Any]:
+    """So many runs of it, which have lost so many owners."""
+    patient = replace(SHORT_LEASE, lost_leases_max=deaths + 1)
+    async with stage.engine(plain, settings=patient) as client:  # finds them dead
+        started = [await client.start(suspect) for _ in range(runs)]
+        begun = gates.begun.count("suspect")
+        for death in range(1, deaths + 1):
+            dying = stage.engine(suspect, settings=patient)
             await dying.open()
-            await until(lambda: gates.begun.count("suspect") == death)  # noqa: B023  # awaited at once
+            await until(lambda: gates.begun.count("suspect") == begun + death * runs)  # noqa: B023  # awaited at once
             await crash(dying, found_dead=False)  # its lease runs out: that counts
 
-            async def freed(death: int = death) -> TicketRow | None:
-                found = await ticket(run)
-                return found if found is not None and found.losses == death else None
+            async def freed(death: int = death) -> bool:
+                found = [await ticket(run) for run in started]
+                return all(one is not None and one.losses == death for one in found)
 
             await until(freed)
-        return run.id
+        return [run.id for run in started]
+
+
+SWEEP_SECONDS = 2.0
+SLOW_SWEEPS = replace(SETTINGS, lease_seconds=10.0, sweep_seconds=SWEEP_SECONDS, poll_seconds=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.req("K41", "K33")
+async def test_suspects_come_back_one_after_the_other_and_not_one_a_sweep(stage: Stage, gates: Gates) -> None:
+    @workflow
+    async def suspect(ctx: Context) -> str:
+        return await ctx.step(gates.pass_through, "suspect")
+
+    suspects = await kill_owners(stage, gates, suspect, runs=12, deaths=2)
+    gates.open("suspect")
+    began = time.monotonic()
+
+    async with stage.engine(suspect, settings=SLOW_SWEEPS) as engine:
+        results = [await engine.handle(run_id).result(60) for run_id in suspects]
+
+    assert results == ["suspect"] * 12
+    assert time.monotonic() - began < 3 * SWEEP_SECONDS, "at one a sweep it takes eleven of them"
+
+
+@pytest.mark.slow
+@pytest.mark.req("K41", "K33")
+async def test_suspect_that_makes_progress_is_no_longer_alone(stage: Stage, gates: Gates) -> None:
+    @workflow
+    async def quick(ctx: Context) -> str:
+        return await ctx.step(str, "quick")
+
+    @workflow
+    async def suspect(ctx: Context) -> str:
+        await ctx.step(gates.pass_through, "suspect")
+        return await ctx.step(gates.pass_through, "second")
+
+    [run_id] = await kill_owners(stage, gates, suspect, runs=1, deaths=2)
+    async with stage.engine(suspect, quick, settings=HASTY) as engine:
+        await until(lambda: gates.begun.count("suspect") == 3)
+        await _alone(engine)
+        gates.open("suspect")
+        await until(lambda: "second" in gates.begun)
+
+        assert await (await engine.start(quick)).result(10) == "quick"
+
+        gates.open("second")
+        assert await engine.handle(run_id).result(10) == "second"
+
+
+@pytest.mark.slow
+@pytest.mark.req("K41", "K33")
+async def test_next_suspect_shares_the_worker_with_nobody_not_even_the_one_before(
+    stage: Stage, gates: Gates
+) -> None:
+    @workflow
+    async def suspect(ctx: Context) -> str:
+        await ctx.step(gates.pass_through, "suspect")
+        return await ctx.step(gates.pass_through, "second")
+
+    suspects = await kill_owners(stage, gates, suspect, runs=3, deaths=2)
+    async with stage.engine(suspect, settings=SLOW_SWEEPS) as engine:
+        gates.open("suspect")
+        await until(lambda: gates.begun.count("second") == 3)
+        firsts = [name for name in gates.begun if name in ("suspect", "second")][6:9]
+        gates.open("second")
+        results = [await engine.handle(run_id).result(10) for run_id in suspects]
+
+    assert firsts == ["suspect"] * 3, "a second step began beside a suspect"
+    assert results == ["second"] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.req("K41", "K33")
+async def test_how_many_lost_leases_count_as_a_crash_is_a_setting(stage: Stage, gates: Gates) -> None:
+    @workflow
+    async def suspect(ctx: Context) -> str:
+        return await ctx.step(gates.pass_through, "suspect")
+
+    [run_id] = await kill_owners(stage, gates, suspect, runs=1, deaths=3)
+    async with stage.engine(suspect, settings=replace(HASTY, lost_leases_max=4)) as engine:
+        await until(lambda: gates.begun.count("suspect") == 4)
+        await crash(engine)  # this time it left: no loss
+    async with stage.engine(suspect, settings=HASTY) as engine:
+        with pytest.raises(RunFailed, match="3 workers died"):
+            await engine.handle(run_id).result(20)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,6 +84,78 @@ def test_children_die_with_a_killed_worker(stage: Stage) -> None:
 
     with one_worker(stage) as fleet:
         asyncio.run(story(fleet))
+
+
+SLOW_CHILD = """
+import os, sys, time
+from pathlib import Path
+
+if "stepwell.engine.process_child" in sys.orig_argv:
+    here = Path(__file__).parent
+    (here / "starting").write_text(str(os.getpid()))
+    while not (here / "go").exists():
+        time.sleep(0.005)
+"""
+
+NO_KERNEL = """
+import sys
+
+if "stepwell.engine.process_child" in sys.orig_argv:
+    from stepwell.engine import lifeline
+
+    lifeline.kernel_ends_orphans = lambda: False
+"""
+
+
+@contextmanager
+def one_worker_with(stage: Stage, code: str) -> Iterator[Fleet]:
+    """Whatever interpreter it starts begins with this code."""
+    (stage.folder / "sitecustomize.py").write_text(code, encoding="utf-8")
+    with stage.fleet("tests.faults.isolated_work") as fleet:
+        paths = [str(stage.folder), fleet.env["PYTHONPATH"]]
+        fleet.ready(fleet.start(PYTHONPATH=os.pathsep.join(paths)))
+        yield fleet
+
+
+@pytest.mark.req("K41")
+def test_a_child_that_is_still_starting_when_its_worker_is_killed_never_begins_the_step(stage: Stage) -> None:
+    starting, begun = stage.folder / "starting", stage.folder / "pid"
+
+    async def story(fleet: Fleet) -> None:
+        async with client(stage) as engine:
+            await engine.start(outstays, str(begun))
+            await until(lambda: is_written(starting))
+            child = int(starting.read_text())
+
+            fleet.kill(fleet.workers[0])
+            (stage.folder / "go").touch()
+
+            await until(lambda: gone_or_written(child, begun))
+            assert not begun.exists(), "the step began after the death of its worker"
+
+    with one_worker_with(stage, SLOW_CHILD) as fleet:
+        asyncio.run(story(fleet))
+
+
+@pytest.mark.req("K41")
+def test_children_die_with_a_killed_worker_where_the_kernel_does_not_see_to_it(stage: Stage) -> None:
+    file = stage.folder / "pid"
+
+    async def story(fleet: Fleet) -> None:
+        async with client(stage) as engine:
+            await engine.start(outstays, str(file))
+            await until(lambda: is_written(file))
+
+            fleet.kill(fleet.workers[0])
+
+            await until(lambda: is_gone(int(file.read_text())))
+
+    with one_worker_with(stage, NO_KERNEL) as fleet:
+        asyncio.run(story(fleet))
+
+
+async def gone_or_written(pid: int, file: Path) -> bool:
+    return await is_gone(pid) or await is_written(file)
 
 
 async def is_written(file: Path) -> bool:

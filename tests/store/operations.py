@@ -177,6 +177,7 @@ class Planner:
             needs=needs,
             limit=limit,
             leases=[LeaseId(self.fresh("lease")) for _ in range(limit)],
+            fresh=self.pick.choice((0, 0, 1, 2)),
             solo=self.often(0.25),
         )
 

@@ -55,6 +55,7 @@ from stepwell.errors import (
     KeyConflict,
     OutcomeUnknown,
     StepwellError,
+    StoreLocked,
     StoreUnavailable,
     UnknownWorkflow,
 )
@@ -383,6 +384,8 @@ class Client(History):
         for attempt in range(_TRIES):
             try:
                 return await ask(), attempt > 0
+            except StoreLocked:
+                raise  # it was waited for as long as a caller should wait
             except (OutcomeUnknown, StoreUnavailable):
                 if attempt == _TRIES - 1:
                     raise

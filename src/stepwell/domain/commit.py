@@ -266,6 +266,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     needs: Sequence[str]  # what this worker has: workflow@version, step:name, emit
     limit: int
     leases: Sequence[LeaseId]  # one fresh random id for each ticket it may get
+    fresh: int = 0  # so many places are first for tickets that never began; see domain/shares
     solo: bool = False  # take only tickets that lost two owners, one at a time; else leave those alone
 
 
@@ -275,6 +276,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""  # host:pid for people
     queues: Sequence[str] = ()
     needs: Sequence[str] = ()
+    leaving: bool = False  # it was asked to stop: should it be killed meanwhile, that is no loss of its runs
 
 
 class Owned(NamedTuple):

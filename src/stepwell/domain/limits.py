@@ -275,16 +275,21 @@ class Chosen(NamedTuple):
         return None if self.next_due == NEVER else self.next_due - now
 
 
-def choose(waiting: Iterable[Waiting], slots: Slots, *, now: float, wanted: int) -> Chosen:
-    """Which tickets go next, of lanes and of none: begun before fresh, priority, due time.
+def choose(waiting: Iterable[Waiting], slots: Slots, *, now: float, wanted: int, fresh: int = 0) -> Chosen:
+    """Which tickets go next, of lanes and of none: begun before fresh, priority, due time. But so many of
+    the places (`fresh`) are first for fresh ones.
 
     FIFO within a lane. A lane whose limit is full does not hold up the others; what must clean up is
     exempt. A child of a lane goes with those that have begun: else as many parents as wait would begin,
     one after the other, before the first of their children could.
     """
-    taken: list[Waiting] = []
+    ordered = sorted(waiting, key=_place)
+    taken = _take_fresh(ordered, slots, now=now, wanted=min(fresh, wanted)) if fresh else []
+    if taken:
+        first = set(taken)
+        ordered = [ticket for ticket in ordered if ticket not in first]
     next_due, blocked, more = NEVER, False, False
-    for ticket in sorted(waiting, key=_place):
+    for ticket in ordered:
         if ticket.due_at > now:
             next_due = min(next_due, ticket.due_at)
         elif not ticket.ending and slots.blocking(ticket.lane, started=ticket.started) is not None:
@@ -295,6 +300,19 @@ def choose(waiting: Iterable[Waiting], slots: Slots, *, now: float, wanted: int)
         else:
             more = True
     return Chosen(taken, next_due, blocked, more)
+
+
+def _take_fresh(ordered: Iterable[Waiting], slots: Slots, *, now: float, wanted: int) -> list[Waiting]:
+    taken: list[Waiting] = []
+    for ticket in ordered:
+        if len(taken) == wanted:
+            break
+        if ticket.due_at > now or _has_begun(ticket):
+            continue
+        if ticket.ending or slots.blocking(ticket.lane, started=False) is None:
+            slots.take(ticket.lane, started=False)
+            taken.append(ticket)
+    return taken
 
 
 def brought(runs: Iterable[NewRun]) -> set[str]:
@@ -318,9 +336,12 @@ def owned_within(runs: Sequence[NewRun], slots: Slots, *, waiting: bool) -> Sequ
     return found
 
 
+def _has_begun(ticket: Waiting) -> bool:
+    return ticket.started or is_child(ticket.lane)
+
+
 def _place(ticket: Waiting) -> tuple[bool, int, float, str, str]:
-    begun = ticket.started or is_child(ticket.lane)
-    return (not begun, -ticket.priority, ticket.due_at, ticket.run_id, ticket.path)
+    return (not _has_begun(ticket), -ticket.priority, ticket.due_at, ticket.run_id, ticket.path)
 
 
 class Reach(NamedTuple):

@@ -80,6 +80,8 @@ class Activation:
         self.broken = False  # our own mistake ended it: the run must be given back
         self.damage: LogDamaged | None = None  # or its log cannot be read: it must be set aside
         self.on_end: Callable[[Activation], None] | None = None
+        # At the first settled fact after losses; True: others wait for this worker, leave it to them.
+        self.on_move: Callable[[Activation], bool] | None = None
         self.open_program()
 
     # Life
@@ -89,8 +91,8 @@ class Activation:
         for fact in opening(self.claim, self.services.worker, self.timers.claimed_at):
             self.writer.open_with(fact)
         self.timers.limit_run(self.journal, self.timed_out)
-        if endings.is_poison(self.claim.losses):
-            self._ending = endings.poisoned(self.journal, self.claim.inbox)
+        if self.losses >= self.services.lost_leases_max:
+            self._ending = endings.poisoned(self.journal, self.losses, self.claim.inbox)
             self.settle()
         else:
             self.start_main()
@@ -323,7 +325,8 @@ class Activation:
         if result.outcome is Outcome.OK:
             self.writer.head += len(draft.events)
             self.last_at = result.at
-            if draft.settled:
+            suspect = draft.settled and self.losses > 0
+            if suspect:
                 self.losses = 0
             for path, seconds in draft.dues.items():
                 self.timers.dues[path] = result.at + seconds
@@ -332,6 +335,8 @@ class Activation:
             if then is not None:
                 parking.left(self, then)
             else:
+                if suspect and self.on_move is not None and self.on_move(self):
+                    self.draining = True
                 self._go_on(result, continued=draft.base is not None)
         elif result.outcome is Outcome.WOKEN:
             if self._ending is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from stepwell.domain.commit import Claim, ClaimRequest
 from stepwell.domain.ids import Ids, LeaseId, WorkerId
+from stepwell.domain.shares import FreshShare, StartBudget
 from stepwell.errors import StoreError
 from stepwell.store.base import Store
 from stepwell.system import Clock
@@ -17,6 +18,8 @@ _log = logging.getLogger("stepwell.engine")
 _CLAIM_MAX = 100
 _PAUSE_MAX = 2.0
 _SOLO_REST = 3
+_GATHERED = 4  # a claim is worth it when one in so many slots is free,
+_GATHER_SECONDS = 0.005  # or after this time
 
 
 class Claimer:
@@ -29,6 +32,8 @@ class Claimer:
         queues: Sequence[str],
         needs: Sequence[str],
         poll_seconds: float,
+        solo_seconds: float,
+        fresh_share: float,
         slots: int,
         active: Callable[[], int],
         worker: Callable[[], WorkerId],
@@ -41,7 +46,10 @@ class Claimer:
         self._queues = [*queues, ""]  # '' holds what every worker can do
         self._needs = needs
         self._poll_seconds = poll_seconds
+        self._solo_seconds = solo_seconds  # how long suspects may have the worker one after the other
         self._slots = slots
+        self._fresh_share = FreshShare(fresh_share)
+        self._budget = StartBudget(fresh_share, slots)
         self._active = active
         self._worker = worker
         self._begin = begin
@@ -50,12 +58,16 @@ class Claimer:
         self._next_look = 0.0  # on our monotonic clock
         self.stopped = False
         self.solo_wanted = False  # a run that lost two owners waits to be taken alone
-        self.solo_active = False
+        self._solo: LeaseId | None = None  # of such a run: it has this worker for itself
+        self._solo_more = False  # another one was due when it was taken
+        self._series_until = 0.0  # then other runs have a turn
         self._unanswered: ClaimRequest | None = None
         self._solo_rest = 0  # sweeps to let pass
         self._solo_until = 0.0  # how long to hold back for it
         self._full = False  # there may be more than we had slots for
-        self._behind = True  # something older may wait than what is started now
+        self._behind = True  # something fresh may wait that is older than what is started now
+        self._crowded = False  # runs that have begun wait for slots, and nothing that is fresh
+        self._gathering: asyncio.TimerHandle | None = None  # until more slots are free
         self.blocked = False  # runs wait for slots of limits
         self._asked = 0  # slots that the claim under way may fill
         self._asking = asyncio.Lock()
@@ -63,9 +75,15 @@ class Claimer:
     @property
     def room(self) -> int:
         """Slots for runs that are started here: none while others wait for theirs."""
-        if self.stopped or self._behind or self.solo_wanted or self.solo_active:
+        if self.stopped or self._behind or self.solo_wanted or self._solo is not None:
             return 0
-        return self._slots - self._active() - self._asked
+        room = self._slots - self._active() - self._asked
+        return min(room, self._budget.left) if self._crowded else room
+
+    def started(self, count: int) -> None:
+        """So many runs were started here: they count to what fresh ones may have while others wait."""
+        if self._crowded:
+            self._budget.started(count)
 
     async def stop(self) -> None:
         """Ask no more; when this returns the last answer is in, and what it gave has begun."""
@@ -77,19 +95,61 @@ class Claimer:
         """There may be something due."""
         self._wake.set()
 
-    def freed(self) -> None:
+    def freed(self, lease: LeaseId) -> None:
         """A slot is free again: look, if that is what we waited for."""
-        if self._full or self.solo_wanted:
+        if lease == self._solo:
+            self._solo = None
+            self._next_solo()
+        if self.solo_wanted:
             self._wake.set()
+        elif self._full:
+            self._gather()
+
+    def _gather(self) -> None:
+        """Ask when some slots are free: a claim for each of them would cost a transaction each."""
+        if self._free() >= self._slots // _GATHERED:
+            self._wake.set()
+        elif self._gathering is None:
+            loop = asyncio.get_running_loop()
+            self._gathering = loop.call_later(_GATHER_SECONDS, self._wake.set)
+
+    # Suspects: runs that lost two owners. Each has a worker for itself until it has settled something.
 
     def want_solo(self) -> None:
-        """A run that lost two owners waits for a worker that has nothing else to do. Asked each sweep."""
+        """A suspect waits for a worker that has nothing else to do. Asked each sweep."""
         self._solo_rest -= 1
-        if self._solo_rest <= 0 and not self.solo_wanted and not self.stopped:
-            self._solo_rest = _SOLO_REST
-            self.solo_wanted = True
-            self._solo_until = self._clock.monotonic() + self._poll_seconds
-            self._wake.set()
+        if self._solo_rest <= 0 and self._solo is None and not self.solo_wanted and not self.stopped:
+            self._series_until = self._clock.monotonic() + self._solo_seconds
+            self._want_solo()
+
+    def moved(self, lease: LeaseId) -> bool:
+        """A run that lost owners has settled something: it is a suspect no more.
+
+        True: the next suspect is waiting, and must not share the worker with it either. It is to be given
+        back, and goes on beside others as soon as those have had their turn.
+        """
+        if lease != self._solo:
+            return False
+        if self._series_goes_on:
+            return True
+        self._solo = None
+        self._wake.set()
+        return False
+
+    @property
+    def _series_goes_on(self) -> bool:
+        return self._solo_more and not self.stopped and self._clock.monotonic() < self._series_until
+
+    def _next_solo(self) -> None:
+        """At once: at one a sweep, a worker full of runs that died twice would take minutes to recover."""
+        if self._series_goes_on:
+            self._want_solo()
+
+    def _want_solo(self) -> None:
+        self._solo_rest = _SOLO_REST
+        self.solo_wanted = True
+        self._solo_until = self._clock.monotonic() + self._poll_seconds
+        self._wake.set()
 
     def note_due(self, seconds: float) -> None:
         """A ticket of ours becomes due in so many seconds."""
@@ -105,17 +165,21 @@ class Claimer:
             if not more:
                 await self._sleep()
             self._wake.clear()
-            self._full = self.stopped or self.solo_active or self._active() >= self._slots
+            if self._gathering is not None:
+                self._gathering.cancel()
+                self._gathering = None
+            self._full = self.stopped or self._solo is not None or self._free() <= 0
             if self._full:
-                more, self._behind = False, True
+                more = False
+                self._behind = self._behind or not self._crowded
                 self._next_look = self._clock.monotonic() + self._poll_seconds
                 continue
             try:
                 async with self._asking:
-                    self._behind = more = await self._claim()
+                    more = await self._claim()
                 pause = 0.05
             except StoreError as error:
-                self._behind = True  # it may have filled slots
+                self._behind, self._crowded = True, False  # it may have filled slots
                 _log.warning("claim not answered: %s", error.message)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MAX)
@@ -160,26 +224,53 @@ class Claimer:
         self._next_look = now + next_in
         for claim in found.claims:
             begin(claim, found.now)
-        # Not when it was not taken up, nor for a broadcast event: no end of theirs would be told here.
-        self.solo_active = request.solo and self._active() > 0
+        if request.solo:
+            self._solo_more = next_in <= 0
+            # Not when it was not taken up, nor for a broadcast event: no end of theirs would be told here.
+            self._solo = found.claims[0].lease if self._active() > 0 else None
+            if self._solo is None:
+                self._next_solo()
         # next_in = 0 with nothing claimed: the tickets are being taken by somebody else right now.
+        more = len(found.claims) >= request.limit or next_in <= 0
+        self._weigh(request, found.claims, more)
         if next_in <= 0 and not found.claims:
             self._next_look = now + 0.005
             return False
-        return len(found.claims) >= request.limit or next_in <= 0
+        return more
+
+    def _weigh(self, request: ClaimRequest, claims: Sequence[Claim], more: bool) -> None:
+        """Who waits behind this claim? A share that fresh tickets did not use up shows that none is left."""
+        fresh = sum([1 for claim in claims if claim.head <= 1])
+        self._budget.claimed(len(claims) - fresh)
+        if not more:
+            self._behind = self._crowded = False
+        elif request.fresh and claims:
+            self._behind = fresh >= request.fresh
+            self._crowded = not self._behind
+        elif not self._crowded:
+            self._behind = True
+
+    def _free(self) -> int:
+        """Slots that a claim may fill: not those that runs which are started here may need meanwhile."""
+        reserved = self._budget.reserved if self._crowded else 0
+        return self._slots - self._active() - reserved
 
     def _request(self, active: int) -> ClaimRequest:
         worker = self._worker()
         if self._unanswered is not None and self._unanswered.worker == worker:
             return self._unanswered
         # Not all that are free: runs may be started here meanwhile.
-        limit = 1 if self.solo_wanted else min(-(-(self._slots - active) * 3 // 4), _CLAIM_MAX)
+        # Nor many at once while a herd waits: they begin in one go, and who starts a run waits for that.
+        crowd = min(self._free(), max(1, self._slots // _GATHERED))
+        free = crowd if self._crowded else -(-(self._slots - active) * 3 // 4)
+        limit = 1 if self.solo_wanted else max(1, min(free, _CLAIM_MAX))
         return ClaimRequest(
             worker=worker,
             queues=self._queues,
             needs=self._needs,
             limit=limit,
             leases=self._leases(limit),
+            fresh=0 if self.solo_wanted else self._fresh_share.of(limit),
             solo=self.solo_wanted,
         )
 

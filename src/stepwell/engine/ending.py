@@ -42,7 +42,6 @@ from stepwell.store.wakeups import Ended
 if TYPE_CHECKING:
     from stepwell.engine.activation import Activation
 
-POISON_LOSSES = 3
 _WORK = (StepCall, BodyCall, BackoffCall)
 _KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after its first, if at all
 
@@ -177,31 +176,27 @@ def endless() -> Ending:
     return failed(error)
 
 
-def is_poison(losses: int) -> bool:
-    """Lost its owner twice, was then run alone, and that owner was lost too."""
-    return losses >= POISON_LOSSES
-
-
-def poisoned(journal: Journal, inbox: Sequence[InboxRow] = ()) -> Ending:
+def poisoned(journal: Journal, losses: int, inbox: Sequence[InboxRow] = ()) -> Ending:
+    """For a run that lost its owner twice, was then run alone, and lost that owner too."""
     culprit = next((path for path, step in journal.steps.items() if step.started), "")
     for row in inbox:
         if row.kind == HELD and row.name in (culprit, ""):
-            return _held(row)
+            return _held(row, losses)
     problem = Problem(
         code="WORKER_CRASHED",
-        message=f"{POISON_LOSSES} workers died while they ran {culprit or 'this run'}",
+        message=f"{losses} workers died while they ran {culprit or 'this run'}",
         hint="look at the workers' exit codes and memory; isolation='process' contains such a step",
         path=culprit,
     )
     return Ending(Status.FAILED, problem=problem)
 
 
-def _held(row: InboxRow) -> Ending:
+def _held(row: InboxRow, losses: int) -> Ending:
     seconds = msgspec.json.decode(row.payload, type=float)
     problem = Problem(
         code="LOOP_HELD",
         message=f"{row.name or 'the code of the workflow'} held the loop of its worker for {seconds:g} s and "
-        f"more, so that its lease ran out; {POISON_LOSSES} owners were lost like that",
+        f"more, so that its lease ran out; {losses} owners were lost like that",
         hint="put what computes or blocks for long into a step that is a plain def: it runs in a thread",
         path=row.name,
     )

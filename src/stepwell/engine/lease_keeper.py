@@ -12,6 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from stepwell.domain.commit import Owned, WorkerInfo
 from stepwell.domain.ids import RunId
 from stepwell.errors import StoreError
@@ -60,6 +62,13 @@ class LeaseKeeper:
         sent = self._clock.monotonic()
         await self._store.register(info)
         self._valid_until = sent + info.lease_seconds
+
+    async def leave(self) -> None:
+        """Say that we are about to stop: who kills us from now on does not make our runs suspects."""
+        try:
+            await self.register(msgspec.structs.replace(self._info, leaving=True))
+        except StoreError as error:
+            _log.warning("could not say that this worker stops: %s", error.message)
 
     async def run(self) -> None:
         while True:

@@ -36,6 +36,7 @@ class OwnStarts:
         patience: float,
         worker: Callable[[], WorkerId],
         room: Callable[[], int],
+        offered: Callable[[int], None],
         blocked: Callable[[], bool],
         begin: Callable[[Claim, float], None],
     ) -> None:
@@ -47,6 +48,7 @@ class OwnStarts:
         self._patience = patience  # seconds; later an answer is too late: see Strays
         self._worker = worker
         self._room = room
+        self._offered = offered
         self._blocked = blocked  # by limits: then their runs wait in line
         self._begin = begin
         self._waiting: deque[_Asked] = deque()
@@ -63,6 +65,7 @@ class OwnStarts:
         if not wanted:
             return await self._store.start(offered)
         self.awaited += wanted
+        self._offered(wanted)
         asked = _Asked(offered, wanted, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
         if self._idle and not self._called:

@@ -9,6 +9,7 @@ from stepwell.domain.status import Status
 from stepwell.engine.calls import Call, ResultCall, StepCall, TimerCall
 from stepwell.engine.ending import announce
 from stepwell.errors import Suspended
+from stepwell.store.base import SOLO_LOSSES
 
 _LINGER_SECONDS = 0.02
 _REPLAY_SECONDS = 0.0001  # to replay one event, and to read it
@@ -80,6 +81,8 @@ def park(activation: Activation) -> Park | None:
     if limit_at != NEVER and not _works_on(activation):
         limit_at = NEVER  # it is suspended; else its own timeout runs on
     now, keep_seconds = activation.timers.now(), activation.services.keep_lease_seconds
+    if activation.losses >= SOLO_LOSSES:
+        keep_seconds = 0.0  # it has the worker for itself: others wait for theirs
     soonest = min(due_in, due_at - now)
     if activation.draining:
         due_in = 0.0

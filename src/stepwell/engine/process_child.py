@@ -1,14 +1,12 @@
-"""The other side of `processes`: reads requests, runs the step, answers. Run with -m."""
+"""The other side of `processes`: reads requests, runs the step, answers. Run with -m and the worker's pid."""
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import importlib
 import importlib.util
 import inspect
 import os
-import signal
 import sys
 from typing import Any, BinaryIO
 
@@ -21,9 +19,8 @@ from stepwell.domain.program import StepContext
 from stepwell.domain.retry import kinds_of
 from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
 from stepwell.engine.exits import as_failure
+from stepwell.engine.lifeline import Lifeline
 from stepwell.errors import Permanent, RetryAfter
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -46,8 +43,9 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     kinds: list[str] = []  # the error's classes, so that a retry policy can tell them
 
 
-def main() -> None:
-    _die_with_parent()
+def main(worker: int) -> None:
+    lifeline = Lifeline(worker)
+    lifeline.tie()
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the step prints must not get between the replies
@@ -59,13 +57,7 @@ def main() -> None:
         if len(head) < 8:
             return
         request = msgspec.json.decode(requests.read(int.from_bytes(head, "big")), type=Request)
-        _send(replies, _answer(request))
-
-
-def _die_with_parent() -> None:
-    """An orphan that works on after its worker lost the lease would be worse than none."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _send(replies, _answer(request, lifeline))
 
 
 def _send(replies: BinaryIO, reply: Reply) -> None:
@@ -74,8 +66,9 @@ def _send(replies: BinaryIO, reply: Reply) -> None:
     replies.flush()
 
 
-def _answer(request: Request) -> Reply:
+def _answer(request: Request, lifeline: Lifeline) -> Reply:
     try:
+        lifeline.check()  # the request may have waited in the pipe for longer than its worker lived
         spec = _load(request)
         args, kwargs = decode_arguments(spec, request.arguments)
         context: StepContext | None = None
@@ -84,6 +77,7 @@ def _answer(request: Request) -> Reply:
                 run_id=request.run_id, path=request.step_path, attempt=request.attempt, lease=request.lease
             )
             args.insert(0, context)
+        lifeline.check()
         result = spec.function(*args, **kwargs)
         if inspect.isawaitable(result):
             result = asyncio.run(_await(result))
@@ -131,4 +125,4 @@ def _module(name: str) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -57,6 +57,7 @@ async def rehearse(
         payload_bytes_max=1 << 62,
         keep_lease_seconds=0.0,
         child_depth_max=1 << 30,
+        lost_leases_max=1 << 30,
         replay_always=False,
         lease_valid=lambda: False,
         stand_ins={},

@@ -18,7 +18,6 @@ from stepwell.domain.messages import Ending, step_ended, step_failed
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import decode_arguments
 from stepwell.engine.documents import checked
-from stepwell.engine.ending import POISON_LOSSES
 from stepwell.engine.execution import Execution
 from stepwell.engine.services import Services
 from stepwell.errors import StepNotBegun, StepwellError, StoreError
@@ -41,7 +40,7 @@ class RemoteStep:
         self._spec = replace(services.steps[self._scheduled.step], timeout=self._scheduled.timeout)
 
     def begin(self) -> None:
-        if self.claim.losses >= POISON_LOSSES:
+        if self.claim.losses >= self._services.lost_leases_max:
             problem = ev.Problem(
                 code="WORKER_CRASHED",
                 message=f"{self.claim.losses} workers died while they ran {self.claim.path}",

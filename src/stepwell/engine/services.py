@@ -43,6 +43,7 @@ class Services:
     payload_bytes_max: int
     keep_lease_seconds: float  # waits shorter than this do not park
     child_depth_max: int
+    lost_leases_max: int  # then a run that lost so many workers is set aside
     replay_always: bool  # for tests: forget the code's state after every commit
     lease_valid: Callable[[], bool]  # by our own clock the lease still holds
     stand_ins: Mapping[str, StepSpec]  # for tests: other functions in steps' places

@@ -142,6 +142,7 @@ class _Pass:
             payload_bytes_max=_PAYLOAD_BYTES_MAX,
             keep_lease_seconds=NEVER,  # it never parks for time: it sleeps here
             child_depth_max=_DEPTH_MAX,
+            lost_leases_max=1 << 30,
             replay_always=False,
             lease_valid=lambda: True,
             stand_ins={},

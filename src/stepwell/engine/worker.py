@@ -60,6 +60,8 @@ class WorkerOptions:
     payload_bytes_max: int = 2 * 1024 * 1024
     child_depth_max: int = 10
     direct_calls: DirectCalls = "warn"
+    fresh_share: float = 0.25
+    lost_leases_max: int = 3
     keep_finished_seconds: float | None = None
     replay_always: bool = False
 
@@ -133,6 +135,8 @@ class Worker:
             queues=self.options.queues,
             needs=self.needs,
             poll_seconds=self.options.poll_seconds,
+            solo_seconds=self.options.lease_seconds,
+            fresh_share=self.options.fresh_share,
             slots=self.options.slots,
             active=lambda: len(self.active) + self.own_starts.awaited,
             worker=lambda: self._info.id,
@@ -150,6 +154,7 @@ class Worker:
             patience=self.options.heartbeat_seconds,
             worker=lambda: self._info.id,
             room=lambda: self._claimer.room,
+            offered=self._claimer.started,
             blocked=lambda: self._claimer.blocked,
             begin=self._begin,
         )
@@ -238,6 +243,7 @@ class Worker:
             payload_bytes_max=options.payload_bytes_max,
             keep_lease_seconds=options.keep_lease_seconds,
             child_depth_max=options.child_depth_max,
+            lost_leases_max=options.lost_leases_max,
             replay_always=options.replay_always,
             lease_valid=self._keeper.valid,
             stand_ins=self._stand_ins,
@@ -254,6 +260,8 @@ class Worker:
         """Return what has not begun, let what runs come to a pause within the grace time, sign off."""
         try:
             async with asyncio.timeout(self.options.grace_seconds):
+                await self._keeper.leave()
+                _log.info("worker %s stops; %d runs are under way", self._info.id, len(self.active))
                 await self._claimer.stop()
                 await self.own_starts.settled()
                 for work in list(self.active.values()):
@@ -298,6 +306,8 @@ class Worker:
                 work = Activation(self._services, claim, program, now)
             self.active[claim.run_id, claim.path] = work
             work.on_end = self._ended
+            if isinstance(work, Activation):
+                work.on_move = self._moved
             work.begin()
         except Exception as error:
             if work is not None:
@@ -335,12 +345,14 @@ class Worker:
             self._runner.spawn(self._damaged.set_aside(work.claim, work.damage))
         elif isinstance(work, Activation) and work.broken:
             self._returns.give_back(work.claim)
-        self._claimer.solo_active = False
         if not self.active:
             self._idle.set()
         if work.claim.limited:
             self.bulletin.work()  # its slot is free: whoever waits for it may be anywhere
-        self._claimer.freed()
+        self._claimer.freed(work.claim.lease)
+
+    def _moved(self, work: Activation) -> bool:
+        return self._claimer.moved(work.claim.lease)
 
     def _work_hinted(self, run_id: RunId | None) -> None:
         self._claimer.wake()

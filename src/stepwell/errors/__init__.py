@@ -45,6 +45,7 @@ StepwellError                     code, message, hint; the text is the same in P
 ├─ WorkerBroken                   the engine's own fault: its worker stopped, the runs are safe
 └─ StoreError                     the database is the trouble
     ├─ StoreUnavailable           try again: nothing is known to be lost
+    │   └─ StoreLocked            a process holds the file of SQLite; the error names it
     ├─ StoreUnusable              corrupt, newer, read-only: a person must act
     │   ├─ KeyMissing             encrypted or compressed, and opened without its codec or with another key
     │   └─ LogDamaged             a row of a run's log cannot be read; names the run and the event
@@ -122,6 +123,7 @@ from stepwell.errors.store import (
     LogDamaged,
     OutcomeUnknown,
     StoreError,
+    StoreLocked,
     StoreUnavailable,
     StoreUnusable,
 )
@@ -185,6 +187,7 @@ __all__ = [
     "StepTimedOut",
     "StepwellError",
     "StoreError",
+    "StoreLocked",
     "StoreUnavailable",
     "StoreUnusable",
     "Suspended",

@@ -18,6 +18,13 @@ class StoreUnavailable(StoreError):
     hint = "check the address and that the server is up; an engine that is open tries again by itself"
 
 
+class StoreLocked(StoreUnavailable):
+    """Another process keeps the database file locked."""
+
+    code = "STORE_LOCKED"
+    hint = "end the process that holds the lock, or wait for it; nothing was written, so ask again"
+
+
 class StoreUnusable(StoreError):
     """The database is there but cannot be used."""
 

@@ -171,6 +171,8 @@ class Tickets(Protocol):
     async def claim(self, request: ClaimRequest) -> Claims:
         """Take due tickets: cleaning up first, then started before fresh, priority, due time.
 
+        Of the places that are asked for, the first `fresh` are for fresh tickets, as far as there are any.
+
         Log and inbox are read after the lease was taken, so `max(seq) = head` and no message
         counted in `wakes` is missing. A worker that has no row any more gets nothing. After an
         unknown outcome ask again with the same leases: what they took is returned, nothing more.

@@ -19,6 +19,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.limits import Lane, LaneUse, Limit, Scope, Waiting, choose, reach
+from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX, SOLO_LOSSES
 from stepwell.store.memory.tables import Tables, Ticket
 from stepwell.store.memory.transaction import transaction
@@ -67,7 +68,8 @@ class MemoryTickets(Tables):
             return self._claim_within_limits(open_tickets, request, now)
         due = [ticket for ticket in open_tickets if ticket.due_at <= now]
         due.sort(key=claim_order)
-        taken = due[: request.limit]
+        begun, fresh = [t for t in due if t.started], [t for t in due if not t.started]
+        taken = in_turn(begun, fresh, request.fresh)[: request.limit]
         claims = [self._take(t, request, lease) for t, lease in zip(taken, request.leases, strict=False)]
         rest = [t.due_at for t in open_tickets if t.lease is None and t.due_at != NEVER]
         return Claims(claims, now, max(0.0, min(rest) - now) if rest else None)
@@ -90,7 +92,7 @@ class MemoryTickets(Tables):
             Waiting(t.lane, t.started, t.priority, t.due_at, t.run_id, t.path, t.ending) for t in tickets
         ]
         wanted = min(request.limit, len(request.leases))
-        chosen = choose(waiting, self._slots(), now=now, wanted=wanted)
+        chosen = choose(waiting, self._slots(), now=now, wanted=wanted, fresh=request.fresh)
         claims = [
             self._take(self._tickets[RunId(ticket.run_id), ticket.path], request, lease)
             for ticket, lease in zip(chosen.tickets, request.leases, strict=False)
@@ -178,12 +180,13 @@ class MemoryTickets(Tables):
     async def reap(self) -> Reaped:
         now = self._clock()
         dead = [worker for worker in self._workers if self._is_dead(worker, now)]
+        leaving = [worker for worker in dead if self._workers[worker][0].leaving]
         for worker in dead:
             del self._workers[worker]
         lost = [t for t in self._tickets.values() if t.owner is not None and t.owner not in self._workers]
         for ticket in lost:
+            ticket.losses += ticket.owner not in leaving
             ticket.free(now)
-            ticket.losses += 1
         solo_due = any(
             t.lease is None and t.losses >= SOLO_LOSSES and t.due_at <= now for t in self._tickets.values()
         )

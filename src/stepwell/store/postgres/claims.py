@@ -53,6 +53,7 @@ class PostgresClaims(PostgresLimits):
                 limit,
                 limit + SPARE_CANDIDATES,
                 request.solo,
+                request.fresh,
             )
             return rows
 

@@ -22,6 +22,7 @@ class PostgresFleet(Session):
                 list(worker.queues),
                 list(worker.needs),
                 worker.lease_seconds,
+                worker.leaving,
             )
 
         await self._write("register", self._lease_lanes, work, single=True)
@@ -52,21 +53,33 @@ class PostgresFleet(Session):
         if not any_dead:
             return Reaped(0, 0, solo_due)
 
-        async def first(connection: Connection) -> tuple[int, list[str], int]:
-            buried = len(await connection.fetch(self._sql["bury_workers"], self._now()))
+        async def first(connection: Connection) -> tuple[int, int, list[str], int]:
+            buried = await connection.fetch(self._sql["bury_workers"], self._now())
+            left = await self._free_left(connection, [worker for worker, leaving in buried if leaving])
             owners = [row[0] for row in await connection.fetch(self._sql["find_dead_owners"])]
-            return buried, owners, await self._free(connection, owners) if owners else 0
+            freed = await self._free(connection, owners) if owners else 0
+            return len(buried), left, owners, freed
 
-        buried, owners, freed = await self._write("reap", self._side_lanes, first)
-        tickets = freed
+        buried, left, owners, freed = await self._write("reap", self._side_lanes, first)
+        tickets = left + freed
         while freed == REAP_CHUNK:  # what is row-locked at this instant is left to the next sweep
             freed = await self._write("reap", self._side_lanes, lambda c: self._free(c, owners), single=True)
             tickets += freed
         _, solo_due = await self._side_lanes.run(self._look)
         return Reaped(buried, tickets, solo_due)
 
-    async def _free(self, connection: Connection, owners: Sequence[str]) -> int:
-        return int(await connection.fetchval(self._sql["free_lost"], self._now(), owners, REAP_CHUNK))
+    async def _free(self, connection: Connection, owners: Sequence[str], *, losses: int = 1) -> int:
+        return int(await connection.fetchval(self._sql["free_lost"], self._now(), owners, REAP_CHUNK, losses))
+
+    async def _free_left(self, connection: Connection, owners: Sequence[str]) -> int:
+        """All at once: when their rows are gone nothing says any more that they were leaving."""
+        tickets = 0
+        while owners:
+            freed = await self._free(connection, owners, losses=0)
+            tickets += freed
+            if freed < REAP_CHUNK:
+                break
+        return tickets
 
     async def _look(self, connection: Connection) -> tuple[bool, bool]:
         """Is anybody dead? Does a ticket wait for somebody to take it alone?"""

@@ -112,7 +112,7 @@ class PostgresLimits(Session):
         able = [ticket for ticket in waiting if ticket.lane in roomy or ticket.ending or ticket.due_at > now]
         blocked = any(t.due_at <= now and t.lane not in roomy and not t.ending for t in waiting)
         able += await self._waiting_without_lane(connection, request, reach(table), wanted)
-        chosen = choose(able, slots, now=now, wanted=wanted)
+        chosen = choose(able, slots, now=now, wanted=wanted, fresh=request.fresh)
         taken: Sequence[Any] = ()
         next_in = chosen.next_in(now)
         if chosen.tickets:

@@ -224,7 +224,8 @@ CREATE TABLE stepwell.workers (
     queues text[] COLLATE "C" NOT NULL,
     needs text[] COLLATE "C" NOT NULL,
     lease_seconds double precision NOT NULL,
-    lease_until double precision NOT NULL -- not indexed, so that a heartbeat stays in its page
+    lease_until double precision NOT NULL, -- not indexed, so that a heartbeat stays in its page
+    leaving boolean NOT NULL DEFAULT false -- asked to stop: what it still owns when it dies is no loss
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 

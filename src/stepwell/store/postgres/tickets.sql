@@ -5,12 +5,12 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
 w AS (
-    INSERT INTO stepwell.workers (id, name, queues, needs, lease_seconds, lease_until)
-    SELECT $2, $3, $4::text[], $5::text[], $6::float8, clock.now + $6::float8
+    INSERT INTO stepwell.workers (id, name, queues, needs, lease_seconds, lease_until, leaving)
+    SELECT $2, $3, $4::text[], $5::text[], $6::float8, clock.now + $6::float8, $7::bool
     FROM clock
     ON CONFLICT (id) DO UPDATE
     SET name = excluded.name, queues = excluded.queues, needs = excluded.needs,
-        lease_seconds = excluded.lease_seconds, lease_until = excluded.lease_until
+        lease_seconds = excluded.lease_seconds, lease_until = excluded.lease_until, leaving = excluded.leaving
     RETURNING lease_seconds
 )
 UPDATE stepwell.contact AS c
@@ -53,7 +53,8 @@ LEFT JOIN LATERAL (
 -- `groups` jumps through the index from one (queue, needs, started, priority) to the next; of each the first
 -- due tickets are candidates, and the first that is not due says when to look again. Only then are rows
 -- locked, in the order of the whole queue, passing over those that are locked.
--- More candidates than wanted ($7), so that two claimers do not both go for the same few. `before` are
+-- More candidates than wanted ($7), so that two claimers do not both go for the same few. `shared` are the
+-- fresh ones that go first ($9), whatever waits that has begun: see domain/shares. `before` are
 -- tickets that these leases own already: then this claim was sent before and takes nothing more.
 -- `gate`: a ticket of a lane is due for this worker, or a limit that was set may count a candidate. Then
 -- nothing is taken here, for all must be put in one order: see limits.sql. Where no ticket has a lane and no
@@ -168,6 +169,13 @@ candidates AS MATERIALIZED (
         LIMIT $7
     ) AS c
 ),
+shared AS MATERIALIZED (
+    SELECT c.run_id, c.path
+    FROM candidates AS c
+    WHERE NOT c.started
+    ORDER BY c.priority DESC, c.due_at, c.run_id, c.path
+    LIMIT $9
+),
 later AS MATERIALIZED (
     SELECT min(c.due_at) AS due_at
     FROM groups AS g
@@ -225,8 +233,9 @@ locked AS MATERIALIZED (
     FROM (
         SELECT c.run_id, c.path
         FROM candidates AS c
+        LEFT JOIN shared AS s ON s.run_id = c.run_id AND s.path = c.path
         WHERE EXISTS (SELECT FROM held)
-        ORDER BY c.started DESC, c.priority DESC, c.due_at, c.run_id, c.path
+        ORDER BY s.run_id IS NULL, c.started DESC, c.priority DESC, c.due_at, c.run_id, c.path
     ) AS o
     CROSS JOIN clock
     CROSS JOIN LATERAL (
@@ -400,7 +409,7 @@ USING
 WHERE clock.now - c.since >= w.lease_seconds
     AND clock.now - c.last BETWEEN -1 AND w.lease_seconds / 2
     AND (w.lease_until < clock.now OR w.lease_until > clock.now + w.lease_seconds + 1)
-RETURNING w.id;
+RETURNING w.id, w.leaving;
 
 -- name: find_dead_owners
 -- Owners of tickets that are no workers (any more): one jump in the index for each owner there is.
@@ -430,7 +439,8 @@ WHERE NOT EXISTS (SELECT FROM stepwell.workers AS w WHERE w.id = o.owner);
 
 -- name: free_lost
 -- The owners are known from an earlier statement: one that freed "whoever has no worker" by its own old
--- snapshot could take a ticket from somebody who registered and claimed it meanwhile.
+-- snapshot could take a ticket from somebody who registered and claimed it meanwhile. $4 is 1 for owners that
+-- were lost, 0 for those that were leaving.
 WITH f AS MATERIALIZED (
     SELECT x.run_id, x.path
     FROM unnest($2::text[]) AS d (owner)
@@ -449,7 +459,7 @@ freed AS (
     SET owner = NULL,
         lease = NULL,
         lost_lease = coalesce(nullif(t.lost_lease, ''), t.lease, ''),
-        losses = t.losses + 1,
+        losses = t.losses + $4::int,
         due_at = least(t.due_at, coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8))
     FROM f
     WHERE t.run_id = ANY (ARRAY[f.run_id])

@@ -19,6 +19,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.limits import Waiting, choose, lanes_for, reach
+from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX
 from stepwell.store.sqlite.deliveries import deliver
 from stepwell.store.sqlite.limits import give_lanes, slots_now
@@ -116,8 +117,20 @@ def _open(session: Session, request: ClaimRequest) -> _Open:
 
 def _look(session: Session, request: ClaimRequest, groups: Sequence[_Group]) -> tuple[list[_Found], float]:
     """The due tickets in order, and when the first of those that stay will be due."""
-    kind = "solo" if request.solo else "open"
     limit = min(request.limit, len(request.leases))
+    begun, begun_next = _first_due(session, request, [g for g in groups if _is_started(g.rank)], limit)
+    wanted = max(min(request.fresh, limit), limit - len(begun))
+    fresh, fresh_next = _first_due(session, request, [g for g in groups if not _is_started(g.rank)], wanted)
+    ordered = in_turn(begun, fresh, request.fresh)
+    next_due = min([begun_next, fresh_next, *(ticket.due_at for ticket in ordered[limit:])])
+    return ordered[:limit], next_due
+
+
+def _first_due(
+    session: Session, request: ClaimRequest, groups: Sequence[_Group], limit: int
+) -> tuple[list[_Found], float]:
+    """At most so many of these groups, in order of rank; and when the first of the others is due."""
+    kind = "solo" if request.solo else "open"
     taken: list[_Found] = []
     next_due = NEVER
     for _, ranked in groupby(groups, key=lambda group: group.rank):
@@ -158,7 +171,7 @@ def _within_limits(
                 tickets[ticket.run_id, ticket.path] = ticket
                 order = (bool(row[1]), row[2], ticket.due_at, ticket.run_id, ticket.path)
                 waiting.append(Waiting(lane, *order, bool(row[3])))
-    chosen = choose(waiting, slots, now=session.now, wanted=limit)
+    chosen = choose(waiting, slots, now=session.now, wanted=limit, fresh=request.fresh)
     soonest = session.now if chosen.more else chosen.next_due
     return (
         [tickets[t.run_id, t.path] for t in chosen.tickets],
@@ -167,8 +180,12 @@ def _within_limits(
     )
 
 
+def _is_started(rank: int) -> bool:
+    return rank < FRESH_RANK // 2
+
+
 def _started_and_priority(rank: int) -> tuple[bool, int]:
-    started = rank < FRESH_RANK // 2
+    started = _is_started(rank)
     return started, -rank if started else FRESH_RANK - rank
 
 

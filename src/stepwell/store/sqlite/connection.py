@@ -16,12 +16,15 @@ import apsw
 from stepwell import failpoints
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.sqlite.guard import Place, check_place
+from stepwell.store.sqlite.holder import locked
 from stepwell.store.sqlite.intent import LOOK_SECONDS, Intent
 from stepwell.store.sqlite.operation import Operation, Undone, Waiting, answer
 from stepwell.store.sqlite.session import Session
 from stepwell.store.sqlite.trouble import BAD_VALUE, translated
 
-LOCK_SECONDS = 15.0  # how long to wait for the write lock of another process
+LOCK_SECONDS = 15.0  # how long a caller waits for the write lock of another process
+HURRY_SECONDS = 0.1  # after that the lock is held by somebody slow: look less often, but
+REST_SECONDS = 0.001  # within the moment for which a busy writer steps aside
 CHECKPOINT_PAGES = 2000  # 8 MiB of log before its pages go into the database
 TRUNCATE_PAGES = 16384  # 64 MiB: a reader was in the way for long; wait for it a moment
 
@@ -36,6 +39,7 @@ class Writer:
         self._clock = clock
         self._intent = Intent(path)
         self._wal_pages = 0
+        self._unsynced = False
         self._checkpoint_at = CHECKPOINT_PAGES
         connection.wal_autocheckpoint(0)
         connection.set_wal_hook(self._on_wal)
@@ -66,6 +70,9 @@ class Writer:
         try:
             check_place(self._path, self._place)  # 2 us
             batch = self._not_light(batch)
+            if batch:
+                _hit(batch, "before")
+                batch = self._begin(batch)
             if batch:
                 self._transaction(batch)
         except Undone as undone:
@@ -108,14 +115,15 @@ class Writer:
 
     def _perform_apart(self, operation: Operation) -> None:
         try:
-            self._transaction([operation], apart=True)
+            _hit([operation], "before")
+            if self._begin([operation]):
+                self._transaction([operation], apart=True)
         except BaseException as error:
             operation.error = translated(error, self._path)
 
     def _transaction(self, batch: Sequence[Operation], *, apart: bool = False) -> None:
+        """From `_begin` on: the write lock is ours."""
         session = self._session
-        _hit(batch, "before")
-        self._begin()
         try:
             session.now = self._clock()
             for group in _groups(batch):
@@ -132,30 +140,49 @@ class Writer:
             raise
         _hit_committed(batch)
 
-    def _begin(self) -> None:
-        """Take the write lock. Who must wait says so, and a busy writer lets it in."""
+    def _begin(self, batch: Sequence[Operation]) -> Sequence[Operation]:
+        """Take the write lock for these. Who must wait says so, and a busy writer lets it in.
+
+        An operation that has waited for too long, also behind others, is answered with an error that
+        names the holder of the lock; the rest comes back. None left: the lock was not taken.
+        """
         if self._session.connection.in_transaction:  # a rollback failed, too: the disk was in trouble
             self._session.run("rollback")
+        self._sync(all([operation.verb.unsynced for operation in batch]))
+        if self._try_begin():
+            return batch
+        self._intent.announce()
+        began = time.monotonic()
+        try:
+            while batch:
+                if self._try_begin():
+                    return batch
+                now = time.monotonic()
+                if late := [operation for operation in batch if now > operation.asked + LOCK_SECONDS]:
+                    self._refuse(late)
+                    batch = [operation for operation in batch if operation not in late]
+                time.sleep(LOOK_SECONDS if now < began + HURRY_SECONDS else REST_SECONDS)
+            return batch
+        finally:
+            self._intent.withdraw()
+
+    def _sync(self, unsynced: bool) -> None:
+        """Whether the next commit waits for the disk. Half of those of a worker are claims alone."""
+        if unsynced != self._unsynced:
+            self._session.run("sync_later" if unsynced else "sync_at_once")
+            self._unsynced = unsynced
+
+    def _try_begin(self) -> bool:
         try:
             self._session.run("begin")
         except apsw.BusyError:
-            pass
-        else:
-            return
-        self._intent.announce()
-        try:
-            until = time.monotonic() + LOCK_SECONDS
-            while True:
-                try:
-                    self._session.run("begin")
-                except apsw.BusyError:
-                    if time.monotonic() > until:
-                        raise
-                else:
-                    return
-                time.sleep(LOOK_SECONDS)
-        finally:
-            self._intent.withdraw()
+            return False
+        return True
+
+    def _refuse(self, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            operation.error = locked(self._path, LOCK_SECONDS)
+        answer(operations)
 
     # The write-ahead log
 

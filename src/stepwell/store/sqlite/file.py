@@ -17,6 +17,7 @@ from pathlib import Path
 import apsw
 
 from stepwell.errors import StoreUnavailable, StoreUnusable
+from stepwell.store.sqlite.holder import locked
 from stepwell.store.sqlite.session import STATEMENTS_KEPT
 
 APPLICATION_ID = 0x57656C6C  # "Well", in the header of every file of ours
@@ -114,9 +115,7 @@ def _refusing(path: str) -> Iterator[None]:
             path=path,
         ) from error
     except apsw.BusyError as error:
-        raise StoreUnavailable(
-            f"another process keeps the file locked: {error}", hint="end it or try again", path=path
-        ) from error
+        raise locked(path, OPEN_SECONDS) from error
     except apsw.Error as error:
         raise StoreUnavailable(
             f"the file cannot be opened: {error}", hint="see the message", path=path

@@ -48,6 +48,7 @@ class _Worker(NamedTuple):
     lease_seconds: float
     lease_until: float
     boot: str
+    leaving: int
 
 
 class _Contact(NamedTuple):
@@ -67,7 +68,7 @@ class Fleet:
         session.run(
             "put_worker",
             *(worker.id, worker.name, as_list(list(worker.queues)), as_list(list(worker.needs))),
-            *(worker.lease_seconds, now + worker.lease_seconds, self._clock.boot),
+            *(worker.lease_seconds, now + worker.lease_seconds, self._clock.boot, worker.leaving),
         )
         session.row("beat", worker.id, now, self._clock.boot)
 
@@ -80,8 +81,13 @@ class Fleet:
 
     def deregister(self, session: Session, worker: WorkerId) -> None:
         session.run("delete_worker", worker)
+        self._leave(session, worker)
+
+    def _leave(self, session: Session, worker: str) -> int:
+        """Free what it owns, without counting it as lost; how many tickets."""
         owned = session.rows("owned_by", worker)
         session.many("free_ticket", [(run_id, path, session.now, 0) for run_id, path, _ in owned])
+        return len(owned)
 
     def left(self, worker: str) -> None:
         """After the worker's row is gone for good."""
@@ -89,25 +95,27 @@ class Fleet:
 
     def reap(self, session: Session, _: object) -> tuple[list[str], Reaped]:
         """Delete dead workers and free a chunk of their tickets; the ids are for `left`."""
-        dead, _, _ = self._look(session)
+        buried, _, _ = self._look(session)
+        dead = [worker.id for worker in buried]
+        left = sum([self._leave(session, worker.id) for worker in buried if worker.leaving])
         session.many("delete_worker", [(worker,) for worker in dead])
         lost = session.rows("ownerless", REAP_CHUNK)
         session.many("free_ticket", [(run_id, path, session.now, 1) for run_id, path in lost])
         solo_due = session.row("solo_due", session.now) is not None
-        return dead, Reaped(len(dead), len(lost), solo_due)
+        return dead, Reaped(len(dead), left + len(lost), solo_due)
 
     def nobody_dead(self, session: Session, _: object) -> tuple[list[str], Reaped] | None:
         """What `reap` answers when there is nothing to take back; None: there is."""
         dead, any_lost, solo_due = self._look(session)
         return None if dead or any_lost else ([], Reaped(0, 0, solo_due))
 
-    def _look(self, session: Session) -> tuple[list[str], bool, bool]:
+    def _look(self, session: Session) -> tuple[list[_Worker], bool, bool]:
         """The dead; whether any ticket has an owner that is no worker; whether one waits to be alone."""
         now = self._clock.now()
         rows = session.rows("fleet", session.now)
         any_lost, solo_due, *contact = rows[0][:5]
         workers = [_Worker(*row[5:]) for row in rows if row[5] is not None]
-        dead = [worker.id for worker in workers if self._is_dead(worker, _Contact(*contact), now)]
+        dead = [worker for worker in workers if self._is_dead(worker, _Contact(*contact), now)]
         return dead, bool(any_lost), bool(solo_due)
 
     def _is_dead(self, worker: _Worker, contact: _Contact, now: float) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from stepwell.store.sqlite.session import Session
@@ -25,7 +26,8 @@ class Verb(Generic[L, T]):
 
     `apart` is tried instead when a value could not be written, to spare the others of the same call.
     `alone`: never in one transaction with anything else. `light` is tried first when nothing waits that
-    needs a transaction: one statement without one. It answers None when there is more to do.
+    needs a transaction: one statement without one. It answers None when there is more to do. `unsynced`:
+    its transaction need not reach the disk by itself. The next one that must takes it along.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Verb(Generic[L, T]):
     apart: Callable[[Session, Sequence[L]], Sequence[T]] | None = None
     alone: bool = False
     light: Callable[[Session, L], T | None] | None = None
+    unsynced: bool = False
 
 
 def each(
@@ -41,9 +44,14 @@ def each(
     *,
     alone: bool = False,
     light: Callable[[Session, L], T | None] | None = None,
+    unsynced: bool = False,
 ) -> Verb[L, T]:
     """A verb that does one call after the other."""
-    return Verb(name, lambda session, loads: [do(session, load) for load in loads], alone=alone, light=light)
+
+    def work(session: Session, loads: Sequence[L]) -> list[T]:
+        return [do(session, load) for load in loads]
+
+    return Verb(name, work, alone=alone, light=light, unsynced=unsynced)
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +59,7 @@ class Operation:
     verb: Verb[Any, Any]
     load: Any
     future: asyncio.Future[Any]
+    asked: float  # on the monotonic clock
     answer: Any = None
     error: BaseException | None = None
 
@@ -72,7 +81,7 @@ class Waiting:
 
     def ask(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put(Operation(verb, load, future))
+        self._queue.put(Operation(verb, load, future, monotonic()))
         return future
 
     def stop(self) -> None:

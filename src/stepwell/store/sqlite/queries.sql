@@ -9,6 +9,13 @@ BEGIN IMMEDIATE;
 -- name: commit
 COMMIT;
 
+-- name: sync_at_once
+-- A commit waits for the disk, with all that was committed before it.
+PRAGMA synchronous = FULL;
+
+-- name: sync_later
+PRAGMA synchronous = NORMAL;
+
 -- name: rollback
 ROLLBACK;
 
@@ -582,11 +589,12 @@ ORDER BY n
 LIMIT ?3;
 
 -- name: put_worker
-INSERT INTO workers (id, name, queues, needs, lease_seconds, lease_until, boot)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO workers (id, name, queues, needs, lease_seconds, lease_until, boot, leaving)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE
 SET name = excluded.name, queues = excluded.queues, needs = excluded.needs,
-    lease_seconds = excluded.lease_seconds, lease_until = excluded.lease_until, boot = excluded.boot;
+    lease_seconds = excluded.lease_seconds, lease_until = excluded.lease_until, boot = excluded.boot,
+    leaving = excluded.leaving;
 
 -- name: beat
 -- See beats.sql. What the worker owns comes back as one list.
@@ -608,7 +616,7 @@ DELETE FROM workers
 WHERE id = ?1;
 
 -- name: all_workers
-SELECT id, name, queues, needs, lease_seconds, lease_until, boot
+SELECT id, name, queues, needs, lease_seconds, lease_until, boot, leaving
 FROM workers
 ORDER BY rowid;
 
@@ -638,7 +646,7 @@ SELECT
     ),
     coalesce(contact.since, 0.0), coalesce(contact.last, 0.0), coalesce(contact.boot, ''),
     workers.id, workers.name, workers.queues, workers.needs,
-    workers.lease_seconds, workers.lease_until, workers.boot
+    workers.lease_seconds, workers.lease_until, workers.boot, workers.leaving
 FROM (SELECT 1 AS id) AS one
 LEFT JOIN contact ON contact.id = one.id
 LEFT JOIN workers ON true

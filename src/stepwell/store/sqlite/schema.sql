@@ -166,7 +166,8 @@ CREATE TABLE workers (
     needs TEXT NOT NULL,
     lease_seconds REAL NOT NULL,
     lease_until REAL NOT NULL,
-    boot TEXT NOT NULL
+    boot TEXT NOT NULL,
+    leaving INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE contact (

@@ -8,6 +8,7 @@ import pytest
 
 from stepwell.domain.commit import ClaimRequest
 from stepwell.domain.ids import LeaseId, WorkerId
+from stepwell.domain.limits import Lane
 from stepwell.testing.stores.scene import NEEDS, QUEUE, Scene, checked
 
 
@@ -58,6 +59,44 @@ class ClaimRules:
         order = await scene.claimed_ids("w1")
 
         assert order == [resumed_high, resumed, high, early, late]
+
+    @pytest.mark.req("K41", "K21")
+    @checked
+    async def test_share_of_the_places_is_for_fresh_tickets_first(self, scene: Scene) -> None:
+        begun, fresh = await _both(scene)
+
+        first = await scene.claimed_ids("w1", limit=4, fresh=1)
+        second = await scene.claims("w1", limit=4, fresh=2)
+        rest = await scene.claims("w1", limit=9, fresh=9)
+
+        assert first == [fresh[0], *begun[:3]]
+        assert ([claim.run_id for claim in second.claims], second.next_in) == (
+            [*fresh[1:3], *begun[3:5]],
+            0.0,
+        )
+        assert ([claim.run_id for claim in rest.claims], rest.next_in) == ([*fresh[3:], begun[5]], None)
+
+    @pytest.mark.req("K41", "K21")
+    @checked
+    async def test_share_that_fresh_tickets_do_not_need_goes_to_the_others(self, scene: Scene) -> None:
+        begun, fresh = await _both(scene)
+
+        first = await scene.claims("w1", limit=9, fresh=8)
+        second = await scene.claims("w1", limit=4, fresh=2)
+
+        assert ([claim.run_id for claim in first.claims], first.next_in) == ([*fresh, *begun[:3]], 0.0)
+        assert ([claim.run_id for claim in second.claims], second.next_in) == (begun[3:], None)
+
+    @pytest.mark.req("K41", "K19", "K21")
+    @checked
+    async def test_fresh_tickets_have_their_share_within_a_limit_too(self, scene: Scene) -> None:
+        lane = Lane("", "order", QUEUE, workflow_most=4).text
+        begun, fresh = await _both(scene, lane=lane)
+
+        first = await scene.claims("w1", limit=6, fresh=1)
+
+        assert [claim.run_id for claim in first.claims] == [fresh[0], *begun[:3]]
+        assert first.blocked
 
     @pytest.mark.req("K19")
     @checked
@@ -203,3 +242,14 @@ class ClaimRules:
                 await scene.store.commit([scene.member(claim, then=scene.park(claim, due_in=0.0))])
             await scene.store.deregister(WorkerId("w1"))
             await scene.worker()
+
+
+async def _both(scene: Scene, **changes: str) -> tuple[list[str], list[str]]:
+    """Six runs that have begun and six that never did, all due, in the order of their due times."""
+    begun: list[str] = [await scene.suspended(**changes) for _ in range(6)]
+    fresh: list[str] = []
+    for run_id in begun:
+        await scene.deliver(scene.signal(run_id))
+        scene.clock.advance(0.5)
+        fresh.append(await scene.start(**changes))
+    return begun, fresh

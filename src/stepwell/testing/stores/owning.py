@@ -101,6 +101,23 @@ class ReapRules:
         [heir] = await scene.claim_as("w2")
         assert (heir.losses, heir.lost_lease, heir.head) == (1, claim.lease, 2)
 
+    @pytest.mark.req("K41", "K34")
+    @checked
+    async def test_tickets_of_a_worker_that_died_while_it_was_leaving_are_no_loss(self, scene: Scene) -> None:
+        claim = await scene.begun()
+        await scene.worker("w1", leaving=True)
+        await scene.worker("w2")
+        await scene.beat("w2", LEASE_SECONDS + 1.0)
+
+        reaped = await scene.store.reap()
+
+        ticket = await scene.ticket(claim.run_id)
+        assert reaped == Reaped(1, 1, False)
+        assert (ticket.owner, ticket.lease, ticket.losses) == ("", "", 0)
+        assert (await scene.commit(scene.member(claim, scene.done("a")))).outcome is Outcome.LOST
+        [heir] = await scene.claim_as("w2")
+        assert (heir.losses, heir.lost_lease, heir.head) == (0, claim.lease, 2)
+
     @pytest.mark.req("K4")
     @checked
     async def test_live_workers_keep_what_they_own(self, scene: Scene) -> None:

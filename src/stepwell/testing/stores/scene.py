@@ -157,9 +157,16 @@ class Scene:
 
     # Workers
 
-    async def worker(self, id: str = "w1", lease_seconds: float = LEASE_SECONDS) -> WorkerId:
+    async def worker(
+        self, id: str = "w1", lease_seconds: float = LEASE_SECONDS, *, leaving: bool = False
+    ) -> WorkerId:
         info = WorkerInfo(
-            id=WorkerId(id), lease_seconds=lease_seconds, name=f"host:{id}", queues=(QUEUE,), needs=(NEEDS,)
+            id=WorkerId(id),
+            lease_seconds=lease_seconds,
+            name=f"host:{id}",
+            queues=(QUEUE,),
+            needs=(NEEDS,),
+            leaving=leaving,
         )
         await self.store.register(info)
         return info.id
@@ -169,13 +176,20 @@ class Scene:
         worker: str,
         *,
         limit: int = 100,
+        fresh: int = 0,
         solo: bool = False,
         queues: Sequence[str] = (QUEUE,),
         needs: Sequence[str] = (NEEDS,),
     ) -> Claims:
         leases = [LeaseId(self.fresh("lease")) for _ in range(limit)]
         request = ClaimRequest(
-            worker=WorkerId(worker), queues=queues, needs=needs, limit=limit, leases=leases, solo=solo
+            worker=WorkerId(worker),
+            queues=queues,
+            needs=needs,
+            limit=limit,
+            leases=leases,
+            fresh=fresh,
+            solo=solo,
         )
         return await self.store.claim(request)
 
