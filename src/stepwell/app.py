@@ -23,8 +23,8 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NewRun, Started
 from stepwell.domain.copies import RunCopy
 from stepwell.domain.cuts import Edits
-from stepwell.domain.ids import Ids
-from stepwell.domain.program import Program, needs_of
+from stepwell.domain.ids import Ids, needs_workflow
+from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.engine.worker import Worker, WorkerOptions
 from stepwell.errors import (
@@ -205,6 +205,10 @@ class Engine(Client):
             return bytes(accepted.graph)
         found = await self.store.read_definition(self.workspace, accepted.workflow, accepted.version)
         if found is None:
+            needs = needs_workflow(accepted.workflow, accepted.version)
+            for program in self._programs.values():
+                if needs in former_needs(program):
+                    return program.definition.body
             raise UnknownWorkflow(
                 f"no workflow {excerpt(accepted.workflow)} version {excerpt(accepted.version)} is known",
             )

@@ -11,7 +11,7 @@ from stepwell.cli.source import Found, collect, must_exist
 from stepwell.client import Client
 from stepwell.domain.commit import LogRow, RunRow
 from stepwell.domain.events import Accepted, read_as
-from stepwell.domain.program import Program, needs_of
+from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.status import Status
 from stepwell.engine.rehearsal import rehearse
 from stepwell.errors import InvalidDefinition, LogDamaged
@@ -48,7 +48,8 @@ class Check:
         self.client = client
         self._found = found
         self._source = source
-        self._programs = {needs_of(w.definition): w for w in found.workflows}
+        self._programs = {needs: w for w in found.workflows for needs in former_needs(w)}
+        self._programs |= {needs_of(w.definition): w for w in found.workflows}
         self._replayed = self._plain = self._tripped = self._missing = 0
 
     async def look_at(self, run: RunRow) -> None:

@@ -98,6 +98,15 @@ def needs_of(definition: Definition) -> str:
     return needs_workflow(definition.name, definition.version)
 
 
+def former_needs(program: Program) -> list[str]:
+    """What runs need that an earlier release of Stepwell started with this very workflow.
+
+    A graph's version was the hash of all of its JSON then, with the positions of its nodes.
+    """
+    versions: tuple[str, ...] = getattr(program, "former_versions", ())
+    return [needs_workflow(program.definition.name, version) for version in versions]
+
+
 class StepContext:
     """What a step may know of its own execution: annotate the first parameter with it to get one."""
 

@@ -17,7 +17,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import Claim, RunRow, TicketRow
 from stepwell.domain.compensating import find
 from stepwell.domain.ids import NEEDS_GRAPH, NEEDS_UNSERVED, RunId, needs_workflow
-from stepwell.domain.program import Program
+from stepwell.domain.program import Program, former_needs
 from stepwell.engine.unserved import Unserved
 from stepwell.errors import InvalidDefinition, StepwellError, StoreError
 from stepwell.store.base import Store
@@ -47,7 +47,7 @@ class Others:
         self._needs = needs  # grows by what is learned
         self._programs = programs  # what this worker was given, by needs
         self._graphs = graphs
-        self._learned: dict[str, Program] = {}
+        self._learned = {needs: known for known in programs.values() for needs in former_needs(known)}
         self._unable: dict[str, float | None] = {}  # seconds that runs may be due; None: for ever
 
     def program(self, claim: Claim) -> Program | None:

@@ -77,7 +77,11 @@ def _fatal(plan: Plan, told: Trace, log: Sequence[Event], entry: TraceEntry) -> 
     """
     known, answered = told.by_path(), {_owner(event.path) for event in log if settles(event.fact)}
     found: set[str] = set()
-    waiting = [e for e in known.values() if _is_lost(e) and e.path not in answered and _fails_more(plan, e)]
+    waiting = [
+        e
+        for e in known.values()
+        if _is_lost(e) and e.path not in answered and _fails_by_itself(plan, known, e)
+    ]
     seen = {entry.path for entry in waiting}
     while waiting:
         for path in waiting.pop().predecessors:
@@ -99,11 +103,24 @@ def _before(known: Mapping[str, TraceEntry], entry: TraceEntry) -> set[str]:
     return found
 
 
-def _fails_more(plan: Plan, entry: TraceEntry) -> bool:
-    """Not where a join goes on without the branch, or waits for the others first."""
+def _fails_by_itself(plan: Plan, known: Mapping[str, TraceEntry], entry: TraceEntry) -> bool:
+    """It failed at once, and what is around it with it: not because of a branch or of a node in its body,
+    and not where a join goes on without the branch, or waits for the others first."""
     scope = next(scope for scope in plan.scopes() if entry.node in scope.by_id)
-    join = scope.by_id[entry.node].join
-    return join < 0 or scope.nodes[join].behaviour.errors == "fail-fast"
+    node = scope.by_id[entry.node]
+    prefix = entry.path.removesuffix(entry.node)
+    before = [known.get(prefix + scope.nodes[edge.source].id) for edge in node.ins]
+    ended_badly = (StepStatus.FAILED, StepStatus.CANCELLED)
+    if node.role is Role.JOIN and any(one is not None and one.status in ended_badly for one in before):
+        return False
+    if node.role is Role.CONTAINER and any(path.startswith(_inside(entry.path)) for path in known):
+        return False
+    return node.join < 0 or scope.nodes[node.join].behaviour.errors == "fail-fast"
+
+
+def _inside(path: str) -> tuple[str, ...]:
+    """How the paths of a container's body begin."""
+    return (f"{path}/", f"{path}[", f"{path}#")
 
 
 class _Racer(NamedTuple):

@@ -9,6 +9,7 @@ import msgspec
 
 from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.content import content_hash
 from stepwell.authoring.graphs.driver import Driver
 from stepwell.domain.codec import PLAIN, canonical
 from stepwell.domain.commit import Definition
@@ -52,7 +53,14 @@ class GraphWorkflow:
                 }
             ),
         )
+        self._has_own_version = not version
         self._schema: Schema | None = None
+
+    @property
+    def former_versions(self) -> tuple[str, ...]:
+        """The version that earlier releases gave it: a run may have come without its definition."""
+        former = content_hash(self.plan.definition.as_dict())[:12]
+        return (former,) if self._has_own_version else ()
 
     def encode_input(self, input: Any) -> bytes:
         data = PLAIN.encode({} if input is None else input)
