@@ -90,7 +90,7 @@ async def test_events_of_one_moment_from_before_they_had_an_order_get_one(
 
     monkeypatch.setattr(module, "migrations", lambda: known()[: BEFORE_ORDER[kind]])
     old = made()
-    await old.open()
+    await old.open(encoded=True)  # the older version looks for no codec
     await old.close()
     if kind == "sqlite":
         connection = apsw.Connection(str(tmp_path / "app.db"))
