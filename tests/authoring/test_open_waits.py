@@ -101,7 +101,7 @@ async def test_patched_is_false_where_a_run_already_waits_behind_it(stage: Stage
 
 
 @pytest.mark.req("K36", "F8", "K11")
-@pytest.mark.parametrize("kind", ["signal", "approval", "sleep", "remote", "child"])
+@pytest.mark.parametrize("kind", ["signal", "approval", "sleep", "remote", "child", "event"])
 async def test_a_step_inserted_before_an_open_wait_is_told_and_nothing_is_lost(
     stage: Stage, kind: str
 ) -> None:
