@@ -22,15 +22,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.faults.figures import REPORT_VARIABLE, Figures, histogram, read
+from tools.recovery import BEFORE, measured, measured_before
+from tools.recovery import compared as recovery_lines
 
 ROOT = Path(__file__).parents[1]
 LIMIT_RUNS = "2004"  # of six workflows that share a limit
 SIMULATOR = "stepwell.testing.simulation"
 NOT_TESTED = (
     "power loss and torn writes (R5); failover, restart loops, cut and slow networks (R6)",
-    "full disks, I/O errors, clock jumps, exhausted descriptors and pools, herds of timers (R7)",
+    "full disks, I/O errors, clock jumps, exhausted descriptors and pools (R7)",
     "old and new versions side by side (R8); more than one machine; hours of load",
-    "SIGSTOP inside a SQLite transaction: until it is continued it holds the file's write lock",
 )
 
 
@@ -41,6 +42,7 @@ def main() -> int:
         "--storm-seconds", default="70", help="how long new runs come while workers are killed"
     )
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
+    parser.add_argument("--without-before", action="store_true", help="measure recovery only as it is now")
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -49,10 +51,13 @@ def main() -> int:
         tests, summary = run_tests(report, options.storm_seconds)
         made = read(report)
     simulator, simulated = run_simulator(options.seeds)
+    recovery, recovered = recovery_lines(
+        None if options.without_before else measured_before(), measured(ROOT / "src")
+    )
     if options.json:
         options.json.write_text(json.dumps([asdict(one) for one in made], indent=1), encoding="utf-8")
-    print("\n".join(page(made, summary, simulated, time.monotonic() - began)))
-    return 1 if tests or simulator or any(one.violations for one in made) else 0
+    print("\n".join(page(made, summary, simulated, recovery, time.monotonic() - began)))
+    return 1 if tests or simulator or not recovered or any(one.violations for one in made) else 0
 
 
 def run_tests(report: Path, storm_seconds: str) -> tuple[int, str]:
@@ -93,7 +98,7 @@ def run_simulator(seeds: str) -> tuple[int, str]:
     return done.returncode, "\n    ".join(lines[-12:]) or "silent"
 
 
-def page(made: list[Figures], tests: str, simulated: str, seconds: float) -> list[str]:
+def page(made: list[Figures], tests: str, simulated: str, recovery: list[str], seconds: float) -> list[str]:
     faults: Counter[str] = Counter()
     for one in made:
         faults.update(one.faults)
@@ -130,6 +135,9 @@ def page(made: list[Figures], tests: str, simulated: str, seconds: float) -> lis
         "",
         "How late timers fired (with their workers being killed)",
         *latencies(made, "lateness"),
+        "",
+        f"Recovery, at {BEFORE} -> now",
+        *recovery,
         "",
         f"Tests      {tests}",
         f"Simulator  {simulated}",

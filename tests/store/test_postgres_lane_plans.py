@@ -45,8 +45,8 @@ WORKER = "w1"
 LEASES = [f"lease{number}" for number in range(50)]
 QUEUES, NEEDS = ["default", "late"], ["order@1", "other@1"]
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "claim_due": (1e9, WORKER, QUEUES, NEEDS, LEASES, 50, 100, False),
-    "claim_due without lanes": (1e9, WORKER, QUEUES, NEEDS, LEASES, 50, 100, False),
+    "claim_due": (1e9, WORKER, QUEUES, NEEDS, LEASES, 50, 100, False, 12),
+    "claim_due without lanes": (1e9, WORKER, QUEUES, NEEDS, LEASES, 50, 100, False, 12),
     "hold_worker": (1e9, WORKER, LEASES),
     "open_lanes": (False,),
     "leased_lanes": (),

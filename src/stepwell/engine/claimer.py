@@ -18,7 +18,7 @@ _log = logging.getLogger("stepwell.engine")
 _CLAIM_MAX = 100
 _PAUSE_MAX = 2.0
 _SOLO_REST = 3
-_GATHERED = 4  # a claim is worth it when one in so many slots is free,
+_GATHERED = 8  # a claim is worth it when one in so many slots is free,
 _GATHER_SECONDS = 0.005  # or after this time
 
 
