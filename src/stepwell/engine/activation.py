@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import Claim, Committed, Finish, InboxRow, Outcome, Park
-from stepwell.domain.ids import RunId
+from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.program import Program
 from stepwell.engine import compensation, parking
 from stepwell.engine import ending as endings
@@ -81,7 +81,7 @@ class Activation:
         self.damage: LogDamaged | None = None  # or its log cannot be read: it must be set aside
         self.on_end: Callable[[Activation], None] | None = None
         # At the first settled fact after losses; True: others wait for this worker, leave it to them.
-        self.on_move: Callable[[Activation], bool] | None = None
+        self.on_move: Callable[[LeaseId], bool] | None = None
         self.open_program()
 
     # Life
@@ -335,7 +335,7 @@ class Activation:
             if then is not None:
                 parking.left(self, then)
             else:
-                if suspect and self.on_move is not None and self.on_move(self):
+                if suspect and self.on_move is not None and self.on_move(self.claim.lease):
                     self.draining = True
                 self._go_on(result, continued=draft.base is not None)
         elif result.outcome is Outcome.WOKEN:

@@ -307,7 +307,7 @@ class Worker:
             self.active[claim.run_id, claim.path] = work
             work.on_end = self._ended
             if isinstance(work, Activation):
-                work.on_move = self._moved
+                work.on_move = self._claimer.moved
             work.begin()
         except Exception as error:
             if work is not None:
@@ -350,9 +350,6 @@ class Worker:
         if work.claim.limited:
             self.bulletin.work()  # its slot is free: whoever waits for it may be anywhere
         self._claimer.freed(work.claim.lease)
-
-    def _moved(self, work: Activation) -> bool:
-        return self._claimer.moved(work.claim.lease)
 
     def _work_hinted(self, run_id: RunId | None) -> None:
         self._claimer.wake()

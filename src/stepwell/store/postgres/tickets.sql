@@ -53,8 +53,8 @@ LEFT JOIN LATERAL (
 -- `groups` jumps through the index from one (queue, needs, started, priority) to the next; of each the first
 -- due tickets are candidates, and the first that is not due says when to look again. Only then are rows
 -- locked, in the order of the whole queue, passing over those that are locked.
--- More candidates than wanted ($7), so that two claimers do not both go for the same few. `shared` are the
--- fresh ones that go first ($9), whatever waits that has begun: see domain/shares. `before` are
+-- More candidates than wanted ($7), so that two claimers do not both go for the same few. So many fresh ones
+-- go first ($9), whatever waits that has begun: see domain/shares. `before` are
 -- tickets that these leases own already: then this claim was sent before and takes nothing more.
 -- `gate`: a ticket of a lane is due for this worker, or a limit that was set may count a candidate. Then
 -- nothing is taken here, for all must be put in one order: see limits.sql. Where no ticket has a lane and no
@@ -169,13 +169,6 @@ candidates AS MATERIALIZED (
         LIMIT $7
     ) AS c
 ),
-shared AS MATERIALIZED (
-    SELECT c.run_id, c.path
-    FROM candidates AS c
-    WHERE NOT c.started
-    ORDER BY c.priority DESC, c.due_at, c.run_id, c.path
-    LIMIT $9
-),
 later AS MATERIALIZED (
     SELECT min(c.due_at) AS due_at
     FROM groups AS g
@@ -231,11 +224,16 @@ held AS MATERIALIZED (
 locked AS MATERIALIZED (
     SELECT l.run_id, l.path
     FROM (
-        SELECT c.run_id, c.path
-        FROM candidates AS c
-        LEFT JOIN shared AS s ON s.run_id = c.run_id AND s.path = c.path
-        WHERE EXISTS (SELECT FROM held)
-        ORDER BY s.run_id IS NULL, c.started DESC, c.priority DESC, c.due_at, c.run_id, c.path
+        SELECT s.run_id, s.path
+        FROM (
+            SELECT c.*, row_number() OVER (
+                PARTITION BY c.started
+                ORDER BY c.priority DESC, c.due_at, c.run_id, c.path
+            ) AS n
+            FROM candidates AS c
+            WHERE EXISTS (SELECT FROM held)
+        ) AS s
+        ORDER BY s.started OR s.n > $9, s.started DESC, s.n
     ) AS o
     CROSS JOIN clock
     CROSS JOIN LATERAL (
