@@ -196,10 +196,11 @@ async def test_a_step_inserted_in_the_branch_that_waits_is_told(stage: Stage) ->
     async with stage.engine(branches()) as engine:
         run = await engine.start("pair")
         await suspended(run)
+    async with stage.client() as client:  # no worker is there, so both are accepted before the run fails
+        await client.handle(run.id).signal("next", "a")
+        await client.handle(run.id).decide("yes", by="ana")
     async with stage.engine(branches(before="inserts")) as engine:
         run = engine.handle(run.id)
-        await run.signal("next", "a")
-        await run.decide("yes", by="ana")
         with pytest.raises(RunFailed) as caught:
             await run.result(30)
         assert caught.value.cause_code == "CODE_CHANGED"

@@ -28,6 +28,7 @@ from stepwell import (
 )
 from stepwell.errors import AlreadyDecided, NotRetryable, RunEnded, RunError, WrongPlace
 from tests.faults.fleet import LEASE_SECONDS
+from tests.faults.rerouted import reroute
 from tests.faults.victims import Plan
 
 EFFECTS = "MACHINE_EFFECTS"  # a file: one line for each execution of a step
@@ -149,6 +150,7 @@ async def _lived(engine: Engine, plan: Plan) -> None:
             await other.cancel()
         await asyncio.sleep(LOOK_SECONDS)
     await engine.drop_limit("queue", queue)
+    await reroute(engine, Booking, Order(_far(plan)), key=f"rerouted/{queue}", queue=queue)
     await _copied(engine, run, queue)
 
 

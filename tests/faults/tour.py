@@ -28,6 +28,7 @@ from stepwell import (
 from stepwell.errors import NotRetryable, RunCancelled, RunEnded
 from tests.faults.fleet import LEASE_SECONDS
 from tests.faults.ledger_client import effect
+from tests.faults.rerouted import reroute
 from tests.faults.workload import FAR, add, add_far, keep, stopped
 
 FINISH_SECONDS = 60.0
@@ -91,6 +92,7 @@ async def visit(engine: Engine) -> None:
         await other.result()
     await _second_chance(engine)
     await _copied(engine)
+    await reroute(engine, little, 1, key="rerouted")
     await run.result()
 
 

@@ -133,7 +133,7 @@ def test_facts_that_stay_readable_hold_no_value_of_users() -> None:
             fields[kind] = set(fact.__struct_fields__)
 
     assert fields == {
-        "claimed": {"lease", "worker"},
+        "claimed": {"lease", "worker", "since"},
         "lease_lost": {"lease"},
         "retried": {"path", "undo"},
         "timer_set": {"seconds", "retry"},
