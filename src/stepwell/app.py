@@ -26,7 +26,7 @@ from stepwell.domain.cuts import Edits
 from stepwell.domain.ids import Ids, needs_workflow
 from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
-from stepwell.engine.worker import Worker, WorkerOptions
+from stepwell.engine.worker.worker import Worker, WorkerOptions
 from stepwell.errors import (
     AskedWrongly,
     InvalidDefinition,

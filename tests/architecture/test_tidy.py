@@ -41,10 +41,13 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
     ("src/stepwell/system.py", "time.time_ns"): "run ids are ordered by the time they were made",
     ("src/stepwell/app.py", "asyncio.create_task"): "the parent of the worker's group, ended in close()",
     (
-        "src/stepwell/engine/step_runner.py",
+        "src/stepwell/engine/execution/step_runner.py",
         "asyncio.create_task",
     ): "it is the parent, and ends them in close()",
-    ("src/stepwell/engine/context.py", "asyncio.gather"): "only waits for the cancelled losers of first()",
+    (
+        "src/stepwell/engine/context/context.py",
+        "asyncio.gather",
+    ): "only waits for the cancelled losers of first()",
     (
         "src/stepwell/store/postgres/lanes.py",
         "asyncio.create_task",

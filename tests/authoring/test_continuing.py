@@ -132,7 +132,7 @@ async def test_ten_thousand_steps_cost_the_same_each(sqlite: Stage) -> None:
 async def test_of_many_message_keys_the_youngest_come_along(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.engine.ending._KEYS_KEPT", 3)
+    monkeypatch.setattr("stepwell.engine.run.endings._KEYS_KEPT", 3)
 
     @workflow
     async def counter(ctx: Context, seen: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, RunFailed, step, workflow
-from stepwell.engine import turns
+from stepwell.engine.run import workflow_loop
 from stepwell.errors import NotDurable
 from tests.stage import Stage
 
@@ -81,7 +81,7 @@ async def test_ctx_in_a_thread_or_after_the_end_is_refused(memory: Stage) -> Non
 async def test_a_loop_without_a_wait_does_not_hold_its_worker(
     rehearsal: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_TURN", range(2_000))
+    monkeypatch.setattr(workflow_loop, "_TURN", range(2_000))
 
     async def body(ctx: Context) -> None:
         while await ctx.step(abs, 1):

@@ -10,8 +10,8 @@ import pytest
 
 from stepwell import Context, Permanent, Retry, RetryAfter, RunFailed, StepContext, StepError, step, workflow
 from stepwell.domain.status import Status
-from stepwell.engine.journal import read_journal
-from stepwell.engine.remote import RemoteStep
+from stepwell.engine.run.journal import read_journal
+from stepwell.engine.worker.remote_step import RemoteStep
 from stepwell.errors import RunCancelled, RunTimedOut, StepTimedOut
 from tests.stage import Stage, all_events, crash, log, parked, suspended, until
 

@@ -93,7 +93,7 @@ async def test_the_same_arguments_twice_are_no_change(memory: Stage) -> None:
 async def test_a_log_without_digests_replays(memory: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """As versions before this one wrote it: their main task kept none."""
     with monkeypatch.context() as before:
-        before.setattr("stepwell.engine.context.short_digest", lambda args, kwargs: "", raising=False)
+        before.setattr("stepwell.engine.context.context.short_digest", lambda args, kwargs: "", raising=False)
         done.clear()
         async with memory.engine(quotes(*"abc")) as engine:
             run = await engine.start(quotes(*"abc"))

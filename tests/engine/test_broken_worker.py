@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from stepwell import Context, Engine, RunHandle, workflow
-from stepwell.engine.sweeper import Sweeper
+from stepwell.engine.worker.reaper import Sweeper
 from stepwell.errors import WorkerBroken
 from tests.stage import Stage, suspended
 

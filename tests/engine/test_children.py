@@ -10,7 +10,7 @@ import pytest
 
 from stepwell import Context, Engine, RunFailed, RunHandle, SyncContext, workflow
 from stepwell.domain.status import Status
-from stepwell.engine import parking
+from stepwell.engine.run import parking
 from stepwell.errors import ChildFailed
 from tests.stage import DEAF, SETTINGS, Stage, all_events, crash, kinds, reaches, suspended, until
 

@@ -11,7 +11,7 @@ import pytest
 
 from stepwell.domain.commit import Commit, Committed, Outcome
 from stepwell.domain.ids import LeaseId, RunId
-from stepwell.engine.committer import Committer
+from stepwell.engine.worker.committer import Committer
 from stepwell.store.base import Store
 
 ROUNDS = 3

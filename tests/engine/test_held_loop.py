@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Machine, step, transition, workflow
-from stepwell.engine import loop_watch
+from stepwell.engine.worker import loop_monitor
 from tests.stage import PATIENCE, Stage, until
 
 
@@ -64,7 +64,7 @@ class Turning(Machine[dict[str, int]]):
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
-    monkeypatch.setattr(loop_watch, "_LOOK_SECONDS", 0.3)
+    monkeypatch.setattr(loop_monitor, "_LOOK_SECONDS", 0.3)
     TOLD.__init__()  # type: ignore[misc]  # as new, for functions that know it by its name
     logger = logging.getLogger("stepwell.engine")
     logger.addHandler(TOLD)
@@ -100,9 +100,9 @@ async def test_a_loop_that_waits_is_held_by_nobody() -> None:
     thread.start()
 
     TOLD.here.clear()
-    await until(lambda: loop_watch.waits(sys._current_frames()[thread.ident or 0]))
+    await until(lambda: loop_monitor.waits(sys._current_frames()[thread.ident or 0]))
     loop.call_soon_threadsafe(TOLD.here.wait, PATIENCE)
-    await until(lambda: not loop_watch.waits(sys._current_frames()[thread.ident or 0]))
+    await until(lambda: not loop_monitor.waits(sys._current_frames()[thread.ident or 0]))
     TOLD.here.set()
 
     loop.call_soon_threadsafe(loop.stop)

@@ -11,7 +11,7 @@ import pytest
 
 from stepwell import Context, RunFailed, workflow
 from stepwell.domain.status import Status
-from stepwell.engine.activation import Activation
+from stepwell.engine.run.activation import Activation
 from stepwell.errors import PayloadTooLarge
 from tests.stage import SETTINGS, Stage, kinds, suspended, until
 

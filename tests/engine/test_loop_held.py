@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from stepwell import Context, step, workflow
-from stepwell.engine import loop_watch
+from stepwell.engine.worker import loop_monitor
 from stepwell.errors import RunFailed
 from tests.stage import SHORT_LEASE, Stage
 
@@ -50,7 +50,7 @@ def workers(stage: Stage, count: int) -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.req("K33")
 async def test_a_step_that_holds_the_loop_is_named(disk: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_watch, "_LOOK_SECONDS", 0.3)
+    monkeypatch.setattr(loop_monitor, "_LOOK_SECONDS", 0.3)
     async with disk.client() as client:
         run = await client.start(staring, None)
         with workers(disk, 3), pytest.raises(RunFailed) as failed:

@@ -13,7 +13,7 @@ import pytest
 
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
-from stepwell.engine.processes import Processes
+from stepwell.engine.execution.process_pool import Processes
 
 
 def stands_still() -> None:

@@ -13,7 +13,7 @@ from stepwell.domain.commit import RunFilter
 from stepwell.domain.copies import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
-from stepwell.engine.retention import Retention
+from stepwell.engine.worker.retention import Retention
 from stepwell.errors import RunNotFound, SettingsInvalid
 from stepwell.store.base import PURGE_PAGE
 from stepwell.store.memory import MemoryStore

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Engine, RunFailed, step, workflow
-from stepwell.engine.runners import Runners
+from stepwell.engine.execution.task_pool import Runners
 
 request: contextvars.ContextVar[str] = contextvars.ContextVar("request", default="none")
 

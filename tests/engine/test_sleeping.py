@@ -12,7 +12,7 @@ import pytest
 
 from stepwell import Context, workflow
 from stepwell.domain.status import Status
-from stepwell.engine.activation import Activation
+from stepwell.engine.run.activation import Activation
 from tests.stage import Stage, all_events, crash, suspended, ticket, until
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, workflow
-from stepwell.engine.threads import Threads
+from stepwell.engine.execution.thread_pool import Threads
 from tests.stage import Stage, suspended, until
 
 

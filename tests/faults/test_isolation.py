@@ -90,7 +90,7 @@ SLOW_CHILD = """
 import os, sys, time
 from pathlib import Path
 
-if "stepwell.engine.process_child" in sys.orig_argv:
+if "stepwell.engine.execution.process_child" in sys.orig_argv:
     here = Path(__file__).parent
     (here / "starting").write_text(str(os.getpid()))
     while not (here / "go").exists():
@@ -100,7 +100,7 @@ if "stepwell.engine.process_child" in sys.orig_argv:
 NO_KERNEL = """
 import sys
 
-if "stepwell.engine.process_child" in sys.orig_argv:
+if "stepwell.engine.execution.process_child" in sys.orig_argv:
     from stepwell.engine import lifeline
 
     lifeline.kernel_ends_orphans = lambda: False

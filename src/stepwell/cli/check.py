@@ -13,7 +13,7 @@ from stepwell.domain.commit import LogRow, RunRow
 from stepwell.domain.events import Accepted, read_as
 from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.status import Status
-from stepwell.engine.rehearsal import rehearse
+from stepwell.engine.dry_replay import rehearse
 from stepwell.errors import InvalidDefinition, LogDamaged
 from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemClock, SystemIds

@@ -35,10 +35,10 @@ from stepwell.domain.problems import run_error
 from stepwell.domain.program import Program, Startable, needs_of
 from stepwell.domain.starting import NO_INPUT, new_run, startable
 from stepwell.domain.status import Status
-from stepwell.engine.activation import Activation
-from stepwell.engine.run_limits import RunLimits
-from stepwell.engine.services import Services
-from stepwell.engine.step_runner import StepRunner
+from stepwell.engine.execution.step_runner import StepRunner
+from stepwell.engine.run.activation import Activation
+from stepwell.engine.run.run_limits import RunLimits
+from stepwell.engine.run.services import Services
 from stepwell.errors import AskedWrongly, InvalidInput, StatelessWait, UnknownWorkflow
 from stepwell.errors.excerpt import excerpt
 from stepwell.store.wakeups import Bulletin

@@ -220,7 +220,7 @@ async def test_what_a_run_did_is_left_to_a_worker_that_can_undo_it(stage: Stage)
         await suspended(run)
     find: Callable[[str], Any] = lambda name: None  # noqa: E731
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stepwell.engine.others.find", find)
+        patch.setattr("stepwell.engine.worker.rerouter.find", find)
         async with stage.engine(other, settings=SOON) as engine:
             assert engine.worker is not None
             await engine.handle(run.id).cancel("enough")

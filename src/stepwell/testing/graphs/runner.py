@@ -19,7 +19,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER
 from stepwell.domain.events import Problem
 from stepwell.domain.status import Status
-from stepwell.engine import worker
+from stepwell.engine.worker import worker
 from stepwell.errors import AskedWrongly, Conflict, InvalidInput, NotAssigned, RunError
 from stepwell.settings import Settings
 from stepwell.store.open import open_store

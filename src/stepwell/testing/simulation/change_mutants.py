@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stepwell.domain.commit import InboxRow
-from stepwell.engine import activation, context, ending, journal
-from stepwell.engine.journal import Journal
-from stepwell.engine.waits import Waits
+from stepwell.engine.context import context
+from stepwell.engine.run import activation, endings, journal
+from stepwell.engine.run.journal import Journal
+from stepwell.engine.run.waits import Waits
 from stepwell.testing.simulation.changes import CHANGES
 from stepwell.testing.simulation.mutants import Mutant
 
@@ -40,7 +41,7 @@ CHANGE_MUTANTS: tuple[Mutant, ...] = tuple(
         (
             "open_is_nothing",
             "what is open is no part of the log's order",
-            ((activation, "left_open", _fits_always), (ending, "left_open", _fits_always)),
+            ((activation, "left_open", _fits_always), (endings, "left_open", _fits_always)),
         ),
         ("patched_blindly", "patched does not see what is open", ((context, "unreached", _all_reached),)),
         (

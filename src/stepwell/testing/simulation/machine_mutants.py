@@ -9,14 +9,15 @@ from stepwell.domain import events as ev
 from stepwell.domain.documents import Documents, document_id
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
-from stepwell.engine import compensation, visits
-from stepwell.engine.activation import Activation
-from stepwell.engine.bodies import Body
-from stepwell.engine.checkpoints import begin_anew
-from stepwell.engine.ending import Ending
-from stepwell.engine.journal import Journal
-from stepwell.engine.stations import Station, Stations, _awaited
-from stepwell.engine.visits import Visits
+from stepwell.engine.machine import driver
+from stepwell.engine.machine.attempt import Body
+from stepwell.engine.machine.driver import Visits
+from stepwell.engine.machine.task_tracker import Station, Stations, _awaited
+from stepwell.engine.run import compensation
+from stepwell.engine.run.activation import Activation
+from stepwell.engine.run.endings import Ending
+from stepwell.engine.run.journal import Journal
+from stepwell.engine.run.machine_state import begin_anew
 from stepwell.testing.simulation.mutants import Mutant
 from stepwell.testing.simulation.shapes import MACHINES
 
@@ -65,7 +66,7 @@ MACHINE_MUTANTS: tuple[Mutant, ...] = tuple(
         (
             "failed_documents",
             "documents of attempts that failed",
-            ((visits, "visible_after", _everything_saved),),
+            ((driver, "visible_after", _everything_saved),),
         ),
         (
             "steps_again",

@@ -33,17 +33,17 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.judge import judge
-from stepwell.engine import activation, continuing
-from stepwell.engine.activation import Activation
-from stepwell.engine.answers import Answer
-from stepwell.engine.broadcasts import Broadcasts
-from stepwell.engine.draft import Draft
-from stepwell.engine.ending import Ending
-from stepwell.engine.execution import Execution
-from stepwell.engine.step_calls import StepCalls
-from stepwell.engine.strays import Strays
-from stepwell.engine.timers import Timers
-from stepwell.engine.waits import Waits
+from stepwell.engine.execution.attempt import Execution
+from stepwell.engine.run import activation, continuing
+from stepwell.engine.run.activation import Activation
+from stepwell.engine.run.answers import Answer
+from stepwell.engine.run.broadcasts import Broadcasts
+from stepwell.engine.run.draft import Draft
+from stepwell.engine.run.endings import Ending
+from stepwell.engine.run.steps import StepCalls
+from stepwell.engine.run.timers import Timers
+from stepwell.engine.run.waits import Waits
+from stepwell.engine.worker.orphans import Strays
 from stepwell.store.base import PUBLISHED_MAX
 from stepwell.store.memory import MemoryStore
 from stepwell.store.memory import runs as memory_runs

@@ -240,7 +240,7 @@ Knob = tuple[Any, str, Any]
 
 def _turn_knobs(plan: Plan) -> list[Knob]:
     """Constants of the engine that a seed may stretch."""
-    from stepwell.engine import committer, worker
+    from stepwell.engine.worker import committer, worker
 
     wanted = ((committer, "BATCH_MEMBERS_MAX", plan.batch), (worker, "_LOOK_SECONDS", plan.look_seconds))
     before: list[Knob] = [(module, name, getattr(module, name)) for module, name, _ in wanted]

@@ -1,0 +1,396 @@
+"""RunContext: the verbs that workflow code has (the other side of `domain.program.Context`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import codec_for, encoded_by_type, limited
+from stepwell.domain.compensating import undoing
+from stepwell.domain.documents import DIRECT
+from stepwell.domain.duration import Duration, seconds, timeout_seconds
+from stepwell.domain.ids import RunId, recorded_random
+from stepwell.domain.moves import MachineRun
+from stepwell.domain.program import Startable
+from stepwell.domain.starting import NO_INPUT, given_input, startable
+from stepwell.domain.steps import StepSpec, checked_name, spec_of
+from stepwell.domain.text import checked_text
+from stepwell.domain.whole_numbers import whole_number
+from stepwell.engine.context.approvals import assignees_of, title_of
+from stepwell.engine.context.path_context import Placed
+from stepwell.engine.context.progress import progress_of
+from stepwell.engine.run import documents
+from stepwell.engine.run.arguments import ReplayedArguments, short_digest, strict_digest
+from stepwell.engine.run.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.run.child_handle import Child
+from stepwell.engine.run.children import new_child
+from stepwell.engine.run.replay_check import marks_all, unreached
+from stepwell.engine.run.workflow_loop import RunCancelling, Scope
+from stepwell.errors import Continue, InvalidDefinition, InvalidInput
+from stepwell.errors.excerpt import excerpt
+
+if TYPE_CHECKING:
+    from stepwell.engine.run.activation import Activation
+
+
+class StepCaller:
+    """`ctx.step(fn, *args)`; `.on(queue=...)` sends it to the workers of a queue."""
+
+    __slots__ = ("_context", "_queue")
+
+    def __init__(self, context: RunContext, queue: str = "") -> None:
+        self._context = context
+        self._queue = queue
+
+    def __call__(
+        self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
+        return self._context.call_step(spec_of(function), args, kwargs, self._queue)
+
+    def on(self, *, queue: str) -> StepCaller:
+        return StepCaller(self._context, checked_name(queue))
+
+
+class RunContext:
+    def __init__(self, activation: Activation) -> None:
+        self._activation = activation
+        self._turns = activation.turns
+        # All its steps keep a strict digest of their arguments.
+        self.marks = marks_all(activation) or activation.journal.retries > 0
+        self._replays = activation.program.definition.kind == "function"
+        self.arguments = ReplayedArguments()
+        self.step = StepCaller(self)
+
+    @property
+    def run_id(self) -> RunId:
+        return self._activation.run_id
+
+    @property
+    def key(self) -> str:
+        return self._activation.journal.accepted.key or self._activation.run_id
+
+    @property
+    def attempt(self) -> int:
+        return self._activation.journal.claims + 1
+
+    @property
+    def enter(self) -> Callable[[Scope], AbstractContextManager[None]]:
+        return self._turns.enter
+
+    @property
+    def placed(self) -> Placed:
+        """The verbs for programs that name the places of their calls themselves."""
+        return Placed(self._activation)
+
+    # Steps
+
+    async def call_step(
+        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], queue: str
+    ) -> Any:
+        scope = self._turns.scope()
+        # In one task the name and the order tell steps apart; between tasks their arguments help.
+        concurrent = scope is not self._turns.root and "~" in scope.path
+        call = self._step_call(scope.name(spec.name), spec, args, kwargs, queue, concurrent=concurrent)
+        try:
+            answer = await self._activation.ask(call)
+        except asyncio.CancelledError:
+            raise self._left(call) from None
+        return spec.returns.decode(answer)
+
+    def _step_call(
+        self,
+        path: str,
+        spec: StepSpec,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        queue: str,
+        *,
+        concurrent: bool,
+    ) -> StepCall:
+        queue = queue or spec.queue
+        if queue and spec.transactional:
+            raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {excerpt(queue)}")
+        if concurrent or self.marks:
+            mark = strict_digest(args, kwargs)
+        else:
+            mark = short_digest(args, kwargs) if self._replays else ""
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
+        call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
+        if spec.compensate is not None:
+            call.undo = undoing(spec, args, kwargs, self._activation.services.payload_bytes_max)
+        return call
+
+    async def _answer(self, call: Call) -> Any:
+        future = self._activation.ask(call)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            raise self._left(call) from None
+
+    def _left(self, call: Call | None) -> BaseException:
+        """The code that had asked was cancelled; what it is to raise. None: others still want the answer."""
+        if call is not None:
+            self._activation.withdraw(call)
+        return RunCancelling() if self._activation.cancelling else asyncio.CancelledError()
+
+    async def map(self, function: Callable[..., Any], items: Iterable[Any], *, limit: int = 50) -> list[Any]:
+        whole_number(limit, "limit of ctx.map", 1, 10**9, "give 1 or more", wrong=InvalidInput)
+        return await _Map(self, spec_of(function), list(items), limit).run()
+
+    async def all(self, *awaitables: Awaitable[Any]) -> list[Any]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_awaited(a)) for a in awaitables]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def first(self, *awaitables: Awaitable[Any]) -> Any:
+        if not awaitables:
+            raise InvalidDefinition("ctx.first() needs at least one awaitable")
+        path = self._turns.scope().name("first")
+        tasks = [self._turns.create_task(_awaited(a)) for a in awaitables]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        winner = next(i for i, task in enumerate(tasks) if task in done)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if path not in self._activation.journal.values:
+            self.record_value(path, "winner", winner)
+        return tasks[winner].result()
+
+    # Waits
+
+    async def sleep(self, duration: Duration) -> None:
+        length = seconds(duration, name="ctx.sleep")
+        path = self._turns.scope().name("sleep")
+        await self._answer(TimerCall(path, self._turns.create_future(), length))
+
+    async def signal(self, name: str, type: Any = Any, *, timeout: Duration | None = None) -> Any:
+        path = self._turns.scope().name(f"signal:{checked_name(name)}")
+        return await self._wait(path, "signal", name, type, timeout)
+
+    async def event(
+        self, name: str, type: Any = Any, *, key: str = "", timeout: Duration | None = None
+    ) -> Any:
+        path = self._turns.scope().name(f"event:{checked_name(name)}")
+        return await self._wait(path, "event", name, type, timeout, key=checked_text(key, "key of ctx.event"))
+
+    async def approval(
+        self,
+        form: Any = Any,
+        *,
+        title: str = "",
+        assignees: Sequence[str] = (),
+        timeout: Duration | None = None,
+        name: str = "approval",
+    ) -> Any:
+        path = self._turns.scope().name(f"approval:{checked_name(name)}")
+        asked = {"title": title_of(title), "assignees": assignees_of(assignees)}
+        return await self._wait(path, "approval", name, form, timeout, **asked)
+
+    async def _wait(
+        self, path: str, what: str, name: str, type: Any, timeout: Duration | None, **details: Any
+    ) -> Any:
+        codec = codec_for(type)
+        limit = timeout_seconds(timeout)
+        future = self._turns.create_future()
+        call = WaitCall(path, future, what=what, name=name, codec=codec, timeout=limit, **details)
+        return codec.decode(await self._answer(call))
+
+    # Children
+
+    async def run(self, workflow: Startable[Any, Any], input: Any = NO_INPUT) -> Any:
+        child = await self.start(workflow, input)
+        return await child.result()
+
+    async def start(
+        self,
+        workflow: Startable[Any, Any],
+        input: Any = NO_INPUT,
+        *,
+        detached: bool = False,
+        trigger: str = "",
+    ) -> Child:
+        if trigger and (detached or self._activation.visits is None):
+            raise InvalidDefinition(
+                f"ctx.start(trigger={excerpt(trigger)})",
+                hint="only a machine's own, not detached children trigger its transitions",
+            )
+        if trigger and self._activation.visits is not None:
+            self._activation.visits.check_trigger(trigger)
+        startable(workflow)
+        path = self._turns.scope().name(f"child:{workflow.definition.name}")
+        activation = self._activation
+        # A replay of a thousand children needs none of them made again.
+        started = path in activation.recorded and path not in activation.journal.lost
+        if activation.visits is not None and self.marks:
+            started = False  # it may be another than was asked for before
+        new = None if started else new_child(activation, path, workflow, input, detached)
+        call = ChildCall(path, self._turns.create_future(), new, detached, trigger)
+        run_id = RunId(await self._answer(call))
+        return Child(
+            self._turns,
+            activation.ask,
+            self._left,
+            path,
+            run_id=run_id,
+            workflow=workflow,
+            detached=detached,
+        )
+
+    # Recorded values
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.time_at(self._turns.scope().name("now")), tz=UTC)
+
+    def time_at(self, path: str) -> float:
+        """The time, recorded at this path: a replay sees the same."""
+        known = self._activation.journal.values.get(path)
+        if known is None:
+            known = self.record_value(path, "now", self._activation.timers.now())
+        return msgspec.json.decode(known, type=float)
+
+    def random(self) -> float:
+        return (self._recorded("random") >> 75) / (1 << 53)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self._recorded("uuid"), version=4)
+
+    def _recorded(self, what: str) -> int:
+        path = self._turns.scope().name(what)
+        return recorded_random(self._activation.journal.seed_now, path)
+
+    def patched(self, change: str) -> bool:
+        self._turns.scope()  # only the workflow's own code may ask
+        path = f"{self._turns.root.path}/patched:{checked_name(change)}"
+        values = self._activation.journal.values
+        if path not in values:
+            self._activation.check_open()
+            values[path] = self._patched_anew(path)
+        return bytes(values[path]) == b"true"
+
+    def _patched_anew(self, path: str) -> Raw:
+        activation = self._activation
+        if activation.visits is not None:  # it does not replay: only the log keeps the answer the same
+            return self.record_value(path, "patched", not activation.visits.came_further)
+        if not activation.live and (activation.answers or any(unreached(activation))):
+            return Raw(b"false")
+        return self.record_value(path, "patched", True)
+
+    def known_value(self, path: str) -> Any:
+        """What was recorded here, None: nothing yet."""
+        known = self._activation.journal.values.get(path)
+        return None if known is None else msgspec.json.decode(known)
+
+    def record_value(self, path: str, what: str, value: Any) -> Raw:
+        self._activation.check_open()
+        raw = Raw(msgspec.json.encode(value))
+        self._activation.journal.values[path] = raw
+        self._activation.record(ev.ValueRecorded(what=what, value=raw), path)
+        return raw
+
+    # News and going on
+
+    def publish(self, topic: str, data: Any = None) -> None:
+        limit = self._activation.services.payload_bytes_max
+        news = Raw(limited(encoded_by_type(data), f"what is published on {topic}", limit))
+        self._tell(f"publish:{checked_name(topic)}", lambda: ev.Published(topic=topic, data=news))
+
+    def save(self, name: str, value: Any) -> None:
+        path = self._turns.scope().name(f"{DIRECT}{checked_name(name)}")
+        documents.save(self._activation, path, name, value)
+
+    async def document(self, name: str, type: Any = Any) -> Any:
+        self._turns.scope()
+        return await documents.read(self._activation, name, type)
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        news = progress_of(done, total, text)
+        self._tell("progress", lambda: news)
+
+    def _tell(self, what: str, fact: Callable[[], ev.Fact]) -> None:
+        """News are recorded once: a replay that passes here again has nothing to tell."""
+        path = self._turns.scope().name(what)
+        if path not in self._activation.journal.told:
+            self._activation.check_open()
+            self._activation.journal.told.add(path)
+            self._activation.record(fact(), path)
+
+    def machine(self, triggers: Collection[str]) -> MachineRun:
+        """For the program of a machine: its checkpoint, and what moves it; `triggers` are those it knows."""
+        from stepwell.engine.machine.driver import Visits  # most runs are no machines
+
+        return Visits(self._activation, triggers)
+
+    def continue_as_new(self, input: Any = NO_INPUT) -> Any:
+        self._turns.scope()
+        program = self._activation.program
+        data = program.encode_input(given_input(program, input))
+        limit = self._activation.services.payload_bytes_max
+        raise Continue(limited(data, "the input of continue_as_new", limit))
+
+
+class _Map:
+    """ctx.map: no task per item, so that 10,000 items cost little more than their steps."""
+
+    def __init__(self, context: RunContext, spec: StepSpec, items: list[Any], limit: int) -> None:
+        self._context = context
+        self._spec = spec
+        self._items = items
+        self._limit = limit
+        self._results: list[Any] = [None] * len(items)
+        self._next = 0
+        self._done = 0
+        self._running: dict[int, StepCall] = {}
+        self._gate = context._turns.create_future()
+        self._base = context._turns.scope().name(spec.name)
+
+    async def run(self) -> list[Any]:
+        self._launch()
+        if self._items:
+            try:
+                await self._gate
+            except BaseException:
+                for call in list(self._running.values()):
+                    call.future.cancel()
+                    self._context._activation.withdraw(call)
+                raise
+        return self._results
+
+    def _launch(self) -> None:
+        while len(self._running) < self._limit and self._next < len(self._items):
+            index, self._next = self._next, self._next + 1
+            path = f"{self._base}[{index}]"
+            call = self._context._step_call(path, self._spec, (self._items[index],), {}, "", concurrent=True)
+            self._running[index] = call
+            self._context._activation.ask(call).add_done_callback(partial(self._one_done, index))
+
+    def _one_done(self, index: int, future: asyncio.Future[Any]) -> None:
+        self._running.pop(index, None)
+        if self._gate.done() or future.cancelled():
+            return
+        try:
+            self._results[index] = self._spec.returns.decode(future.result())
+            self._done += 1
+            self._launch()
+        except BaseException as error:
+            self._gate.set_exception(error)
+            return
+        if self._done == len(self._items):
+            self._gate.set_result(None)
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable

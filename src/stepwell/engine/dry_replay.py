@@ -1,0 +1,77 @@
+"""Rehearsal: replay a run's log on some code, without a store, without effects. Does it still fit?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from stepwell.domain.commit import Claim, Commit, LogRow
+from stepwell.domain.events import Problem
+from stepwell.domain.ids import Ids, LeaseId, RunId, WorkerId
+from stepwell.domain.program import Program, needs_of
+from stepwell.engine.run.activation import Activation
+from stepwell.engine.run.run_limits import RunLimits
+from stepwell.engine.run.services import Services
+from stepwell.errors import CodeChanged, InvalidInput
+from stepwell.store.wakeups import Bulletin
+from stepwell.system import Clock
+
+
+class _NoCommitter:
+    """Nothing that a rehearsal finds out is written."""
+
+    def submit(self, commit: Commit, size: int, written: object) -> None:
+        pass
+
+
+class _NoRunner:
+    """Nothing is done, either."""
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        work.close()
+
+
+async def rehearse(
+    program: Program, run_id: RunId, log: Sequence[LogRow], *, clock: Clock, ids: Ids
+) -> Problem | None:
+    """What the code would trip over, were it to take this run up now; None: the log fits it.
+
+    Workflows that are plain functions cannot be rehearsed without a thread; they count as fitting.
+    """
+    if program.sync:
+        return None
+    nobody: Any = _NoRunner()
+    nothing: Any = None
+    services = Services(
+        store=nothing,
+        committer=_NoCommitter(),
+        runner=nobody,
+        bulletin=Bulletin(),
+        clock=clock,
+        ids=ids,
+        loop=asyncio.get_running_loop(),
+        programs={},
+        steps={},
+        worker=WorkerId("rehearsal"),
+        payload_bytes_max=1 << 62,
+        keep_lease_seconds=0.0,
+        child_depth_max=1 << 30,
+        lost_leases_max=1 << 30,
+        replay_always=False,
+        lease_valid=lambda: False,
+        stand_ins={},
+        limits=RunLimits(),
+        note_due=lambda seconds: None,
+    )
+    claim = Claim(
+        run_id, "", needs_of(program.definition), LeaseId("rehearsal"), log[-1].seq, 0, 0, "", log, ()
+    )
+    activation = Activation(services, claim, program, log[-1].at)
+    activation.draining = True  # whatever is asked for beyond the log is not begun
+    activation.begin()
+    if activation.broken:
+        raise RuntimeError(f"the engine failed while it rehearsed run {run_id}; its log says why")
+    problem = activation.problem
+    activation.lose()
+    return problem if problem is not None and problem.code in (CodeChanged.code, InvalidInput.code) else None

@@ -1,0 +1,199 @@
+"""Execution: one attempt of a step's function, on the loop, in a thread or in a process.
+
+A timeout really ends it: an async function is cancelled, a thread is left behind (its result no
+longer counts), a process is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+from stepwell.domain.events import DocumentSaved
+from stepwell.domain.program import StepContext
+from stepwell.domain.steps import StepSpec
+from stepwell.engine.execution.exit_guard import as_failure, contained
+from stepwell.engine.execution.running import outcome_of
+from stepwell.errors import StepTimedOut, Unwind
+
+if TYPE_CHECKING:
+    from stepwell.engine.run.services import Services
+
+_NOT_YET = float("inf")
+_EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
+Ended = Callable[[Any, BaseException | None], None]
+
+
+class Execution:
+    __slots__ = (
+        "_args",
+        "_context",
+        "_ended",
+        "_handle",
+        "_kwargs",
+        "_lease",
+        "_path",
+        "_run_id",
+        "_services",
+        "_task",
+        "attempt",
+        "began",
+        "coroutine",
+        "noted",
+        "saved",
+        "spec",
+        "variables",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        spec: StepSpec,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        run_id: str,
+        path: str,
+        attempt: int,
+        lease: str,
+        variables: contextvars.Context | None = None,
+    ) -> None:
+        self._services = services
+        self.spec = spec
+        # Those of the code that asked for the step, if that is in this process.
+        self.variables = contextvars.Context() if variables is None else variables.copy()
+        self._kwargs = kwargs
+        self._run_id = run_id
+        self._path = path
+        self._lease = lease
+        self.attempt = attempt
+        self._context: StepContext | None = None
+        self.saved: Sequence[
+            DocumentSaved
+        ] = ()  # the documents that it kept; they count when it has completed
+        self._args = (self.context, *args) if spec.wants_context else args
+        # A plain function may have to wait for a thread or process: its time counts from there.
+        self.began = services.clock.monotonic() if spec.is_async and spec.isolation == "none" else _NOT_YET
+        self.noted = False
+        self._ended: Ended | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self.coroutine: Coroutine[Any, Any, Any] | None = None  # of an async step that has not begun
+
+    @property
+    def context(self) -> StepContext:
+        if self._context is None:
+            self._context = StepContext(
+                run_id=self._run_id, path=self._path, attempt=self.attempt, lease=self._lease
+            )
+            self.saved = self._context.saved
+        return self._context
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its run, and its path there."""
+        return self._run_id, self._path
+
+    @property
+    def label(self) -> str:
+        """What messages to people call it."""
+        return f"run {self._run_id}, step {self._path}"
+
+    def run(self, ended: Ended) -> None:
+        """Begin; `ended(result, error)` is called once, unless it is stopped before."""
+        self._ended = ended
+        spec, runner = self.spec, self._services.runner
+        if spec.is_async and spec.isolation == "none":
+            try:
+                work = spec.function(*self._args, **self._kwargs)
+            except (Exception, SystemExit) as error:  # the call itself failed: wrong arguments
+                self._services.loop.call_soon(self._end, None, as_failure(error))
+                return
+            self.coroutine = work if type(work) is CoroutineType else _awaited(work)
+            runner.loop.put(self)
+            return
+        where = runner.in_process if spec.isolation == "process" else runner.in_thread
+        work = where(spec, self._args, self._kwargs, self)
+        self._task = asyncio.Task(work, loop=self._services.loop, context=self.variables)
+        self._task.add_done_callback(lambda task: self.done(*outcome_of(task)))
+        runner.running[self] = None
+
+    def waits(self, task: asyncio.Task[None]) -> None:
+        """It is under way: from now on it can time out."""
+        self._task = task
+        self._services.runner.running[self] = None
+        limit = self.spec.timeout
+        if limit is not None and limit < _EXACT_BELOW:
+            self._handle = self._services.loop.call_later(limit, self._time_out)
+
+    def begin(self) -> None:
+        """A thread or process has taken it up. May be called on that thread."""
+        self.began = self._services.clock.monotonic()
+
+    def body(self, connection: Any) -> Any:
+        """The function over an open transaction."""
+        with contained():
+            return self.variables.copy().run(self.spec.function, connection, *self._args, **self._kwargs)
+
+    def look(self, now: float) -> None:
+        """Called now and then: has it run for too long? Saves a timer for every step."""
+        if self.spec.timeout is not None and now - self.began >= self.spec.timeout:
+            self._time_out()
+
+    async def timed_body(self, connection: Any) -> Any:
+        """The same within the step's timeout, for stores where it may be async."""
+        try:
+            async with asyncio.timeout(self.spec.timeout) as limit:
+                with contained():
+                    result = self.body(connection)
+                    return await result if inspect.isawaitable(result) else result
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s") from error
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """The function returned or raised."""
+        if self._task is not None:
+            self._services.runner.running.pop(self, None)
+            self._task = None
+        if self._handle is not None:
+            self._handle.cancel()
+        if isinstance(error, asyncio.CancelledError):
+            error = asyncio.CancelledError("the step was cancelled from outside")
+        elif isinstance(error, Unwind):
+            error = RuntimeError(f"a step raised {type(error).__name__}, which only the engine may")
+        ended, self._ended = self._ended, None
+        if ended is not None:  # else it was stopped, or took too long
+            ended(result, error)
+
+    def _end(self, result: Any, error: BaseException | None) -> None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended(result, error)
+
+    def _time_out(self) -> None:
+        self._leave()
+        self._end(None, StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s"))
+
+    def stop(self) -> None:
+        """Nobody wants the result any more."""
+        self._ended = None
+        if self._handle is not None:
+            self._handle.cancel()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        elif self.coroutine is not None:
+            self.coroutine.close()
+            self.coroutine = None
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable

@@ -1,0 +1,73 @@
+"""StepRunner: where step functions run. Holds the threads, the processes and the loose tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from stepwell.domain.steps import StepSpec
+from stepwell.engine.execution.attempt import Execution
+from stepwell.engine.execution.process_pool import Processes
+from stepwell.engine.execution.running import Running
+from stepwell.engine.execution.task_pool import Runners
+from stepwell.engine.execution.thread_pool import Threads
+
+_log = logging.getLogger("stepwell.engine")
+
+
+class StepRunner:
+    def __init__(self, *, threads: int, workflow_threads: int, processes: int) -> None:
+        self._threads = Threads("stepwell-step", threads)
+        # Sync workflows have threads of their own: in one pool they would starve their own steps.
+        self.workflow_threads = Threads("stepwell-workflow", workflow_threads)
+        self._processes = Processes(processes)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.loop = Runners()
+        self.running: dict[Running, None] = {}
+
+    def spawn(
+        self, work: Coroutine[Any, Any, Any], variables: contextvars.Context | None = None
+    ) -> asyncio.Task[Any]:
+        """Run something for an activation; kept alive and its errors told."""
+        task = asyncio.get_running_loop().create_task(work, context=variables)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("unexpected error beside a run", exc_info=task.exception())
+
+    async def in_thread(
+        self,
+        spec: StepSpec,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        execution: Running,
+    ) -> Any:
+        context = contextvars.copy_context()
+
+        def call() -> Any:
+            execution.begin()
+            return context.run(spec.function, *args, **kwargs)
+
+        return await self._threads.run(call)
+
+    async def in_process(
+        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], execution: Execution
+    ) -> Any:
+        return await self._processes.run(spec, args, kwargs, execution.context, execution.begin)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.loop.close()
+        await self._processes.close()
+        self._threads.close()
+        self.workflow_threads.close()

@@ -1,0 +1,1 @@
+"""How a state machine moves from place to place."""

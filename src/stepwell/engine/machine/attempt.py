@@ -1,0 +1,400 @@
+"""Body: one attempt of a transition's code.
+
+It runs on the worker's own loop, as a step does, so it may await whatever it likes. Each of its ctx
+calls crosses to the workflow's loop, runs there as a task in the visit's scope, and comes back. While
+every task of the body is in such a call nothing executes: then the run may park, the body is left, and
+the next owner begins it again over the answers that the log has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+from collections.abc import Coroutine
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepwell.domain.steps import StepSpec
+from stepwell.engine.execution.running import outcome_of
+from stepwell.engine.machine.attempt_context import BodyContext, ThreadContext
+from stepwell.engine.machine.task_tracker import Station, Stations
+from stepwell.engine.machine.task_tracker import current as _station
+from stepwell.engine.run.calls import BodyCall
+from stepwell.engine.run.workflow_loop import RunCancelling, Scope, outside
+from stepwell.errors import NotDurable, Suspended, TransitionTimedOut, Unwind
+
+if TYPE_CHECKING:
+    from stepwell.engine.context.context import RunContext
+    from stepwell.engine.run.activation import Activation
+
+_EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
+_NOT_YET = float("inf")
+
+
+Reply = asyncio.Future[Any] | concurrent.futures.Future[Any]
+
+
+class Label(NamedTuple):
+    """What notes of long executions call it."""
+
+    name: str
+    transactional: bool = False
+
+
+class Body:
+    __slots__ = (
+        "_activation",
+        "_advances",
+        "_call",
+        "_code",
+        "_crossings",
+        "_handle",
+        "_left_at",
+        "_made",
+        "_services",
+        "_task",
+        "attempt",
+        "began",
+        "coroutine",
+        "noted",
+        "over",
+        "path",
+        "thread",
+        "variables",
+    )
+
+    def __init__(self, activation: Activation, call: BodyCall) -> None:
+        self._activation = activation
+        self._call = call
+        self._services = activation.services
+        self._task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
+        self.coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
+        self._handle: asyncio.TimerHandle | None = None
+        self._made: Stations | None = None
+        self._crossings: dict[asyncio.Task[Any], Reply] = {}
+        self._advances = False  # is about to
+        self._left_at: float | None = None  # since when the whole run only waits
+        self.path = call.path
+        self.over = False
+        self.attempt = call.attempt
+        self.thread = 0  # of a plain function
+        self.variables = call.variables.copy()
+        self.noted = False
+        self.began = _NOT_YET if call.move.threaded else self._services.clock.monotonic()
+
+    def run(self) -> None:
+        call, services, ctx = self._call, self._services, self._activation.ctx
+        call.running = self
+        try:
+            work = self._in_thread(ctx) if call.move.threaded else call.body(BodyContext(self, ctx))
+        except Exception as error:
+            services.loop.call_soon(self._end, None, error)
+            return
+        self._code = work
+        self._activation.steps.executing[self.path] = self
+        if call.move.threaded:
+            self._task = task = asyncio.Task(work, loop=services.loop, context=self.variables)
+            task.add_done_callback(lambda task: self.done(*outcome_of(task)))
+            services.runner.running[self] = None
+        else:
+            self.coroutine = work
+            services.runner.loop.put(self)
+
+    def waits(self, task: asyncio.Task[None]) -> None:
+        """It has begun and waits for something: from now on it can time out."""
+        if self.over:  # the run was lost while it began
+            task.cancel()
+            return
+        self._task = task
+        self._services.runner.running[self] = None
+        limit = self._call.move.timeout
+        if limit is not None and limit < _EXACT_BELOW:
+            self._handle = self._services.loop.call_later(limit, self.look_again)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its run, and its path there."""
+        return self._activation.run_id, self.path
+
+    @property
+    def label(self) -> str:
+        """What messages to people call it."""
+        return f"run {self._activation.run_id}, transition {self.path}"
+
+    @property
+    def spec(self) -> Label:
+        return Label(self._call.move.name)
+
+    def _in_thread(self, ctx: RunContext) -> Coroutine[Any, Any, Any]:
+        spec = StepSpec(name=self._call.move.name, function=self._call.body)
+        return self._services.runner.in_thread(spec, (ThreadContext(self, ctx),), {}, self)
+
+    # Time
+
+    def begin(self) -> None:
+        """A thread has taken it up; called on that thread."""
+        self.thread = get_ident()
+        self.began = self._services.clock.monotonic()
+
+    def look(self, now: float) -> None:
+        """Called now and then: has it run for too long? Time in which it only waits does not count."""
+        limit = self._call.move.timeout
+        if limit is not None and self._left_at is None and now - self.began >= limit:
+            self._time_out(limit)
+
+    def look_again(self) -> None:
+        """The same by a timer of its own."""
+        limit = self._call.move.timeout
+        if self.over or limit is None:
+            return
+        now = self._services.clock.monotonic()
+        self.look(now)
+        if not self.over:
+            used = (self._left_at or now) - self.began
+            self._handle = self._services.loop.call_later(max(0.005, limit - used), self.look_again)
+
+    def _time_out(self, limit: float) -> None:
+        error = TransitionTimedOut(f"{self._call.move.name} took longer than {limit:g} s")
+        self._leave(cancel=True)
+        self._end(None, error)
+
+    # Ending
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """Its code returned or raised."""
+        if isinstance(error, asyncio.CancelledError):
+            error = asyncio.CancelledError(f"{self._call.move.name} was cancelled from inside")
+        if not self.over:
+            self._leave(cancel=False)
+            self._end(result, error)
+
+    def _end(self, result: Any, error: BaseException | None) -> None:
+        """Tell the machine. Behind a cancel request whatever the code ended with is its cleanup."""
+        activation, future = self._activation, self._call.future
+        activation.calls.pop(self.path, None)
+        if activation.closed is not None or future.done():
+            return
+        if activation.cancelling:
+            error = RunCancelling()
+        elif isinstance(error, Unwind):
+            error = NotDurable(
+                f"{self._call.move.name} used the ctx of a transition that had ended, or raised "
+                f"{type(error).__name__} itself",
+                hint="use the ctx that the transition is given, and do not keep it",
+            )
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        activation.advance()
+
+    def _leave(self, *, cancel: bool) -> None:
+        """Nothing that this attempt still does counts; its open ctx calls are withdrawn."""
+        self.over = True
+        self._call.running = None
+        self._services.runner.running.pop(self, None)
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._activation.closed is None:
+            self._activation.steps.executing.pop(self.path, None)
+        for task in list(self._crossings):
+            task.cancel()
+        if self.coroutine is not None:
+            self._never_began()
+        elif cancel and self._task is not None:
+            self._task.cancel()
+            self._stations.leave()
+
+    def _never_began(self) -> bool:
+        """And never will."""
+        coroutine, self.coroutine = self.coroutine, None
+        if coroutine is not None:
+            coroutine.close()
+        return coroutine is not None
+
+    def stop(self) -> None:
+        """Nobody wants it any more, or the run was given back and it begins again elsewhere."""
+        if not self.over:
+            self._leave(cancel=True)
+
+    def cancel(self) -> None:
+        """The run is being cancelled: code that is in a ctx call hears it there, other code here."""
+        if self._task is not None and not self._crossings:
+            self._task.cancel()
+        elif self._never_began():
+            self._services.loop.call_soon(self.done, None, asyncio.CancelledError())
+
+    # Crossing to the workflow's loop
+
+    @property
+    def _stations(self) -> Stations:
+        """Made when they are needed: many bodies never use their ctx."""
+        if self._made is None:
+            self._made = Stations(self._services.loop, self._look_around)
+        return self._made
+
+    @property
+    def asked(self) -> bool:
+        """Has its code used ctx?"""
+        return self._made is not None
+
+    def main_station(self) -> Station:
+        """Of the body itself; most have no other, and many not even this one."""
+        if self._task is None:  # it runs for the first time: nothing else of it can
+            self._task = self._services.runner.loop.current()
+        found = self._stations.get(self._task)
+        if found is None:
+            found = self._stations.main(Scope(self.path), self._task, self._code)
+            if self._activation.visits is not None:
+                self._activation.visits.touched = True
+        return found
+
+    def station(self) -> Station:
+        """Of the task that runs now. One that is new here is a branch of the task that made it."""
+        task = self._current_task()
+        main = self.main_station()
+        if task is self._task:
+            return main
+        if self._services.runner.loop.runs(task):  # one of our steps, or another body
+            raise outside()
+        here = _station.get(main)
+        if here.owner is task:
+            return here
+        mine = self._stations.branch(self._stations.scope_of(here, task), task)
+        _station.set(mine)
+        return mine
+
+    def _current_task(self) -> asyncio.Task[Any]:
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # a thread without a loop
+            task = None
+        if task is None or task.get_loop() is not self._services.loop:
+            raise NotDurable(
+                f"{self._call.move.name} uses ctx outside its own tasks: in a thread or in a callback",
+                hint="call ctx in the transition itself, or in tasks that it awaits; a transition that is a "
+                "plain `def` runs in a thread and has the same verbs without await",
+            )
+        return task
+
+    def branch(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task of its own for ctx.all and ctx.first, in the order of asking."""
+        scope = self.station().scope.child()
+        context = contextvars.copy_context()
+        task = asyncio.Task(work, loop=self._services.loop, context=context)
+        context.run(_station.set, self._stations.branch(scope, task))
+        return task
+
+    def _look_around(self) -> None:
+        """A branch is over: perhaps all others wait."""
+        if not self.over and self._activation.closed is None:
+            self._stir()
+            self._activation.advance()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._services.loop
+
+    def drafted(self) -> None:
+        """News and recorded values are written with the next commit; begin it."""
+        if self._activation.closed is None:
+            self._activation.settle()
+
+    def check(self) -> None:
+        self._activation.check_open()
+        if self.over:
+            raise Suspended  # a later attempt may be under way: this one must not write any more
+
+    async def cross(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a verb of the workflow's context there, and wait for it here."""
+        reply: asyncio.Future[Any] = self._services.loop.create_future()
+        try:
+            station = self.station()
+        except BaseException:
+            work.close()
+            raise
+        task = self.enter(work, station, reply)
+        try:
+            return await reply
+        except asyncio.CancelledError:
+            if task in self._crossings:
+                task.cancel()
+                self._activation.advance()
+            raise
+
+    def enter(self, work: Coroutine[Any, Any, Any], station: Station, reply: Reply) -> asyncio.Task[Any]:
+        """Begin a verb; `reply` hears what came of it. On the worker's loop only."""
+        try:
+            self.check()
+        except BaseException:
+            work.close()
+            raise
+        task = self._activation.turns.create_task(work, scope=station.scope)
+        self._crossings[task] = reply
+        task.add_done_callback(lambda done: self._answered(done, station))
+        if self._stations.enters(station):
+            self._activation.steps.executing.pop(self.path, None)
+        if station.owner is self._task:
+            self._activation.advance()
+        elif not self._advances:  # once for all branches that ask in this turn of the loop
+            self._advances = True
+            self._services.loop.call_soon(self._advance)
+        return task
+
+    def _advance(self) -> None:
+        self._advances = False
+        if self._activation.closed is None:
+            self._activation.advance()
+
+    def _answered(self, task: asyncio.Task[Any], station: Station) -> None:
+        self._stations.leaves(station)
+        reply = self._crossings.pop(task, None)
+        self._stir()
+        if reply is None or reply.done():
+            if not task.cancelled():
+                task.exception()  # seen
+            return
+        if task.cancelled():
+            if self._activation.cancelling:
+                reply.set_exception(RunCancelling())
+            elif isinstance(reply, asyncio.Future):
+                reply.cancel()
+            else:
+                reply.set_exception(Suspended())  # a thread's own CancelledError is one that code may catch
+        elif (error := task.exception()) is not None:
+            reply.set_exception(error)
+            if isinstance(reply, asyncio.Future):
+                reply.exception()  # seen: the body may be gone
+        else:
+            reply.set_result(task.result())
+
+    def _stir(self) -> None:
+        """Its code is about to run, or may be."""
+        if not self.over and self._activation.closed is None:
+            self._activation.steps.executing[self.path] = self
+            self.rest(quiet=False)
+
+    def weigh(self) -> bool:
+        """Does any of its code run, or does all of it wait for the log?"""
+        done = self._task is not None and self._task.done()  # and about to say so
+        runs = done or not self._stations.rest()
+        if not runs:
+            self._activation.steps.executing.pop(self.path, None)
+        return runs
+
+    def stays(self) -> bool:
+        """Must it not be left? Its code is about to go on, or a clock of this process runs for it."""
+        if self.weigh() or self._stations.stirs or any(reply.done() for reply in self._crossings.values()):
+            self._stir()
+            self._services.loop.call_soon(self._look_around)
+            return True
+        return self._stations.timed
+
+    def rest(self, quiet: bool) -> None:
+        """The run has nothing to do but wait, or goes on."""
+        if quiet and self._left_at is None:
+            self._left_at = self._services.clock.monotonic()
+        elif not quiet and self._left_at is not None:
+            self.began += self._services.clock.monotonic() - self._left_at
+            self._left_at = None

@@ -1,0 +1,1 @@
+"""One claimed run: replaying its log, waiting, writing."""

@@ -1,0 +1,289 @@
+"""Endings: how a run's code came out, and what that writes."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import limited
+from stepwell.domain.commit import Finish, InboxRow, NewEvent
+from stepwell.domain.commit import Message as CommitMessage
+from stepwell.domain.events import Problem
+from stepwell.domain.ids import RunId, recorded_random
+from stepwell.domain.messages import HELD, cancel_request, child_ended
+from stepwell.domain.messages import Ending as Message
+from stepwell.domain.problems import problem_of
+from stepwell.domain.program import Program
+from stepwell.domain.status import RETRYABLE, Status
+from stepwell.engine.execution.exit_guard import as_failure
+from stepwell.engine.run.answers import Answer
+from stepwell.engine.run.calls import BackoffCall, BodyCall, Call, StepCall
+from stepwell.engine.run.draft import Draft
+from stepwell.engine.run.journal import Journal
+from stepwell.engine.run.replay_check import left_open
+from stepwell.errors import (
+    CodeChanged,
+    Continue,
+    NotDurable,
+    RunTimedOut,
+    StepwellError,
+    TransitionStopped,
+    Unwind,
+)
+from stepwell.store.wakeups import Ended
+
+if TYPE_CHECKING:
+    from stepwell.engine.run.activation import Activation
+
+_WORK = (StepCall, BodyCall, BackoffCall)
+_KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after its first, if at all
+
+
+@dataclass(slots=True)
+class Ending:
+    """How it ends; `event` is the fact once it is drafted."""
+
+    status: Status
+    result: bytes | None = None
+    problem: Problem | None = None
+    reason: str = ""
+    continues: ev.Continued | None = None
+    event: NewEvent | None = None
+    messages: list[CommitMessage] = field(default_factory=list)
+
+    def undraft(self, draft: Draft) -> None:
+        """Its commit was refused: it is drafted anew, with what came meanwhile."""
+        if self.event is not None:
+            draft.events.remove(self.event)
+            self.event = None
+        for message in self.messages:
+            draft.rest.deliveries.remove(message)
+        self.messages = []
+
+
+def of_main(activation: Activation) -> Ending:
+    """What the workflow's own code returned or raised."""
+    main = activation.main
+    left = () if activation.live else [a for a in activation.answers if _must_be_asked(a)]
+    if left and _came_to_its_end(main):
+        return failed(code_changed(left[0], activation.calls, activation.program))
+    if not activation.live and _came_to_its_end(main) and (gone := left_open(activation)) is not None:
+        return failed(gone)
+    if main.cancelled():
+        error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
+    else:
+        error = _bare(main.exception())
+    if isinstance(error, Continue):
+        return _continued(activation, error)
+    if activation.cancelling:
+        unwound = isinstance(error, Unwind | asyncio.CancelledError)
+        failure = None if error is None or unwound else problem_of(error)
+        return Ending(Status.CANCELLED, reason=activation.waits.cancel_reason, problem=failure)
+    if error is None:
+        return _completed(activation, main.result())
+    return failed(error)
+
+
+def _bare(error: BaseException | None) -> BaseException | None:
+    """A TaskGroup wraps what its tasks raise; the engine's own unwinding counts as itself."""
+    while isinstance(error, BaseExceptionGroup):
+        inside = error.exceptions
+        unwinding = [e for e in inside if isinstance(_bare(e), Unwind)]
+        if unwinding:
+            error = unwinding[0]
+        elif len(inside) == 1:
+            error = inside[0]
+        else:
+            break
+    return None if error is None else as_failure(error)
+
+
+def _completed(activation: Activation, result: bytes) -> Ending:
+    try:
+        return Ending(
+            Status.COMPLETED,
+            result=limited(result, "the run's result", activation.services.payload_bytes_max),
+        )
+    except StepwellError as error:
+        return failed(error)
+
+
+def _continued(activation: Activation, error: Continue) -> Ending:
+    journal = activation.journal
+    generation = journal.generation + 1
+    activation.waits.leave()
+    fact = ev.Continued(
+        generation=generation,
+        input=Raw(error.input),
+        seed=f"{recorded_random(journal.seed_now, f'continue/{generation}'):032x}",
+        carried=[ev.Carried(name=m.name, payload=m.payload) for m in activation.waits.unmatched()],
+        keys=list(activation.waits.keys)[-_KEYS_KEPT:],
+        documents=list(journal.documents.values()),
+        children=activation.waits.children_left(),
+        cursors=activation.waits.cursors(),
+    )
+    return Ending(Status.RUNNING, continues=fact)
+
+
+def failed(error: BaseException) -> Ending:
+    if isinstance(error, TransitionStopped):
+        assert isinstance(error.problem, Problem)
+        return Ending(Status.FAILED, problem=error.problem)
+    return Ending(Status.FAILED, problem=problem_of(error))
+
+
+def timed_out(activation: Activation, limit: float) -> Ending:
+    """It names what was under way: a retry begins that anew, so alone it must fit into the timeout."""
+    under_way = [call.text for call in activation.calls.values() if isinstance(call, _WORK)]
+    doing = f"; under way: {', '.join(under_way[:3])}" if under_way else ""
+    error = RunTimedOut(
+        f"the run was active for more than its timeout of {limit:g} s{doing}",
+        hint="a retry gives this run the same time again (waiting does not count) and begins what was under "
+        "way anew; if that alone takes longer, start a new run with a longer timeout=",
+    )
+    return Ending(Status.TIMED_OUT, problem=problem_of(error))
+
+
+def refused() -> Ending:
+    problem = Problem(
+        code="STORE_REFUSED",
+        message="the database cannot hold a value of this run",
+        hint="look for text with NUL characters or broken encoding in names, keys and values",
+    )
+    return Ending(Status.FAILED, problem=problem)
+
+
+def stuck() -> Ending:
+    error = NotDurable(
+        "the workflow waits for something that cannot come: no step, timer, signal or child is open",
+        hint="a bare asyncio future, event or queue is never set by the engine; wait with ctx verbs",
+    )
+    return failed(error)
+
+
+def endless() -> Ending:
+    error = NotDurable(
+        "the workflow goes round and round without waiting for anything",
+        hint="wait with a ctx verb in the loop, for example ctx.sleep; asyncio.sleep(0) is no wait",
+    )
+    return failed(error)
+
+
+def poisoned(journal: Journal, losses: int, inbox: Sequence[InboxRow] = ()) -> Ending:
+    """For a run that lost its owner twice, was then run alone, and lost that owner too."""
+    culprit = next((path for path, step in journal.steps.items() if step.started), "")
+    for row in inbox:
+        if row.kind == HELD and row.name in (culprit, ""):
+            return _held(row, losses)
+    problem = Problem(
+        code="WORKER_CRASHED",
+        message=f"{losses} workers died while they ran {culprit or 'this run'}",
+        hint="look at the workers' exit codes and memory; isolation='process' contains such a step",
+        path=culprit,
+    )
+    return Ending(Status.FAILED, problem=problem)
+
+
+def _held(row: InboxRow, losses: int) -> Ending:
+    seconds = msgspec.json.decode(row.payload, type=float)
+    problem = Problem(
+        code="LOOP_HELD",
+        message=f"{row.name or 'the code of the workflow'} held the loop of its worker for {seconds:g} s and "
+        f"more, so that its lease ran out; {losses} owners were lost like that",
+        hint="put what computes or blocks for long into a step that is a plain def: it runs in a thread",
+        path=row.name,
+    )
+    return Ending(Status.FAILED, problem=problem)
+
+
+def code_changed(answer: Answer, asked: Mapping[str, Call], program: Program) -> CodeChanged:
+    """A readable difference between what is recorded and what the code asks for."""
+    definition = program.definition
+    kind = ev.KIND[type(answer.fact)]
+    open_paths = list(asked)
+    close = difflib.get_close_matches(answer.path, open_paths, n=1, cutoff=0.3) or open_paths[:1]
+    instead = f"asks for {', '.join(close)}" if close else "asks for nothing more"
+    return CodeChanged(
+        f"event {answer.seq} recorded {answer.path} ({kind}), but the code now {instead}",
+        recorded=answer.path,
+        asked=", ".join(open_paths[:5]) or "nothing",
+        workflow=f"{definition.name} version {definition.version}",
+    )
+
+
+def _must_be_asked(answer: Answer) -> bool:
+    """Code that ends before it asks for this is not the code that the log was written by."""
+    return not answer.optional and not isinstance(answer.fact, ev.ChildEnded | ev.CancelRequested)
+
+
+def _came_to_its_end(main: asyncio.Task[bytes]) -> bool:
+    """An error of the code is told as it is; this is about code that thinks that it is done."""
+    return not main.cancelled() and (main.exception() is None or isinstance(main.exception(), Continue))
+
+
+def finish(activation: Activation, ending: Ending) -> Finish:
+    """Draft the last event and what goes with it: news for the parent, the end of open children."""
+    draft = activation.writer.draft
+    if ending.status in RETRYABLE:
+        activation.rows = activation.waits.keep(activation.rows)
+    unconsumed = [*activation.waits.untaken_keys(), *(row.key for row in activation.rows)]
+    ending.event = draft.add(_last_fact(ending, unconsumed))
+    accepted = activation.journal.accepted
+    if accepted.parent:
+        message = Message(
+            status=ending.status,
+            result=Raw(ending.result or b"null"),
+            error=ending.problem,
+            run=activation.run_id,
+        )
+        seq = activation.writer.head + len(draft.events)
+        ending.messages.append(child_ended(RunId(accepted.parent), accepted.parent_path, seq, message))
+    if ending.status is not Status.COMPLETED:
+        children = list(activation.waits.open_children())
+        reason = f"parent run {activation.run_id} is {ending.status}"
+        ending.messages.extend(cancel_request(child, reason) for child in children)
+        if children:  # they may be anywhere
+            draft.then_do.append(lambda at: activation.services.bulletin.work())
+    if ending.messages:
+        draft.rest.deliveries.extend(ending.messages)
+    return Finish(
+        seen=activation.inbox.seen,
+        status=ending.status,
+        output=ending.result,
+        error=msgspec.json.encode(ending.problem) if ending.problem else None,
+        where_at=_where(activation, ending),
+        started_at=activation.journal.started_at or activation.timers.claimed_at,
+    )
+
+
+def _last_fact(ending: Ending, unconsumed: list[str]) -> ev.Fact:
+    if ending.status is Status.COMPLETED:
+        return ev.Completed(result=Raw(ending.result or b"null"), unconsumed=unconsumed)
+    if ending.status is Status.CANCELLED:
+        return ev.Cancelled(reason=ending.reason, error=ending.problem, unconsumed=unconsumed)
+    assert ending.problem is not None
+    if ending.status is Status.TIMED_OUT:
+        return ev.TimedOut(error=ending.problem, unconsumed=unconsumed)
+    return ev.Failed(error=ending.problem, unconsumed=unconsumed)
+
+
+def _where(activation: Activation, ending: Ending) -> str:
+    path = ending.problem.path if ending.problem else ""
+    if activation.visits is None:
+        return path
+    return f"at {activation.journal.place or 'start'}" + (f": {path}" if path else "")
+
+
+def announce(activation: Activation, then: Finish) -> None:
+    """Tell this process, and by a hint the others, that the run has ended."""
+    bulletin = activation.services.bulletin
+    bulletin.ended(activation.run_id, Ended(then.status, then.output, then.error))
+    if activation.journal.accepted.parent:
+        bulletin.work(RunId(activation.journal.accepted.parent))

@@ -1,0 +1,408 @@
+"""Journal: a run's log, read once and arranged for its replay.
+
+Answers are what releases workflow code: step results, fired timers, ended waits and children, in
+log order. The rest tells how far each path got: attempts, open timers, waits and children.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from stepwell.domain import events as ev
+from stepwell.domain.commit import LogRow, NewRun
+from stepwell.domain.compensating import note_done
+from stepwell.domain.cursors import Cursors, behind, move, read_cursors
+from stepwell.domain.documents import is_direct
+from stepwell.domain.events import Event
+from stepwell.domain.messages import decide_key
+from stepwell.domain.status import Status
+from stepwell.engine.run.active_time import count_active, count_from
+from stepwell.engine.run.answers import Answer, result_path
+from stepwell.engine.run.machine_state import Attempts, arrive, begin_anew, note_visit, open_calls
+from stepwell.engine.run.replay_check import Opening
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """How far a step got before it was answered."""
+
+    attempt: int = 0  # the highest that was recorded
+    failures: int = 0  # since the last retry by a person
+    retry_at: float | None = None
+    scheduled_at: float | None = None  # a remote ticket is open for this attempt
+    timeout: float | None = None
+    started: bool = False
+
+    @property
+    def working(self) -> bool:
+        """With another worker, or to be tried again: the run is not suspended meanwhile (GR-P1)."""
+        return self.scheduled_at is not None or self.retry_at is not None
+
+    @property
+    def open(self) -> bool:
+        return self.working or self.started
+
+
+class SetTimer(NamedTuple):
+    """A timer that has not fired."""
+
+    fact: ev.TimerSet
+    due_at: float
+
+
+@dataclass(slots=True)
+class Opened:
+    """A wait that was registered."""
+
+    fact: ev.WaitOpened
+    at: float
+
+
+@dataclass(slots=True)
+class Message:
+    """A signal, event or decision that is in the log."""
+
+    key: str
+    what: str
+    name: str
+    payload: Raw
+
+
+class Journal(msgspec.Struct, eq=False):
+    """What a run's log says so far. A struct: a dataclass of so many fields takes twice as long."""
+
+    accepted: ev.Accepted
+    accepted_at: float
+    generation: int = 0
+    input: Raw = ev.NULL
+    seed: str = ""
+    head: int = 0
+    last_at: float = 0.0
+    started_at: float = 0.0
+    retries: int = 0
+    claims: int = 0
+    active_seconds: float = 0.0
+    cancel_reason: str = ""
+    cancelled: set[str] | None = None  # what the code was in when the run was cancelled
+    answers: deque[Answer] = msgspec.field(default_factory=deque)
+    steps: dict[str, StepRecord] = {}
+    timers: dict[str, SetTimer] = {}
+    waits: dict[str, Opened] = {}
+    opened: dict[str, Opening] = {}  # by path: what the code must ask for again, also after a retry
+    children: dict[str, ev.ChildStarted] = {}
+    lost: dict[str, NewRun | None] = {}  # children to be started again
+    values: dict[str, Raw] = {}
+    messages: dict[str, Message] = {}  # received, not taken by a wait yet
+    taken: dict[str, Message] = {}  # by key: what answered a wait
+    told: set[str] = set()  # news that were recorded
+    keys: dict[str, None] = {}  # of messages that were taken, oldest first
+    cursors: Cursors = {}  # how far broadcast events were taken
+    failed: ev.Failed | ev.TimedOut | None = None
+    saved: dict[str, list[tuple[int, ev.DocumentSaved]]] = {}  # not visible yet
+    documents: dict[str, ev.Kept] = {}  # of a function: what its code may see
+    shelf: list[str] = []  # of a machine: ids at its last checkpoint
+    undoable: dict[str, ev.StepCompleted] = {}  # in log order
+    undoes: ev.Failed | ev.TimedOut | None = None  # a person wants what it did undone; how it had ended
+    compensation: ev.CompensationStarted | None = None
+    compensated: bool = False
+    place: str = ""  # of a machine, with the fields below; '' has not left its start
+    version: int = 0  # number of its last checkpoint
+    state: Raw | None = None
+    routed_by: ev.Problem | None = None  # the failure that led to this place
+    chosen: str = ""  # the transition that this visit began with, as the log tells it
+    triggered: bool = False  # its question was answered, as the log tells it
+    attempts: Attempts = msgspec.field(default_factory=Attempts)
+    lease: str = ""
+    claimed_at: float = 0.0
+
+    @property
+    def replays(self) -> bool:
+        return bool(self.answers)
+
+    @property
+    def seed_now(self) -> str:
+        """What ctx.random() draws from: a fork's code draws as the old run did while it replays the
+        copy, and its own from there on."""
+        origin = self.accepted.origin
+        if origin is None or (self.answers and self.answers[0].seq <= origin.copied):
+            return self.seed
+        return f"{origin.salt}/{self.seed}"
+
+
+def read_journal(rows: Sequence[LogRow], now: float = 0.0) -> Journal:
+    """Fold a run's log, claimed at `now`: its first event, then all since it last continued as new."""
+    first = ev.read(rows[0])
+    assert isinstance(first.fact, ev.Accepted)
+    journal = Journal(first.fact, first.at, input=first.fact.input, seed=first.fact.seed)
+    journal.head, journal.last_at = first.seq, first.at
+    machine = first.fact.kind == "machine"
+    for row in islice(rows, 1, None):
+        event = ev.read(row)
+        absorb(journal, event)
+        if machine:
+            note_visit(journal, event)
+    count_active(journal, max(now, journal.last_at))
+    return journal
+
+
+def absorb(journal: Journal, event: Event) -> None:
+    """Take one event in. Also used for what this owner writes, so that both ways agree."""
+    fact, path = event.fact, event.path
+    if isinstance(fact, ev.Claimed):
+        count_active(journal, fact.since or event.at)
+    journal.head, journal.last_at = event.seq, event.at
+    match fact:
+        case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
+            _answered(journal, event)
+            if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
+                note_done(journal.undoable, path, fact)
+        case ev.CancelRequested():
+            journal.cancel_reason, journal.cancelled = fact.reason, open_calls(journal)
+            _answered(journal, event)
+        case ev.StepFailed():
+            _step_failed(journal, event, fact)
+        case ev.StepStarted():
+            step = journal.steps.setdefault(path, StepRecord())
+            step.attempt, step.started = max(step.attempt, event.attempt), True
+        case ev.StepScheduled():
+            step = journal.steps.setdefault(path, StepRecord())
+            step.attempt, step.scheduled_at, step.timeout = event.attempt, event.at, fact.timeout
+            step.retry_at = None
+            journal.opened[path] = Opening(event.seq, fact)
+        case ev.TimerSet():
+            journal.timers[path] = SetTimer(fact, event.at + fact.seconds)
+            journal.opened[path] = Opening(event.seq, fact)
+        case ev.WaitOpened():
+            journal.waits[path] = Opened(fact, event.at)
+            journal.opened[path] = Opening(event.seq, fact)
+            if fact.what == "event":
+                move(journal.cursors, fact.name, fact.key, fact.since)
+            journal.keys.pop(decide_key(path), None)  # it was about another question at this path
+        case ev.WaitEnded():
+            _wait_ended(journal, event, fact)
+        case ev.Received():
+            journal.keys[fact.key] = None
+            if fact.at and (opened := journal.waits.get(fact.name)) is not None:
+                asked = opened.fact
+                move(journal.cursors, asked.name, asked.key, behind(fact.at))
+            if fact.rejected:
+                journal.messages.pop(fact.key, None)
+                if fact.what == "decide":
+                    journal.keys.pop(fact.key, None)  # a fitting decision may follow
+            else:
+                name = fact.choice or fact.name
+                journal.messages[fact.key] = Message(fact.key, fact.what, name, fact.payload)
+        case ev.ChildStarted():
+            _child_started(journal, event, fact)
+        case ev.ValueRecorded():
+            journal.values[path] = fact.value
+        case ev.Published() | ev.Progress():
+            journal.told.add(path)
+        case ev.NodeFact():
+            journal.told.add(f"{event.kind} {path}")
+        case ev.DocumentSaved():
+            journal.told.add(path)
+            if journal.accepted.kind == "machine" or not is_direct(path):  # else the code keeps it again
+                journal.saved.setdefault(path, []).append((event.attempt, fact))
+        case _:
+            _absorb_run_fact(journal, event)
+
+
+def _absorb_run_fact(journal: Journal, event: Event) -> None:
+    match event.fact:
+        case ev.Claimed() as claimed:
+            journal.claims += 1
+            journal.lease = claimed.lease
+            journal.claimed_at = claimed.since or event.at
+            journal.started_at = journal.started_at or event.at
+        case ev.Failed() | ev.TimedOut() as failed:
+            journal.failed = failed
+        case ev.Retried(undo=True) if journal.compensation is None:
+            _undoing(journal)
+        case ev.Retried():
+            _retried(journal, event.seq)
+        case ev.Continued() as continued:
+            _continued(journal, continued)
+        case ev.CompensationStarted() as started:
+            _compensating(journal, started)
+        case ev.CompensationCompleted():
+            journal.compensated = True
+        case ev.TransitionCompleted() as completed:
+            _transition_completed(journal, completed, event.at)
+        case ev.TransitionFailed() as failure:
+            journal.attempts.failed(event, failure)
+            begin_anew(journal)
+        case _:
+            pass
+
+
+def _answered(journal: Journal, event: Event) -> None:
+    path, fact = event.path, event.fact
+    journal.steps.pop(path, None)
+    journal.opened.pop(path, None)
+    timer = journal.timers.pop(path, None)
+    if isinstance(fact, ev.ChildEnded):
+        started = journal.children.pop(path, None)
+        called = called_back(path, started, fact)
+        if called is not None:
+            journal.messages[called.key] = called
+        path = result_path(path)
+    journal.answers.append(Answer(event.seq, path, fact, asked=timer.fact if timer is not None else None))
+
+
+def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded) -> Message | None:
+    """The message that a child's result is to the machine which started it with `trigger=`."""
+    if started is None or not started.trigger or ended.status != "completed":
+        return None
+    return Message(f"child/{path}", "signal", started.trigger, ended.result)
+
+
+def _step_failed(journal: Journal, event: Event, fact: ev.StepFailed) -> None:
+    step = journal.steps.setdefault(event.path, StepRecord())
+    step.attempt, step.failures = max(step.attempt, event.attempt), step.failures + 1
+    step.scheduled_at, step.started = None, False
+    if fact.retry_in is None:
+        _answered(journal, event)
+        journal.steps[event.path] = step  # a retry by a person counts its attempts on
+    else:
+        step.retry_at = event.at + fact.retry_in
+
+
+def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
+    opened = journal.waits.pop(event.path, None)
+    journal.opened.pop(event.path, None)
+    journal.timers.pop(event.path, None)
+    step = journal.steps.get(event.path)
+    if step is not None:  # not wanted any more
+        step.scheduled_at, step.retry_at, step.started = None, None, False
+    message = journal.messages.pop(fact.received, None)
+    if message is not None:
+        journal.taken[fact.received] = message
+    if fact.outcome != "withdrawn":
+        asked = opened.fact if opened is not None else None
+        journal.answers.append(Answer(event.seq, event.path, fact, asked=asked))
+
+
+def _retried(journal: Journal, seq: int) -> None:
+    """Forget the failure that ended the run; what was recorded behind it may not be asked for again."""
+    path = journal.failed.error.path if journal.failed else ""
+    journal.failed = None
+    journal.retries += 1
+    count_from(journal, 0.0, 0.0)  # the whole of its timeout again
+    journal.attempts.sent_on()
+    failure = max(
+        (a.seq for a in journal.answers if path and a.path in (path, result_path(path))), default=seq
+    )
+    kept = (a for a in journal.answers if not (path and a.path in (path, result_path(path))))
+    journal.answers = deque(replace(a, optional=True) if a.seq > failure else a for a in kept)
+    journal.opened = {p: opening for p, opening in journal.opened.items() if opening.seq < failure}
+    step = journal.steps.get(path)
+    if step is not None:
+        step.failures, step.retry_at = 0, None
+    # The failure closed all that was open: waits open anew, remote steps are sent out again, and
+    # children start again when the replay has passed the place where they were started.
+    journal.waits.clear()
+    for step in journal.steps.values():
+        step.scheduled_at = None
+    lost = [child for child, started in journal.children.items() if not started.detached]
+    for child in lost:
+        del journal.children[child]
+    if journal.compensation is None:  # else the code is over, and the undoing goes on
+        journal.lost.update(dict.fromkeys([*lost, *_given_up(journal)]))
+
+
+def _given_up(journal: Journal) -> list[str]:
+    """Children that were cancelled behind the failure: a task group leaves those of the other branches."""
+    ended = [a for a in journal.answers if a.optional and _is_cancelled(a.fact)]
+    if ended:
+        journal.answers = deque(a for a in journal.answers if a not in ended)
+    return [answer.path.removesuffix("!") for answer in ended]
+
+
+def _is_cancelled(fact: ev.Fact) -> bool:
+    return isinstance(fact, ev.ChildEnded) and fact.status == Status.CANCELLED
+
+
+def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> None:
+    path = event.path
+    journal.children[path] = fact
+    if path in journal.lost:
+        del journal.lost[path]
+        before = next((a for a in reversed(journal.answers) if a.path == path), None)
+        if before is not None and not before.optional:
+            journal.answers = deque(replace(a, fact=fact) if a is before else a for a in journal.answers)
+            return
+        # Behind the failure: the code came here again, and is told so where it did.
+        journal.answers = deque(a for a in journal.answers if a is not before)
+    journal.answers.append(Answer(event.seq, path, fact))
+
+
+def _continued(journal: Journal, fact: ev.Continued) -> None:
+    journal.generation = fact.generation
+    journal.input, journal.seed = fact.input, fact.seed
+    count_from(journal, 0.0, journal.last_at)  # each generation has the whole of its timeout
+    journal.undoable.clear()  # going on as new settles what came before
+    journal.documents = {kept.name: kept for kept in fact.documents}
+    _forget(journal, fact, f"carried/{fact.generation}")
+    journal.children = {path: ev.ChildStarted(run=run, workflow="") for path, run in fact.children.items()}
+
+
+def _forget(journal: Journal, base: ev.Continued | ev.TransitionCompleted, prefix: str) -> None:
+    """The log from here on tells everything that is needed."""
+    journal.steps.clear()
+    journal.timers.clear()
+    journal.waits.clear()
+    journal.opened.clear()
+    journal.children.clear()
+    journal.lost.clear()
+    journal.values.clear()
+    journal.taken.clear()
+    journal.told.clear()
+    journal.saved.clear()
+    journal.answers.clear()
+    journal.messages = {}
+    for i, signal in enumerate(base.carried):
+        key = signal.key or f"{prefix}/{i}"
+        journal.messages[key] = Message(key, "signal", signal.name, signal.payload)
+    journal.keys = dict.fromkeys(base.keys)
+    journal.cursors = read_cursors(base.cursors, base.keys, journal.last_at)
+
+
+def _compensating(journal: Journal, started: ev.CompensationStarted) -> None:
+    journal.compensation = started
+    _leave_code(journal)
+
+
+def _undoing(journal: Journal) -> None:
+    journal.undoes, journal.failed = journal.failed, None
+    _leave_code(journal)
+
+
+def _leave_code(journal: Journal) -> None:
+    """The workflow's code is over: what it asked for is not asked for again."""
+    journal.answers.clear()
+    journal.timers.clear()
+    journal.waits.clear()
+    journal.opened.clear()
+    journal.lost.clear()
+
+
+# Machines
+
+
+def _transition_completed(journal: Journal, fact: ev.TransitionCompleted, at: float) -> None:
+    _forget(journal, fact, f"carried/{fact.version}")
+    arrive(journal, fact)
+    count_from(journal, fact.active or 0.0, at)  # the claim may lie before what was read
+    journal.children = {
+        path: ev.ChildStarted(run=run, workflow="", trigger=fact.triggers.get(path, ""))
+        for path, run in fact.children.items()
+    }

@@ -1,0 +1,130 @@
+"""LogWriter: how one run's log grows. A draft collects, one commit is in flight, the head moves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from stepwell.domain import events as ev
+from stepwell.domain.commit import Claim, Commit, Committed, Finish, Park
+from stepwell.engine.run.draft import Draft
+from stepwell.engine.run.services import Submits
+
+_log = logging.getLogger("stepwell.engine")
+
+_OPENING = (ev.KIND[ev.LeaseLost], ev.KIND[ev.Claimed])
+Written = Callable[[Draft, Committed, Park | Finish | None], None]
+
+
+class LogWriter:
+    def __init__(
+        self, claim: Claim, *, committer: Submits, written: Written, broken: Callable[[], None]
+    ) -> None:
+        self._run_id = claim.run_id
+        self._lease = claim.lease
+        self._committer = committer
+        self._written = written
+        self._broken = broken  # hears of an error of `written`, while it is handled
+        self.in_flight: Draft | None = None  # what comes now goes with the next
+        self.turn_held = ""  # path of the transactional step whose fact comes before what is drafted now
+        self._turn_free: asyncio.Event | None = None  # made by the first transactional step that waits
+        self.head = claim.head  # the log ends here
+        self.barrier = 0  # seq of the last fact that was drafted
+        self.draft = Draft()
+
+    @property
+    def future_seq(self) -> int:
+        """The seq that the last drafted event will have."""
+        return self.head + (len(self.in_flight.events) if self.in_flight else 0) + len(self.draft.events)
+
+    def open_with(self, fact: ev.Fact) -> None:
+        """A fact that goes first in the next commit, but is no reason for one."""
+        self.draft.events.append(ev.written(fact))
+
+    def add(self, fact: ev.Fact, path: str, attempt: int) -> int:
+        """Draft a fact; returns the seq that it will have."""
+        draft, flying = self.draft, self.in_flight
+        draft.add(fact, path, attempt)
+        self.barrier = seq = self.head + len(draft.events) + (len(flying.events) if flying is not None else 0)
+        return seq
+
+    def send(self, then: Park | Finish | None) -> None:
+        draft, self.draft = self.draft, Draft()
+        self.in_flight = draft
+        commit = draft.commit(self._run_id, self._lease, self.head, then)
+        self._committer.submit(commit, draft.size, self._answered)
+
+    def _answered(self, result: Committed, then: Park | Finish | None) -> None:
+        draft, self.in_flight = self.in_flight, None
+        if self._turn_free is not None:
+            self._turn_free.set()
+        if draft is not None:
+            try:
+                self._written(draft, result, then)
+            except Exception:
+                self._broken()
+
+    def take_back(self, draft: Draft) -> None:
+        """A refused park or finish wrote nothing: its draft comes first in the next commit."""
+        draft.absorb(self.draft)
+        self.draft = draft
+
+    def close(self) -> None:
+        """Nobody wants to hear of it any more."""
+        self._written, self._broken = _unheard, _too_late
+
+    def drop(self, draft: Draft) -> None:
+        """The database cannot hold this draft: only who claimed the run remains to be written."""
+        self.draft.events[:0] = [e for e in draft.events if e.kind in _OPENING]
+
+    # The turn of a transactional step: its commit goes with the user's statements
+
+    async def turn_free(self) -> None:
+        """Until nothing is in flight and nothing drafted waits to be written first."""
+        if self._turn_free is None:
+            self._turn_free = asyncio.Event()
+        while self.in_flight is not None or self.draft.needed:
+            if self.in_flight is None:
+                self.send(None)
+            self._turn_free.clear()
+            await self._turn_free.wait()
+
+    def hold_turn(self, holder: str) -> None:
+        self.in_flight, self.draft = self.draft, Draft()
+        self.turn_held = holder
+
+    def transaction(self, fact: ev.Fact, path: str, attempt: int, then_do: Callable[[float], None]) -> Commit:
+        """The commit of a transactional step, while the turn is held."""
+        assert self.in_flight is not None
+        self.in_flight.add(fact, path, attempt)
+        self.in_flight.then_do.append(then_do)
+        return self.in_flight.commit(self._run_id, self._lease, self.head, None)
+
+    def transacted(self, result: Committed) -> None:
+        self.turn_held = ""
+        self._answered(result, None)
+
+    def give_turn_back(self, holder: str) -> None:
+        """The transaction was rolled back: nothing of it was written. One that had no turn yet has none."""
+        draft = self.in_flight
+        if self.turn_held == holder and draft is not None:
+            self.turn_held = ""
+            self.in_flight = None
+            self.drop(draft)
+            if self._turn_free is not None:
+                self._turn_free.set()
+
+
+def opening(claim: Claim, worker: str, since: float = 0.0) -> list[ev.Fact]:
+    """What the log is to say of a new owner before anything else."""
+    lost = [ev.LeaseLost(lease=claim.lost_lease)] if claim.lost_lease else []
+    return [*lost, ev.Claimed(lease=claim.lease, worker=worker, since=since)]
+
+
+def _unheard(draft: Draft, result: Committed, then: Park | Finish | None) -> None:
+    pass
+
+
+def _too_late() -> None:
+    _log.exception("the engine failed after it had left a run")

@@ -1,0 +1,45 @@
+"""Unserved: the end of a run whose workflow no worker has. Nothing of its code is executed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stepwell.domain.commit import Definition
+from stepwell.domain.events import Problem
+from stepwell.domain.program import RunOptions
+from stepwell.domain.status import Status
+from stepwell.engine.run.endings import Ending
+
+if TYPE_CHECKING:
+    from stepwell.engine.run.activation import Activation
+
+
+class Unserved:
+    """Stands in the place of the workflow. What the run did stays: it may be retried when a worker has it."""
+
+    sync = False
+
+    def __init__(self, name: str, version: str, kind: str) -> None:
+        self.definition = Definition(name=name, version=version, kind=kind)
+        self.options = RunOptions(on_failure="hold")
+
+    def run(self, ctx: Any, input: bytes) -> Any:
+        raise AssertionError(f"{self.definition.name} is not here")
+
+    def encode_input(self, input: Any) -> bytes:
+        raise AssertionError(f"{self.definition.name} is not here")
+
+    def ending(self, activation: Activation) -> Ending:
+        asked = [row for row in activation.rows if row.kind == "cancel"]
+        if asked or activation.journal.cancelled is not None:
+            reason = msgspec.json.decode(asked[0].payload, type=str) if asked else ""
+            return Ending(Status.CANCELLED, reason=reason or activation.journal.cancel_reason)
+        what = f"{self.definition.kind} {self.definition.name} version {self.definition.version}"
+        problem = Problem(
+            code="UNSERVED",
+            message=f"the run was due, and no worker had {what}",
+            hint="start a worker that has it, with all its node types and steps; then retry the run",
+        )
+        return Ending(Status.TIMED_OUT, problem=problem)

@@ -1,0 +1,1 @@
+"""One process' share of the work: claiming, leases, committing, reaping, stopping."""

@@ -1,0 +1,138 @@
+"""RemoteStep: a claimed ticket of a step that another worker's run asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import limited
+from stepwell.domain.commit import Claim
+from stepwell.domain.messages import Ending, step_ended, step_failed
+from stepwell.domain.problems import problem_of
+from stepwell.domain.steps import decode_arguments
+from stepwell.engine.execution.attempt import Execution
+from stepwell.engine.run.documents import checked
+from stepwell.engine.run.services import Services
+from stepwell.errors import StepNotBegun, StepwellError, StoreError
+
+_log = logging.getLogger("stepwell.engine")
+
+
+class RemoteStep:
+    def __init__(self, services: Services, claim: Claim) -> None:
+        self.claim = claim
+        self._services = services
+        self._execution: Execution | None = None
+        self._closed = False
+        self.began = services.clock.monotonic()
+        self.on_end: Callable[[RemoteStep], None] | None = None
+        row = claim.log[0]
+        self._attempt = row.attempt
+        self._scheduled = ev.read_as(ev.StepScheduled, row)
+        # What the call asked for counts, not what this worker registered; its retries are the owner's.
+        self._spec = replace(services.steps[self._scheduled.step], timeout=self._scheduled.timeout)
+
+    def begin(self) -> None:
+        if self.claim.losses >= self._services.lost_leases_max:
+            problem = ev.Problem(
+                code="WORKER_CRASHED",
+                message=f"{self.claim.losses} workers died while they ran {self.claim.path}",
+                path=self.claim.path,
+            )
+            self._report(Ending(status="failed", error=problem, attempt=self._attempt, permanent=True))
+            return
+        try:
+            args, kwargs = decode_arguments(self._spec, self._scheduled.args)
+        except StepwellError as error:
+            self._report(self._failure(error, final=True))
+            return
+        self._execution = Execution(
+            self._services,
+            self._spec,
+            tuple(args),
+            kwargs,
+            run_id=self.claim.run_id,
+            path=self.claim.path,
+            attempt=self._attempt,
+            lease=self.claim.lease,
+        )
+        self._execution.run(self._ended)
+
+    def _ended(self, result: Any, error: BaseException | None) -> None:
+        if self._closed:
+            return
+        if error is None:
+            try:
+                data = limited(
+                    self._spec.returns.encode(result),
+                    f"the result of {self.claim.path}",
+                    self._services.payload_bytes_max,
+                )
+                saved = checked(self._saved(), self.claim.path, self._services.payload_bytes_max)
+            except StepwellError as refusal:
+                self._report(self._failure(refusal, final=True))
+            else:
+                self._report(
+                    Ending(status="completed", result=Raw(data), attempt=self._attempt, documents=list(saved))
+                )
+        else:
+            self._report(self._failure(error))
+
+    def _saved(self) -> Sequence[ev.DocumentSaved]:
+        return self._execution.saved if self._execution is not None else ()
+
+    def _failure(self, error: BaseException, *, final: bool = False) -> Ending:
+        return step_failed(error, problem_of(error, self.claim.path), self._attempt, final=final)
+
+    def _report(self, ending: Ending) -> None:
+        self._services.runner.spawn(self._deliver(ending))
+
+    async def _deliver(self, ending: Ending) -> None:
+        await deliver(self._services, self.claim, ending, lambda: self._closed)
+        self.close()
+
+    def lose(self) -> None:
+        """The ticket is gone (timed out, cancelled, or another worker has it): stop."""
+        self.close()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._execution is not None:
+                self._execution.stop()
+            if self.on_end is not None:
+                self.on_end(self)
+
+
+async def deliver(
+    services: Services, claim: Claim, ending: Ending, unwanted: Callable[[], bool] = lambda: False
+) -> None:
+    """Give the ticket back with its result, however long the store takes."""
+    ending = msgspec.structs.replace(ending, worker=services.worker)
+    message = step_ended(claim.run_id, claim.path, ending.attempt, ending)
+    while not unwanted():
+        try:
+            await services.store.finish_remote(claim, message)
+            break
+        except StoreError as error:
+            _log.warning("result of remote step %s not answered: %s", claim.path, error.message)
+            await asyncio.sleep(0.1)
+    services.bulletin.work(claim.run_id)
+
+
+def not_begun(claim: Claim, error: Exception) -> Ending:
+    """This worker could not even begin the step: the attempt has failed, its caller decides what next."""
+    refusal = StepNotBegun(
+        f"{claim.path} could not be begun: {type(error).__name__}: {error}",
+        hint="look at that worker's log; its code may be older or newer than the caller's",
+        error_type=type(error).__name__,
+    )
+    attempt = claim.log[0].attempt if claim.log else 0
+    return step_failed(refusal, problem_of(refusal, claim.path), attempt)
