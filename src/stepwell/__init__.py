@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from stepwell.app import Engine
     from stepwell.authoring.functions.step import Step, step
     from stepwell.authoring.functions.workflow import Workflow, workflow
-    from stepwell.authoring.graphs.builder import GraphBuilder
-    from stepwell.authoring.graphs.failure import NodeError
-    from stepwell.authoring.graphs.nodes.merging import merger
-    from stepwell.authoring.graphs.nodes.working import NodeResult, node
+    from stepwell.authoring.graphs.errors import NodeError
+    from stepwell.authoring.graphs.format.python_builder import GraphBuilder
+    from stepwell.authoring.graphs.nodes.join import merger
+    from stepwell.authoring.graphs.nodes.steps import NodeResult, node
     from stepwell.authoring.graphs.problems import InvalidGraph
-    from stepwell.authoring.graphs.program import graph
+    from stepwell.authoring.graphs.workflow import graph
     from stepwell.authoring.machines.machine import Machine
     from stepwell.authoring.machines.transition import transition
     from stepwell.client import Client, RunEvent, RunHandle

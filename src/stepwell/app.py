@@ -46,7 +46,7 @@ from stepwell.system import Clock, SystemClock, SystemIds
 
 if TYPE_CHECKING:
     from stepwell.authoring.graphs.graphs import Graphs
-    from stepwell.authoring.graphs.trace import Trace
+    from stepwell.authoring.graphs.history.trace import Trace
 
 _log = logging.getLogger("stepwell")
 T = TypeVar("T")
@@ -177,7 +177,7 @@ class Engine(Client):
     async def _edits(self, old: RunCopy, input: Any, state: Any, outputs: Mapping[str, Any] | None) -> Edits:
         if old.kind != "graph":
             return await super()._edits(old, input, state, outputs)
-        from stepwell.authoring.graphs.cutting import edited
+        from stepwell.authoring.graphs.history.rerun import edited
 
         log = [ev.read(row) for row in old.log]
         plain = await super()._edits(old, input, state, None)

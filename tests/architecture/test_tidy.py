@@ -49,15 +49,15 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
         "asyncio.gather",
     ): "only waits for the cancelled losers of first()",
     (
-        "src/stepwell/store/postgres/lanes.py",
+        "src/stepwell/store/postgres/pool/slots.py",
         "asyncio.create_task",
     ): "a sent statement outlives its caller",
     (
-        "src/stepwell/store/postgres/endings.py",
+        "src/stepwell/store/postgres/cancel_retry.py",
         "asyncio.create_task",
     ): "nobody may cancel a COMMIT that is on its way",
     (
-        "src/stepwell/store/postgres/listener.py",
+        "src/stepwell/store/postgres/wakeups.py",
         "asyncio.create_task",
     ): "hints are given from plain calls; ended in close()",
     (
@@ -65,7 +65,7 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
         "asyncio.create_task",
     ): "ended in close()",
     (
-        "src/stepwell/store/postgres/gathering.py",
+        "src/stepwell/store/postgres/pool/batcher.py",
         "asyncio.create_task",
     ): "a batch outlives each of its callers",
 }

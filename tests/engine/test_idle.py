@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Settings, workflow
-from stepwell.store.postgres import connection, listener
-from stepwell.store.sqlite import file
+from stepwell.store.postgres import wakeups
+from stepwell.store.postgres.pool import connection
+from stepwell.store.sqlite import database_file
 from tests.stage import Stage, suspended
 
 FASTER = 10  # ten idle seconds in one
@@ -35,18 +36,22 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         opened.exec_trace = note
         return opened
 
-    open_writer, open_reader, connect = file.open_writer, file.open_reader, connection.connect
+    open_writer, open_reader, connect = (
+        database_file.open_writer,
+        database_file.open_reader,
+        connection.connect,
+    )
 
     async def logged(*of: Any) -> Any:
         connected = await connect(*of)
         connected.add_query_logger(lambda query: sent.append(query.query))
         return connected
 
-    monkeypatch.setattr(file, "open_writer", lambda path: traced(open_writer(path)))
-    monkeypatch.setattr(file, "open_reader", lambda path: traced(open_reader(path)))
+    monkeypatch.setattr(database_file, "open_writer", lambda path: traced(open_writer(path)))
+    monkeypatch.setattr(database_file, "open_reader", lambda path: traced(open_reader(path)))
     monkeypatch.setattr(connection, "connect", logged)
-    monkeypatch.setattr(listener, "connect", logged)
-    monkeypatch.setattr(listener, "CHECK_SECONDS", listener.CHECK_SECONDS / FASTER)
+    monkeypatch.setattr(wakeups, "connect", logged)
+    monkeypatch.setattr(wakeups, "CHECK_SECONDS", wakeups.CHECK_SECONDS / FASTER)
     return sent
 
 

@@ -12,7 +12,7 @@ import pytest
 from stepwell import Context, StartRate, step, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import StoreUnusable
-from stepwell.store.postgres.connection import LANE_SETTINGS
+from stepwell.store.postgres.pool.connection import LANE_SETTINGS
 from tests.stage import SETTINGS, Stage, suspended
 from tools.postgres import pooler
 from tools.postgres.binaries import say

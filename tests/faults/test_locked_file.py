@@ -11,7 +11,7 @@ import pytest
 
 from stepwell import Engine
 from stepwell.errors import StoreLocked
-from stepwell.store.sqlite import connection
+from stepwell.store.sqlite import writer
 from tests.faults.client import until
 from tests.faults.fleet import Fleet
 from tests.faults.locking_work import WORKFLOWS, quick, stands_still
@@ -40,7 +40,7 @@ async def refused(asked: Awaitable[object]) -> tuple[StoreLocked, float]:
 def test_callers_hear_in_time_who_holds_the_lock_and_what_to_do(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "LOCK_SECONDS", LOCK_SECONDS)
+    monkeypatch.setattr(writer, "LOCK_SECONDS", LOCK_SECONDS)
 
     async def story(fleet: Fleet) -> None:
         holder = fleet.start()
@@ -77,7 +77,7 @@ def test_a_busy_worker_beside_it_does_not_lengthen_the_wait(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own heartbeats, claims and sweeps wait for the same lock, each in a batch of its own."""
-    monkeypatch.setattr(connection, "LOCK_SECONDS", LOCK_SECONDS)
+    monkeypatch.setattr(writer, "LOCK_SECONDS", LOCK_SECONDS)
 
     async def story(fleet: Fleet) -> None:
         holder = fleet.start()
@@ -99,7 +99,7 @@ def test_a_busy_worker_beside_it_does_not_lengthen_the_wait(
 
 
 def test_a_client_that_opens_the_file_hears_it_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "LOCK_SECONDS", LOCK_SECONDS)
+    monkeypatch.setattr(writer, "LOCK_SECONDS", LOCK_SECONDS)
 
     async def story(fleet: Fleet) -> None:
         holder = fleet.start()

@@ -21,7 +21,7 @@ from stepwell.store.memory import MemoryStore
 from stepwell.store.open import open_store
 from stepwell.store.payloads import Chain, Compression, Encryption, PayloadCodec
 from stepwell.store.postgres import migrate
-from stepwell.store.sqlite import file as sqlite_file
+from stepwell.store.sqlite import database_file as sqlite_file
 from tests.stage import Stage, suspended
 
 OLD, NEW = b"o" * 32, b"n" * 32

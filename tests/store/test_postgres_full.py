@@ -17,10 +17,10 @@ import pytest
 from stepwell import Context, Engine, step, workflow
 from stepwell.domain.commit import Delivery, Outcome
 from stepwell.errors import StoreUnavailable
-from stepwell.store.postgres import listener
 from stepwell.store.postgres import store as postgres_store
-from stepwell.store.postgres.endings import STEPS_AT_ONCE
-from stepwell.store.postgres.room import SHARE_SECONDS
+from stepwell.store.postgres import wakeups
+from stepwell.store.postgres.cancel_retry import STEPS_AT_ONCE
+from stepwell.store.postgres.pool.budget import SHARE_SECONDS
 from stepwell.store.postgres.store import PostgresStore
 from tests.stage import SETTINGS, until
 from tests.store.test_postgres_outage import scene_of
@@ -160,7 +160,7 @@ async def test_one_connection_carries_all_kinds_of_work(narrow_url: str, postgre
 async def test_hints_do_not_take_back_the_connection_that_work_needs(
     narrow_url: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "pauses", lambda: repeat(0.0))  # it is faster than who asks for room
+    monkeypatch.setattr(wakeups, "pauses", lambda: repeat(0.0))  # it is faster than who asks for room
     async with server(postgres_url) as connection:
         await connection.execute(f"ALTER ROLE {role_of(narrow_url)} CONNECTION LIMIT 2")
         async with scene_of(narrow_url) as scene:

@@ -16,8 +16,8 @@ import asyncpg
 import pytest
 
 from stepwell.domain.limits import Lane
-from stepwell.store.postgres.connection import LANE_SETTINGS, Connection
-from stepwell.store.postgres.session import statements
+from stepwell.store.postgres.database import statements
+from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection
 from stepwell.store.postgres.store import PostgresStore
 
 WAITING = 100_000

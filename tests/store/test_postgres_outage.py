@@ -14,12 +14,12 @@ import pytest
 from stepwell.domain.commit import Delivery, Message, Outcome, RunFilter
 from stepwell.domain.ids import RunId
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
-from stepwell.store.postgres import connection as connection_module
-from stepwell.store.postgres import room as room_module
-from stepwell.store.postgres.address import parse
-from stepwell.store.postgres.connection import ANSWER_SECONDS, LANE_SETTINGS
-from stepwell.store.postgres.lanes import Lanes
-from stepwell.store.postgres.room import Room
+from stepwell.store.postgres.pool import budget as room_module
+from stepwell.store.postgres.pool import connection as connection_module
+from stepwell.store.postgres.pool.budget import Room
+from stepwell.store.postgres.pool.connection import ANSWER_SECONDS, LANE_SETTINGS
+from stepwell.store.postgres.pool.dsn import parse
+from stepwell.store.postgres.pool.slots import Lanes
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene

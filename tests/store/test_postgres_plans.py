@@ -12,8 +12,8 @@ from stepwell.domain.commit import Commit, LogRow
 from stepwell.domain.copies import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
-from stepwell.store.postgres.connection import LANE_SETTINGS, Connection, connect
-from stepwell.store.postgres.lanes import Lanes
+from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection, connect
+from stepwell.store.postgres.pool.slots import Lanes
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene

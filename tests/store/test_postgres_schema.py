@@ -10,7 +10,7 @@ import pytest
 
 from stepwell.errors import SettingsInvalid, StoreUnavailable, StoreUnusable
 from stepwell.store import queries
-from stepwell.store.postgres.session import PACKAGE
+from stepwell.store.postgres.database import PACKAGE
 from stepwell.store.postgres.store import PostgresStore
 
 DESCRIBED = """

@@ -11,7 +11,7 @@ import pytest
 
 from stepwell.domain.commit import Outcome
 from stepwell.domain.ids import LeaseId
-from stepwell.store.postgres.endings import STEPS_AT_ONCE
+from stepwell.store.postgres.cancel_retry import STEPS_AT_ONCE
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import MakeStore, Scene

@@ -15,7 +15,7 @@ import pytest
 
 from stepwell.errors import StoreUnusable
 from stepwell.store import queries
-from stepwell.store.sqlite import file
+from stepwell.store.sqlite import database_file
 from stepwell.store.sqlite.session import QUERIES
 from stepwell.store.sqlite.store import SqliteStore
 from stepwell.testing.clock import FakeClock
@@ -56,18 +56,20 @@ def _plain(sql: str) -> str:
 def test_schema_equals_all_migrations() -> None:
     told, made = apsw.Connection(":memory:"), apsw.Connection(":memory:")
     told.execute(queries.text("stepwell.store.sqlite", "schema.sql"))
-    for _, text in file.migrations():
+    for _, text in database_file.migrations():
         made.execute(text)
 
     assert schema_of(told) == schema_of(made)
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
-    assert [number for number, _ in file.migrations()] == list(range(1, len(file.migrations()) + 1))
+    assert [number for number, _ in database_file.migrations()] == list(
+        range(1, len(database_file.migrations()) + 1)
+    )
 
 
 def test_every_query_can_be_prepared(path: str) -> None:
-    connection = file.open_writer(path)
+    connection = database_file.open_writer(path)
     for name, query in QUERIES.items():
         names = dict.fromkeys(re.findall(r":(\w+)", query))
         count = max([int(n) for n in re.findall(r"\?(\d+)", query)] or [query.count("?")])
@@ -79,7 +81,7 @@ def test_every_query_can_be_prepared(path: str) -> None:
 
 @pytest.mark.parametrize("name", ["open_groups", "solo_groups", "open_tickets", "fences", "ownerless"])
 def test_hot_queries_never_walk_all_tickets(path: str, name: str) -> None:
-    connection = file.open_writer(path)
+    connection = database_file.open_writer(path)
     count = max(int(n) for n in re.findall(r"\?(\d+)", QUERIES[name]))
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {QUERIES[name]}", (None,) * count)]
     connection.close()
@@ -98,7 +100,7 @@ def test_hot_queries_never_walk_all_tickets(path: str, name: str) -> None:
     ],
 )
 def test_what_was_given_a_key_is_found_by_it(path: str, name: str, index: str) -> None:
-    connection = file.open_writer(path)
+    connection = database_file.open_writer(path)
     count = max(int(n) for n in re.findall(r"\?(\d+)", QUERIES[name]))
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {QUERIES[name]}", (None,) * count)]
     connection.close()
@@ -111,11 +113,11 @@ def test_a_new_file_is_ours_durable_and_in_wal_mode(path: str) -> None:
     opened(path)
 
     connection = apsw.Connection(path)
-    assert connection.pragma("application_id") == file.APPLICATION_ID
-    assert connection.pragma("user_version") == file.migrations()[-1][0]
+    assert connection.pragma("application_id") == database_file.APPLICATION_ID
+    assert connection.pragma("user_version") == database_file.migrations()[-1][0]
     assert connection.pragma("journal_mode") == "wal"
     connection.close()
-    writer = file.open_writer(path)
+    writer = database_file.open_writer(path)
     assert writer.pragma("synchronous") == 2
     writer.close()
 
@@ -128,12 +130,12 @@ def test_nothing_is_left_beside_a_closed_file_but_the_intent(path: str) -> None:
 
 @pytest.mark.req("R8")
 def test_a_migration_that_was_interrupted_is_done_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = file.migrations()
+    first = database_file.migrations()
     broken = [*first, (len(first) + 1, "CREATE TABLE half (x); SELECT no_such_function();")]
-    monkeypatch.setattr(file, "migrations", lambda: broken)
+    monkeypatch.setattr(database_file, "migrations", lambda: broken)
     with pytest.raises(Exception, match=r"unknown|no such"):
         opened(path)
-    monkeypatch.setattr(file, "migrations", lambda: first)
+    monkeypatch.setattr(database_file, "migrations", lambda: first)
 
     opened(path)
 
@@ -149,7 +151,7 @@ def test_many_may_open_a_new_file_at_once(path: str) -> None:
 
     def attempt() -> None:
         try:
-            file.open_writer(path).close()
+            database_file.open_writer(path).close()
         except BaseException as error:
             problems.append(error)
 
@@ -224,14 +226,14 @@ class TestRefused:
         assert "too old" in refusal(path)
 
     def test_a_network_filesystem(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(file, "_filesystem", lambda _: "nfs4")
+        monkeypatch.setattr(database_file, "_filesystem", lambda _: "nfs4")
 
         assert "network filesystem" in refusal(path)
 
 
 def test_the_filesystem_of_a_folder_is_found(tmp_path: Path) -> None:
-    assert file._filesystem("/proc/self") == "proc"
-    assert file._filesystem(str(tmp_path)) not in {"", "proc"}
+    assert database_file._filesystem("/proc/self") == "proc"
+    assert database_file._filesystem(str(tmp_path)) not in {"", "proc"}
 
 
 @pytest.fixture

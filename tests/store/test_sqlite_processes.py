@@ -15,9 +15,9 @@ import pytest
 
 from stepwell.domain.commit import Reaped, WorkerInfo
 from stepwell.domain.ids import WorkerId
-from stepwell.store.sqlite import file, fleet
-from stepwell.store.sqlite.intent import YIELD_SECONDS, Intent
+from stepwell.store.sqlite import database_file, workers
 from stepwell.store.sqlite.store import SqliteStore
+from stepwell.store.sqlite.write_intent import YIELD_SECONDS, Intent
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.stores.scene import Scene
 
@@ -143,7 +143,7 @@ def test_workers_of_an_earlier_boot_are_dead(path: str, monkeypatch: pytest.Monk
 
     play(path, before)
     alive = play(path, after)
-    monkeypatch.setattr(fleet, "_boot_id", lambda: "another boot")
+    monkeypatch.setattr(workers, "_boot_id", lambda: "another boot")
     dead = play(path, after)
 
     assert (alive.workers, dead.workers) == (0, 1)
@@ -297,7 +297,7 @@ def test_a_busy_writer_steps_aside_while_somebody_waits(path: str) -> None:
 def test_who_waits_for_the_write_lock_says_so_until_it_has_it(path: str) -> None:
     async def test(scene: Scene, store: SqliteStore) -> None:
         watching = Intent(path)
-        blocking = file.open_writer(path)
+        blocking = database_file.open_writer(path)
         blocking.execute("BEGIN IMMEDIATE")
         async with asyncio.TaskGroup() as group:
             starting = group.create_task(store.start([scene.new_run()]))

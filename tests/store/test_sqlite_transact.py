@@ -15,9 +15,9 @@ import pytest
 from stepwell.domain.commit import Commit, Outcome
 from stepwell.domain.ids import LeaseId
 from stepwell.errors import AskedWrongly, StepTimedOut, StoreUnusable
-from stepwell.store.sqlite import transact
+from stepwell.store.sqlite import transactions
 from stepwell.store.sqlite.store import SqliteStore
-from stepwell.store.sqlite.transact import StepConnection
+from stepwell.store.sqlite.transactions import StepConnection
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.stores.scene import Scene
 
@@ -199,7 +199,7 @@ def test_the_connection_ends_with_the_step(play: Callable[[Test], None]) -> None
 def test_a_statement_that_takes_too_long_is_stopped(
     play: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transact, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(transactions, "BODY_SECONDS", 0.05)
     endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
     async def test(scene: Scene, store: SqliteStore) -> None:

@@ -15,7 +15,7 @@ from stepwell.domain.limits import Limit
 from stepwell.domain.rates import Full, RatedStart, Window
 from stepwell.store.postgres import migrate
 from stepwell.store.postgres.store import PostgresStore
-from stepwell.store.sqlite import file
+from stepwell.store.sqlite import database_file
 from stepwell.store.sqlite.store import SqliteStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.stores.limiting import lane
@@ -23,7 +23,7 @@ from stepwell.testing.stores.scene import Scene
 
 Store = SqliteStore | PostgresStore
 MIGRATIONS: dict[str, tuple[Any, Callable[[], Any]]] = {
-    "sqlite": (file, file.migrations),
+    "sqlite": (database_file, database_file.migrations),
     "postgres": (migrate, migrate.migrations),
 }
 

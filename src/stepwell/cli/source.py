@@ -64,7 +64,7 @@ def _graphs(sources: list[Any], steps: list[Step[..., Any, Any]], nodes: list[An
     """Whoever has no graphs does not pay for them: to import all of it takes as long as the rest."""
     if not sources:
         return []
-    from stepwell.authoring.graphs.builder import GraphBuilder
+    from stepwell.authoring.graphs.format.python_builder import GraphBuilder
     from stepwell.authoring.graphs.graphs import Graphs
 
     graphs = Graphs(nodes, {step.spec.name: step.spec for step in steps})

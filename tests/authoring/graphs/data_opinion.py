@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from stepwell.authoring.graphs.equality import equal
+from stepwell.authoring.graphs.templates.json_equality import equal
 from stepwell.testing.graphs.cases import Case
 
 _VARIABLES = ("v", "o")

@@ -8,13 +8,13 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from stepwell.authoring.graphs.build.building import Builder
-from stepwell.authoring.graphs.content import content_hash
-from stepwell.authoring.graphs.drawing import mermaid, svg
+from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.format.content_hash import content_hash
+from stepwell.authoring.graphs.format.drawing import mermaid, svg
+from stepwell.authoring.graphs.format.json_schema import graph_schema
+from stepwell.authoring.graphs.format.yaml import read_yaml
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.problems import InvalidGraph
-from stepwell.authoring.graphs.schema import graph_schema
-from stepwell.authoring.graphs.yaml import read_yaml
 from stepwell.errors import InvalidDefinition
 from stepwell.testing.graphs.task import registry
 from tests.authoring.graphs.graphs import START, a, chart

@@ -19,9 +19,9 @@ from stepwell import (
     run_stateless,
     workflow,
 )
-from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.history.trace import trace
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
-from stepwell.authoring.graphs.trace import trace
 from stepwell.domain import events as ev
 from stepwell.errors import (
     AlreadyDecided,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Engine, RunHandle, node, step, workflow
-from stepwell.authoring.graphs.program import graph
+from stepwell.authoring.graphs.workflow import graph
 from stepwell.domain.status import Status
 from stepwell.errors import RunCancelled, RunTimedOut
 from tests.authoring.graphs.graphs import START, a, chart

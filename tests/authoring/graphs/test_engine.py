@@ -286,7 +286,7 @@ async def test_a_run_that_brought_its_graph_goes_on_with_another_worker(stage: S
 
 @pytest.mark.req("G21")
 async def test_graphs_come_from_files_and_python(memory: Stage, tmp_path: Path) -> None:
-    from stepwell.authoring.graphs.yaml import write_yaml
+    from stepwell.authoring.graphs.format.yaml import write_yaml
 
     g = GraphBuilder("built")
     check = g.condition("check", big="ctx.input.n > 10")

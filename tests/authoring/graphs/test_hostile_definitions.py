@@ -13,12 +13,12 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from stepwell.authoring.graphs.build.building import Builder
-from stepwell.authoring.graphs.builder import GraphBuilder
-from stepwell.authoring.graphs.nodes.waiting import answer_schema
+from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.format.json_schema import graph_schema
+from stepwell.authoring.graphs.format.python_builder import GraphBuilder
+from stepwell.authoring.graphs.format.yaml import read_yaml, write_yaml
+from stepwell.authoring.graphs.nodes.waits import answer_schema
 from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
-from stepwell.authoring.graphs.schema import graph_schema
-from stepwell.authoring.graphs.yaml import read_yaml, write_yaml
 from stepwell.domain.schema import Schema
 from stepwell.errors import InvalidDefinition, InvalidInput
 from stepwell.testing.graphs.task import registry

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Engine, InvalidGraph, RunFailed, failpoints, workflow
-from stepwell.authoring.graphs.difference import diff
+from stepwell.authoring.graphs.format.diff import diff
 from stepwell.domain.commit import WorkerInfo
 from stepwell.errors import Conflict, StepwellError, UnknownWorkflow
 from tests.authoring.graphs.graphs import START, a, chart

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.build.plan_builder import Builder
 from stepwell.testing.graphs.cases import Case
 from stepwell.testing.graphs.runner import run_case
 from stepwell.testing.graphs.simulated import Simulated

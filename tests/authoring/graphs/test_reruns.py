@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from stepwell import Engine, NodeError, Retry, RunFailed, node
-from stepwell.authoring.graphs.build.building import Builder
-from stepwell.authoring.graphs.cutting import edited
-from stepwell.authoring.graphs.program import GraphWorkflow
+from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.history.rerun import edited
+from stepwell.authoring.graphs.workflow import GraphWorkflow
 from stepwell.client import RunHandle
 from stepwell.domain import events as ev
 from stepwell.errors import InvalidInput, RunError

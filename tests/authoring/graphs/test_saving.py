@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stepwell import Context, InvalidGraph, StepContext, node, step, workflow
-from stepwell.authoring.graphs.build.building import Builder
-from stepwell.authoring.graphs.cron import cron_fault
+from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.format.cron import cron_fault
 from stepwell.authoring.graphs.graphs import Graphs
 from stepwell.domain.commit import Definition
 from tests.authoring.graphs.graphs import START, a, chart

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from stepwell.authoring.graphs.build.building import Builder
-from stepwell.authoring.graphs.state import NoteKind
+from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.run.state import NoteKind
 from stepwell.testing.graphs.cases import Case
 from stepwell.testing.graphs.runner import run_case
 from stepwell.testing.graphs.simulated import Simulated

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.authoring.graphs.build.building import Builder
+from stepwell.authoring.graphs.build.plan_builder import Builder
 from stepwell.authoring.graphs.problems import GraphProblem
 from stepwell.testing.graphs.task import registry
 from tests.authoring.graphs.graphs import START, a, chart

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell.authoring.graphs.expressions import Limits
-from stepwell.authoring.graphs.template import compile_template
+from stepwell.authoring.graphs.templates.template import compile_template
 from stepwell.errors import BadExpression, ExpressionError
 
 pytestmark = pytest.mark.req("G14")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from stepwell.authoring.decorating import declares
+from stepwell.authoring.decorator import declares
 from stepwell.authoring.functions.direct_call import check_direct_call
 from stepwell.domain.compensating import declare
 from stepwell.domain.duration import Duration, timeout_seconds

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
-from stepwell.authoring.decorating import declares
+from stepwell.authoring.decorator import declares
 from stepwell.authoring.functions.signature import default_input, takes_input
 from stepwell.domain.codec import Codec, canonical, codec_for, digest
 from stepwell.domain.commit import Definition

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.build.building import Builder
-from stepwell.authoring.graphs.content import content_hash, version_hash
-from stepwell.authoring.graphs.difference import diff
+from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.format.content_hash import content_hash, version_hash
+from stepwell.authoring.graphs.format.diff import diff
+from stepwell.authoring.graphs.format.json_schema import graph_schema
+from stepwell.authoring.graphs.history.trace import Trace, trace
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem
-from stepwell.authoring.graphs.program import GraphWorkflow, graph, read_graph
-from stepwell.authoring.graphs.schema import graph_schema
-from stepwell.authoring.graphs.trace import Trace, trace
+from stepwell.authoring.graphs.workflow import GraphWorkflow, graph, read_graph
 from stepwell.domain.copies import RunCopy
 from stepwell.domain.cuts import Edits
 from stepwell.domain.events import Event, Origin
@@ -62,14 +62,14 @@ class Graphs:
 
     def done_again(self, run_id: str, log: list[Event], body: bytes, node: str) -> Edits:
         """What a new run leaves out of the old one's log to do a node again."""
-        from stepwell.authoring.graphs.cutting import done_again
+        from stepwell.authoring.graphs.history.rerun import done_again
 
         plan = self._lenient.build(msgspec.json.decode(body))
         return done_again(plan, trace(plan, run_id, log), log, node)
 
     def fitting(self, body: bytes, old: RunCopy, origin: Origin, edits: Edits) -> Edits:
         """What a new run from an old one keeps, so that all of it is asked for again."""
-        from stepwell.authoring.graphs.cutting import fitting
+        from stepwell.authoring.graphs.history.rerun import fitting
 
         return fitting(self._lenient.build(msgspec.json.decode(body)), old, origin, edits)
 

@@ -11,8 +11,8 @@ from typing import Any, NewType
 
 from stepwell.authoring.context_parameter import misfit
 from stepwell.authoring.machines.exits import START, Exit, Exits, by_place
-from stepwell.authoring.machines.fitting import misfits, spelt
 from stepwell.authoring.machines.transition import MARK, Declared
+from stepwell.authoring.machines.trigger_fit import misfits, spelt
 from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import codec_for
 from stepwell.domain.duration import timeout_seconds

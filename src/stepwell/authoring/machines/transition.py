@@ -9,7 +9,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any, TypeVar
 
-from stepwell.authoring.decorating import declares
+from stepwell.authoring.decorator import declares
 from stepwell.domain.duration import Duration
 from stepwell.domain.moves import TRANSITION_TIMEOUT
 from stepwell.domain.retry import ONCE, Retry

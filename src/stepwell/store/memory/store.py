@@ -15,10 +15,10 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.store.base import must_be_plain
 from stepwell.store.memory.archive import MemoryArchive
-from stepwell.store.memory.inbox import MemoryInbox
+from stepwell.store.memory.claims import MemoryTickets, claim_order
+from stepwell.store.memory.messages import MemoryInbox
 from stepwell.store.memory.runs import MemoryRuns
 from stepwell.store.memory.tables import Tables, Ticket
-from stepwell.store.memory.tickets import MemoryTickets, claim_order
 from stepwell.store.memory.transaction import transaction
 
 

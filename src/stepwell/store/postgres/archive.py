@@ -11,9 +11,9 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
-from stepwell.store.postgres.connection import Connection
-from stepwell.store.postgres.faults import Refused
-from stepwell.store.postgres.session import Session, rolled_back
+from stepwell.store.postgres.database import Session, rolled_back
+from stepwell.store.postgres.pool.connection import Connection
+from stepwell.store.postgres.pool.errors import Refused
 
 ANY_TIME = float("inf")
 ROWS_AT_ONCE = 2000  # one answer is waited for: what it takes must stay far below a lane's time limit

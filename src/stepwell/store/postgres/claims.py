@@ -10,8 +10,8 @@ from stepwell.domain.commit import NEVER, Claim, ClaimRequest, Claims, InboxRow,
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import INBOX_READ_MAX
-from stepwell.store.postgres.connection import Connection
 from stepwell.store.postgres.limits import PASSED_OVER_SECONDS, PostgresLimits
+from stepwell.store.postgres.pool.connection import Connection
 
 SPARE_CANDIDATES = 50  # of each group, beyond what is wanted: another claimer may hold the first ones
 EVENTS_AT_ONCE = 20_000  # in one answer

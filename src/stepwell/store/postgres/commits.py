@@ -11,11 +11,11 @@ from typing import Any
 
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewEvent, NewRun, Outcome, Park
 from stepwell.domain.judge import recognised
-from stepwell.store.postgres.connection import Connection
-from stepwell.store.postgres.deliveries import PostgresDeliveries
-from stepwell.store.postgres.faults import Refused
-from stepwell.store.postgres.joined import BETWEEN_ROWS, joined
-from stepwell.store.postgres.lanes import Lanes
+from stepwell.store.postgres.messages import PostgresDeliveries
+from stepwell.store.postgres.pool.connection import Connection
+from stepwell.store.postgres.pool.errors import Refused
+from stepwell.store.postgres.pool.packing import BETWEEN_ROWS, joined
+from stepwell.store.postgres.pool.slots import Lanes
 from stepwell.store.postgres.starts import PostgresStarts
 
 OUTCOMES = (Outcome.OK, Outcome.WOKEN, Outcome.LOST)

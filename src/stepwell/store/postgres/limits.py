@@ -27,8 +27,8 @@ from stepwell.domain.limits import (
     rest_counts,
 )
 from stepwell.errors import OutcomeUnknown
-from stepwell.store.postgres.connection import Connection
-from stepwell.store.postgres.session import Session
+from stepwell.store.postgres.database import Session
+from stepwell.store.postgres.pool.connection import Connection
 
 PASSED_OVER_SECONDS = 0.005  # due but row-locked at that instant: somebody is taking or waking it
 LANES_AT_ONCE = 1000  # given in one claim for each kind of work; the next one goes on

@@ -11,10 +11,10 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from stepwell.errors import StepwellError, StoreUnusable
-from stepwell.store.postgres.address import Address
-from stepwell.store.postgres.connection import LANE_SETTINGS, Connection
-from stepwell.store.postgres.faults import pooled, translated
-from stepwell.store.postgres.session import PACKAGE, in_schema, rolled_back
+from stepwell.store.postgres.database import PACKAGE, in_schema, rolled_back
+from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection
+from stepwell.store.postgres.pool.dsn import Address
+from stepwell.store.postgres.pool.errors import pooled, translated
 
 SERVER_MIN = 14  # MATERIALIZED, and lookups in long IN lists by hash
 WAIT_SECONDS = 60  # for another process that migrates

@@ -20,10 +20,10 @@ from stepwell.domain.rates import (
     admitted,
     keys_of,
 )
-from stepwell.store.postgres.connection import Connection
-from stepwell.store.postgres.faults import Fault, fault
-from stepwell.store.postgres.gathering import Gathering
-from stepwell.store.postgres.lanes import Lanes
+from stepwell.store.postgres.pool.batcher import Gathering
+from stepwell.store.postgres.pool.connection import Connection
+from stepwell.store.postgres.pool.errors import Fault, fault
+from stepwell.store.postgres.pool.slots import Lanes
 from stepwell.store.postgres.starts import PostgresStarts, known_start
 
 CALLS_MAX = 100  # in one transaction

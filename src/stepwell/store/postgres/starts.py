@@ -10,11 +10,11 @@ from stepwell.domain.commit import Claim, Identity, NewRun, Started
 from stepwell.domain.ids import RunId
 from stepwell.domain.limits import brought
 from stepwell.store.base import BATCH_BYTES_MAX
-from stepwell.store.postgres.connection import Connection
-from stepwell.store.postgres.faults import Refused
-from stepwell.store.postgres.gathering import Gathering, cannot_hold
-from stepwell.store.postgres.joined import BETWEEN_COLUMNS, joined, unjoined
 from stepwell.store.postgres.limits import PostgresLimits
+from stepwell.store.postgres.pool.batcher import Gathering, cannot_hold
+from stepwell.store.postgres.pool.connection import Connection
+from stepwell.store.postgres.pool.errors import Refused
+from stepwell.store.postgres.pool.packing import BETWEEN_COLUMNS, joined, unjoined
 
 Known = dict[Identity, tuple[str, str]]  # -> run, digest of its input
 

@@ -10,18 +10,18 @@ from functools import partial
 from stepwell.domain.commit import WorkerInfo
 from stepwell.store.base import must_be_plain
 from stepwell.store.postgres.archive import PostgresArchive
+from stepwell.store.postgres.cancel_retry import PostgresEndings
 from stepwell.store.postgres.claims import PostgresClaims
-from stepwell.store.postgres.connection import ANSWER_SECONDS
-from stepwell.store.postgres.endings import PostgresEndings
-from stepwell.store.postgres.fleet import PostgresFleet
-from stepwell.store.postgres.lanes import Lanes
-from stepwell.store.postgres.listener import NO_ROOM, Listener, is_over
+from stepwell.store.postgres.database import COMMITS_AT_ONCE, STARTS_AT_ONCE
 from stepwell.store.postgres.migrate import prepare
+from stepwell.store.postgres.pool.budget import Room
+from stepwell.store.postgres.pool.connection import ANSWER_SECONDS
+from stepwell.store.postgres.pool.slots import Lanes
 from stepwell.store.postgres.rates import PostgresRates
-from stepwell.store.postgres.reading import PostgresReading
-from stepwell.store.postgres.remote import PostgresRemote
-from stepwell.store.postgres.room import Room
-from stepwell.store.postgres.session import COMMITS_AT_ONCE, STARTS_AT_ONCE
+from stepwell.store.postgres.reads import PostgresReading
+from stepwell.store.postgres.remote_steps import PostgresRemote
+from stepwell.store.postgres.wakeups import NO_ROOM, Listener, is_over
+from stepwell.store.postgres.workers import PostgresFleet
 
 LOOK_SECONDS = 1.0  # one look for all connections of a store; it asks nobody anything
 LOOKS = 300  # a connection that was not used at so many is given back to the server; a new one costs 10 ms

@@ -21,9 +21,9 @@ from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.limits import Waiting, choose, lanes_for, reach
 from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX
-from stepwell.store.sqlite.deliveries import deliver
 from stepwell.store.sqlite.limits import give_lanes, slots_now
 from stepwell.store.sqlite.limits import limits as set_limits
+from stepwell.store.sqlite.messages import deliver
 from stepwell.store.sqlite.session import Row, Session, as_list
 
 LAST_SEQ = 2**62

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Outcome, Park
 from stepwell.domain.judge import due_after, judge, recognised
-from stepwell.store.sqlite.deliveries import Postman
+from stepwell.store.sqlite.errors import BAD_VALUE
+from stepwell.store.sqlite.messages import Postman
 from stepwell.store.sqlite.session import Session, as_list
 from stepwell.store.sqlite.starts import start
-from stepwell.store.sqlite.trouble import BAD_VALUE
 
 
 class Fence(msgspec.Struct, frozen=True, gc=False):

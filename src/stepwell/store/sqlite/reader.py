@@ -6,9 +6,9 @@ import threading
 
 import apsw
 
-from stepwell.store.sqlite.operation import Operation, Waiting, answer
+from stepwell.store.sqlite.errors import translated
 from stepwell.store.sqlite.session import Session
-from stepwell.store.sqlite.trouble import translated
+from stepwell.store.sqlite.thread_queue import Operation, Waiting, answer
 
 
 class Reader:

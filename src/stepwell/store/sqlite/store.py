@@ -40,24 +40,24 @@ from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.store.base import PUBLISHED_MAX, REAP_CHUNK, Encode, closed, must_be_plain
 from stepwell.store.sqlite import (
     archive,
+    cancel_retry,
     claims,
     commits,
-    deliveries,
-    endings,
-    file,
+    database_file,
     guard,
     limits,
     rates,
-    reading,
+    reads,
     starts,
 )
-from stepwell.store.sqlite.connection import Writer
-from stepwell.store.sqlite.fleet import Fleet, LeaseClock
-from stepwell.store.sqlite.operation import Verb, each
+from stepwell.store.sqlite import messages as deliveries
+from stepwell.store.sqlite.liveness_locks import WorkerFiles
 from stepwell.store.sqlite.reader import Reader
-from stepwell.store.sqlite.transact import transact
+from stepwell.store.sqlite.thread_queue import Verb, each
+from stepwell.store.sqlite.transactions import transact
 from stepwell.store.sqlite.wakeups import Hints
-from stepwell.store.sqlite.worker_files import WorkerFiles
+from stepwell.store.sqlite.workers import Fleet, LeaseClock
+from stepwell.store.sqlite.writer import Writer
 
 L = TypeVar("L")
 T = TypeVar("T")
@@ -67,8 +67,8 @@ START_WITHIN = Verb("start_within", rates.start_within)
 COMMIT = Verb("commit", commits.commit, apart=commits.commit_apart)
 TRANSACT = each("transact", transact, alone=True)
 DELIVER = Verb("deliver", deliveries.deliver)
-CANCEL = each("cancel", endings.cancel)
-RETRY = each("retry", endings.retry)
+CANCEL = each("cancel", cancel_retry.cancel)
+RETRY = each("retry", cancel_retry.retry)
 EMIT = each("emit", deliveries.emit)
 FAN_OUT = each("fan_out", deliveries.fan_out_chunk)
 # Power that fails takes the claim's owner with it: without the claim the ticket is free, as it should be.
@@ -77,27 +77,27 @@ REROUTE = each("reroute", claims.reroute)
 FINISH_REMOTE = each("finish_remote", claims.finish_remote)
 PUT_LIMIT = each("put_limit", limits.put_limit)
 DROP_LIMIT = each("drop_limit", limits.drop_limit)
-DEFINE = each("define", reading.put_definitions)
-SWAP = each("define", reading.swap_definition)
-UNDEFINE = each("define", reading.drop_definitions)
-PUT_CODEC_CHECK = each("codec_check", reading.write_codec_check)
+DEFINE = each("define", reads.put_definitions)
+SWAP = each("define", reads.swap_definition)
+UNDEFINE = each("define", reads.drop_definitions)
+PUT_CODEC_CHECK = each("codec_check", reads.write_codec_check)
 RESTORE = each("restore", archive.restore)
 REMOVE = each("remove", archive.remove)
 PURGE = each("purge", archive.purge)
 PURGE_EVENTS = each("purge", archive.purge_events)
 
-LOG = each("log", reading.log)
-LOG_END = each("log_end", reading.log_end)
-INBOX = each("inbox", reading.inbox)
-PUBLISHED = each("published", reading.published)
-RUN = each("run", reading.run)
-FIND_RUN = each("find_run", reading.find_run)
-RUNS = each("runs", reading.runs)
-TICKETS = each("tickets", reading.tickets)
-OTHERS = each("others", reading.others)
-DEFINITION = each("definition", reading.definition)
-DEFINITIONS = each("definitions", reading.definitions)
-CODEC_CHECK = each("codec_check", reading.codec_check)
+LOG = each("log", reads.log)
+LOG_END = each("log_end", reads.log_end)
+INBOX = each("inbox", reads.inbox)
+PUBLISHED = each("published", reads.published)
+RUN = each("run", reads.run)
+FIND_RUN = each("find_run", reads.find_run)
+RUNS = each("runs", reads.runs)
+TICKETS = each("tickets", reads.tickets)
+OTHERS = each("others", reads.others)
+DEFINITION = each("definition", reads.definition)
+DEFINITIONS = each("definitions", reads.definitions)
+CODEC_CHECK = each("codec_check", reads.codec_check)
 LIMITS = each("limits", limits.limits)
 LANES = each("lanes", limits.lanes)
 TREE = each("tree", archive.read_tree)
@@ -136,9 +136,9 @@ class SqliteStore:
                 raise
 
     def _open(self) -> None:
-        writing = file.open_writer(self.path)
+        writing = database_file.open_writer(self.path)
         try:
-            reading_only = file.open_reader(self.path)
+            reading_only = database_file.open_reader(self.path)
         except BaseException:
             writing.close(True)
             raise

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stepwell.authoring.graphs.equality import equal
 from stepwell.authoring.graphs.expressions import compile_expression
+from stepwell.authoring.graphs.templates.json_equality import equal
 from stepwell.errors import InvalidInput
 
 _INDEX = re.compile(r"\[(\d+)\]")

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from stepwell.app import Engine
-from stepwell.authoring.graphs.build.building import Builder
 from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.build.plan_builder import Builder
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
 from stepwell.authoring.graphs.expressions.values import text
-from stepwell.authoring.graphs.program import GraphWorkflow
-from stepwell.authoring.graphs.trace import trace
+from stepwell.authoring.graphs.history.trace import trace
+from stepwell.authoring.graphs.workflow import GraphWorkflow
 from stepwell.client import RunHandle
 from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER

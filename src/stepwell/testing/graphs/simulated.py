@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from stepwell.authoring.graphs.build.plan import Plan
-from stepwell.authoring.graphs.failure import NodeError
-from stepwell.authoring.graphs.frontier import Frontier
-from stepwell.authoring.graphs.nodes.waiting import Event, Poll, Question
-from stepwell.authoring.graphs.starting import WAIT_TIMEOUT
-from stepwell.authoring.graphs.state import Ask, Failure, Note, Purpose, Step
+from stepwell.authoring.graphs.errors import NodeError
+from stepwell.authoring.graphs.nodes.waits import Event, Poll, Question
+from stepwell.authoring.graphs.run.frontier import Frontier
+from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT
+from stepwell.authoring.graphs.run.state import Ask, Failure, Note, Purpose, Step
 from stepwell.errors import ExpressionError
 from stepwell.testing.graphs.cases import Case, Script
 

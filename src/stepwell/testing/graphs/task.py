@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.compiler import Compiler
-from stepwell.authoring.graphs.failure import NodeError
-from stepwell.authoring.graphs.nodes.data import NodeData
+from stepwell.authoring.graphs.errors import NodeError
+from stepwell.authoring.graphs.nodes.node_data import NodeData
+from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
-from stepwell.authoring.graphs.nodes.retrying import retry_of
-from stepwell.authoring.graphs.nodes.types import NodeType, Now, Outcome, Role, Scope
-from stepwell.authoring.graphs.nodes.working import RESULTS, NodeResult, outcome_of
+from stepwell.authoring.graphs.nodes.retry import retry_of
+from stepwell.authoring.graphs.nodes.steps import RESULTS, NodeResult, outcome_of
+from stepwell.authoring.graphs.templates.node_compiler import Compiler
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import ExpressionError

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stepwell.authoring.graphs import expressions
 from stepwell.authoring.graphs.expressions import Expression, Limits, compile_expression
-from stepwell.authoring.graphs.template import compile_template
+from stepwell.authoring.graphs.templates.template import compile_template
 from stepwell.errors import BadExpression, ExpressionError
 
 pytestmark = pytest.mark.req("X3")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from stepwell.authoring.graphs.build.structure import ending_of, topological
-from stepwell.authoring.graphs.definition import Definition, Edge, Node
+from stepwell.authoring.graphs.build.dominators import ending_of, topological
+from stepwell.authoring.graphs.format.definition import Definition, Edge, Node
 from stepwell.authoring.graphs.nodes.control import ConditionData, SwitchData
-from stepwell.authoring.graphs.nodes.merging import MergeData
-from stepwell.authoring.graphs.nodes.types import Role
+from stepwell.authoring.graphs.nodes.join import MergeData
+from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
 from stepwell.errors.excerpt import excerpt
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stepwell.authoring.graphs.definition import Definition
-from stepwell.authoring.graphs.nodes.data import NodeData
-from stepwell.authoring.graphs.nodes.types import Role
+from stepwell.authoring.graphs.format.definition import Definition
+from stepwell.authoring.graphs.nodes.node_data import NodeData
+from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.problems import GraphProblem
 
 

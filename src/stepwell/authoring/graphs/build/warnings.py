@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stepwell.authoring.graphs.compiler import Compiler
-from stepwell.authoring.graphs.definition import Definition, Node
+from stepwell.authoring.graphs.format.definition import Definition, Node
 from stepwell.authoring.graphs.nodes.containers import LoopData
 from stepwell.authoring.graphs.nodes.control import SetData
-from stepwell.authoring.graphs.nodes.types import Role
+from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.templates.node_compiler import Compiler
 from stepwell.errors.excerpt import excerpt
 
 _SEEN = frozenset({"ctx", "run", "step"})

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from stepwell.authoring.graphs.compiler import Compiler
-from stepwell.authoring.graphs.nodes.data import (
+from stepwell.authoring.graphs.nodes.node_data import (
     WHOLE,
     Identifier,
     Milliseconds,
@@ -15,7 +14,8 @@ from stepwell.authoring.graphs.nodes.data import (
     Source,
     exactly_one,
 )
-from stepwell.authoring.graphs.nodes.types import NodeType, Role
+from stepwell.authoring.graphs.nodes.node_type import NodeType, Role
+from stepwell.authoring.graphs.templates.node_compiler import Compiler
 
 ITEMS_MAX = 100_000
 WHILE_MAX = 1_000  # a while loop without maxIterations: a mistake should end soon

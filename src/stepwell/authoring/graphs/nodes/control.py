@@ -7,10 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from stepwell.authoring.graphs.compiler import Compiler
-from stepwell.authoring.graphs.equality import equal
-from stepwell.authoring.graphs.failure import NodeConfigError, NodeError
-from stepwell.authoring.graphs.nodes.data import (
+from stepwell.authoring.graphs.errors import NodeConfigError, NodeError
+from stepwell.authoring.graphs.nodes.node_data import (
     NAMED,
     WRITTEN,
     Identifier,
@@ -21,7 +19,9 @@ from stepwell.authoring.graphs.nodes.data import (
     Written,
     given,
 )
-from stepwell.authoring.graphs.nodes.types import DONE, NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.nodes.node_type import DONE, NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.templates.json_equality import equal
+from stepwell.authoring.graphs.templates.node_compiler import Compiler
 from stepwell.errors.excerpt import excerpt
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import entry_points
 from typing import Any
 
-from stepwell.authoring.graphs.compiler import MergeFunction
-from stepwell.authoring.graphs.nodes.calling import WORKFLOW
 from stepwell.authoring.graphs.nodes.containers import CONTAINERS
 from stepwell.authoring.graphs.nodes.control import CONTROL
-from stepwell.authoring.graphs.nodes.merging import MERGE
-from stepwell.authoring.graphs.nodes.types import NodeType
-from stepwell.authoring.graphs.nodes.waiting import WAITING
-from stepwell.authoring.graphs.nodes.working import CALL, CustomNode
+from stepwell.authoring.graphs.nodes.join import MERGE
+from stepwell.authoring.graphs.nodes.node_type import NodeType
+from stepwell.authoring.graphs.nodes.steps import CALL, CustomNode
+from stepwell.authoring.graphs.nodes.subworkflow import WORKFLOW
+from stepwell.authoring.graphs.nodes.waits import WAITING
+from stepwell.authoring.graphs.templates.node_compiler import MergeFunction
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import InvalidDefinition
 from stepwell.errors.excerpt import excerpt

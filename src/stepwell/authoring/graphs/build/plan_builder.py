@@ -1,0 +1,152 @@
+"""Building: from a graph's JSON to its plan, once for each content."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from stepwell.authoring.graphs.build.checks import Checks
+from stepwell.authoring.graphs.build.dominators import analyse, ending_of
+from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, Plan, ScopePlan
+from stepwell.authoring.graphs.build.save_checks import saving_problems
+from stepwell.authoring.graphs.build.warnings import warnings
+from stepwell.authoring.graphs.format.content_hash import content_hash, version_hash
+from stepwell.authoring.graphs.format.definition import Definition, Edge, Node, read
+from stepwell.authoring.graphs.format.foreign import imported
+from stepwell.authoring.graphs.format.input_limits import plain_problems
+from stepwell.authoring.graphs.nodes.node_type import Role
+from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
+from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
+from stepwell.authoring.graphs.templates.node_compiler import Compiler, Sources
+from stepwell.domain.steps import StepSpec
+from stepwell.errors.excerpt import excerpt
+
+_CACHE_MAX = 256
+
+
+class Builder:
+    """Builds plans with one set of node types and steps; keeps the latest, by content hash."""
+
+    def __init__(
+        self,
+        registry: NodeRegistry = DEFAULT,
+        steps: Mapping[str, StepSpec] | None = None,
+        *,
+        stored: bool = False,
+    ) -> None:
+        self.registry = registry
+        self._steps = steps
+        self._stored = stored  # graphs that were accepted before: what is refused since then is let pass
+        self._plans: OrderedDict[str, Plan] = OrderedDict()
+
+    def build(self, body: Any) -> Plan:
+        """The plan of a graph. InvalidGraph holds every problem at once."""
+        problems = plain_problems(body)
+        key = "" if problems else content_hash(body)
+        plan = self._plans.get(key)
+        if plan is None:
+            if not problems:
+                plan, problems = self._examine(body)
+            if plan is None:
+                name = body.get("name", "") if isinstance(body, dict) else ""
+                raise InvalidGraph(problems, name=name if isinstance(name, str) else excerpt(name))
+            self._plans[key] = plan
+            if len(self._plans) > _CACHE_MAX:
+                self._plans.popitem(last=False)
+        else:
+            self._plans.move_to_end(key)
+        return plan
+
+    def check(self, body: Any) -> list[GraphProblem]:
+        return self.examine(body)[1]
+
+    def examine(self, body: Any) -> tuple[Plan | None, list[GraphProblem]]:
+        problems = plain_problems(body)
+        return (None, problems) if problems else self._examine(body)
+
+    def _examine(self, body: Any) -> tuple[Plan | None, list[GraphProblem]]:
+        body, strange = imported(body, self.registry.names)
+        definition, problems = read(body, self.registry)
+        problems[:0] = strange
+        if definition is None:
+            return None, problems
+        broken = frozenset(problem.node for problem in problems if problem.node)
+        problems.extend(Checks(definition, broken).run())
+        if not self._stored:
+            problems.extend(saving_problems(body, definition))
+        sources = Sources()
+        compilers = {
+            node.id: Compiler(node.id, problems, self._steps, self.registry.mergers, sources)
+            for node in definition.nodes
+        }
+        behaviours = {node.id: node.type.compile(node.data, compilers[node.id]) for node in definition.nodes}
+        if problems:
+            return None, problems
+        root = _scope("", definition, behaviours, compilers)
+        told = warnings(definition, compilers)
+        return Plan(definition, root, version_hash(definition.as_dict()), told), []
+
+
+def _scope(
+    owner: str, definition: Definition, behaviours: dict[str, Any], compilers: dict[str, Compiler]
+) -> ScopePlan:
+    by_parent: dict[str, list[Node]] = {}
+    for node in definition.nodes:
+        by_parent.setdefault(node.parent, []).append(node)
+    parent_of = {node.id: node.parent for node in definition.nodes}
+    edges_of: dict[str, list[tuple[int, Edge]]] = {}
+    for order, edge in enumerate(definition.edges):
+        edges_of.setdefault(parent_of[edge.source], []).append((order, edge))
+
+    def build(name: str, members: list[Node]) -> ScopePlan:  # as deep as containers are nested
+        plans = []
+        for index, node in enumerate(members):
+            plan = NodePlan(node.id, index, node.type.role, node.type.name, node.data)
+            plan.behaviour = behaviours[node.id]
+            plan.uses_time = compilers[node.id].uses_time
+            if node.type.role is Role.CONTAINER:
+                inside = by_parent.get(node.id, [])
+                last = ending_of(node.data, [edge for _, edge in edges_of.get(node.id, [])])
+                plan.body = build(node.id, [n for n in inside if n.id not in last])
+                if last:
+                    plan.ending = build(node.id, [n for n in inside if n.id in last])
+            plans.append(plan)
+        _connect(plans, edges_of.get(name, []))
+        scope = ScopePlan(plans, name)
+        _structure(scope)
+        return scope
+
+    return build(owner, by_parent.get(owner, []))
+
+
+def _connect(plans: list[NodePlan], edges: list[tuple[int, Edge]]) -> None:
+    place = {plan.id: plan.index for plan in plans}
+    edges = [(order, edge) for order, edge in edges if edge.source in place]
+    outs: dict[int, list[EdgePlan]] = {}
+    ins: dict[int, list[EdgePlan]] = {}
+    for order, edge in edges:
+        made = EdgePlan(place[edge.source], place[edge.target], edge.handle, order)
+        outs.setdefault(made.source, []).append(made)
+        ins.setdefault(made.target, []).append(made)
+    for plan in plans:
+        plan.outs = tuple(outs.get(plan.index, ()))
+        plan.ins = tuple(ins.get(plan.index, ()))
+        plan.connected = frozenset(edge.handle for edge in plan.outs)
+
+
+def _structure(scope: ScopePlan) -> None:
+    nodes = scope.nodes
+    pairs = [(edge.source, edge.target) for node in nodes for edge in node.outs]
+    found = analyse(len(nodes), pairs, scope.joins)
+    clocks: dict[int, list[int]] = {}
+    for node in nodes:
+        node.idom = found.idom[node.index]
+        node.join = found.join_of[node.index]
+        node.region = found.regions.get(node.index, ())
+        if node.role is Role.JOIN and node.behaviour.timeout is not None:
+            clocks.setdefault(node.idom, []).append(node.index)
+    for index, joins in clocks.items():
+        if index >= 0:
+            nodes[index].timed_joins = tuple(joins)
+    scope.timed_joins = tuple(clocks.get(-1, ()))

@@ -1,0 +1,259 @@
+"""The JSON of a graph: React Flow's nodes and edges, everything that means something inside `data`.
+
+Fields of the canvas (width, selected, style ...) are accepted and dropped. `read` reports all that is
+wrong with the shape at once and never raises for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from stepwell.authoring.graphs.format.validation_messages import fields_of, shape_problems
+from stepwell.authoring.graphs.nodes.node_data import (
+    WHOLE,
+    Identifier,
+    Milliseconds,
+    NodeData,
+    Strict,
+    Timeout,
+)
+from stepwell.authoring.graphs.nodes.node_type import NodeType
+from stepwell.authoring.graphs.nodes.registry import ALIASES, NodeRegistry
+from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.errors.excerpt import excerpt
+
+SCHEMA_VERSION = "graph/1"
+_HANDLE_ALIASES = {"source": "out", "onError": "error", "fail": "error", "fail-branch": "error"}
+
+
+class Canvas(BaseModel):
+    """Shapes that a canvas adds to: what we do not know is dropped."""
+
+    model_config = ConfigDict(
+        extra="ignore", strict=True, alias_generator=to_camel, populate_by_name=True, frozen=True
+    )
+
+
+class Position(Canvas):
+    x: float = 0
+    y: float = 0
+
+
+# Every object of a browser has these: an editor that keeps nodes by id would find something there.
+_RESERVED = ("__proto__", "constructor", "prototype")
+
+
+def _free(name: str) -> str:
+    if name in _RESERVED:
+        raise ValueError(f"every object of a browser has {excerpt(name)} already: give the node another id")
+    return name
+
+
+NodeId = Annotated[
+    Identifier, AfterValidator(_free), Field(json_schema_extra={"not": {"enum": list(_RESERVED)}})
+]
+
+
+class NodeShape(Canvas):
+    id: NodeId
+    type: str
+    position: Position = Position()
+    parent_id: Identifier | None = None
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class EdgeShape(Canvas):
+    id: str = ""
+    source: Identifier
+    target: Identifier
+    source_handle: str | None = None
+    target_handle: str | None = None
+    label: str | None = None
+
+
+class Trigger(Strict):
+    id: Identifier
+    type: Literal["manual", "webhook", "schedule", "event"]
+    path: str | None = None
+    auth: Literal["none", "hmac", "bearer", "basic"] = "hmac"
+    credential: str | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+    event: str | None = None
+    input: dict[str, Any] = Field(default_factory=dict)
+
+
+class GraphSettings(Strict):
+    max_execution_ms: Timeout | None = 1_800_000  # of not-suspended time; null: no limit
+    suspend_ttl_ms: Milliseconds | None = 86_400_000  # waits without a timeout of their own
+    concurrency: Annotated[int, Field(ge=1), WHOLE] | None = 10
+    max_steps: Annotated[int, Field(ge=1), WHOLE] = 1000  # activations outside loops
+    max_nodes: Annotated[int, Field(ge=1, le=500), WHOLE] = 100
+    error_workflow: str | None = None
+
+
+class GraphShape(Canvas):
+    schema_version: Literal["graph/1"] = "graph/1"
+    id: str | None = None
+    name: str = ""
+    nodes: list[Any] = Field(default_factory=list)
+    edges: list[Any] = Field(default_factory=list)
+    triggers: list[Trigger] = Field(default_factory=list)
+    settings: GraphSettings = GraphSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    id: str
+    type: NodeType
+    data: NodeData
+    parent: str = ""
+    position: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    id: str
+    source: str
+    target: str
+    handle: str = "out"
+    label: str = ""
+
+
+@dataclass(slots=True)
+class Definition:
+    """A graph that was read: shapes fit, types are known; its structure is not checked yet."""
+
+    name: str = ""
+    nodes: list[Node] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    triggers: list[Trigger] = field(default_factory=list)
+    settings: GraphSettings = field(default_factory=GraphSettings)
+    unread: dict[str, str] = field(default_factory=dict)  # nodes that have problems, and their parents
+    edges_unread: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """The graph as JSON again, in its normal form: equal graphs give equal JSON."""
+        body: dict[str, Any] = {"schemaVersion": SCHEMA_VERSION, "name": self.name}
+        body["nodes"] = [_node_json(node) for node in self.nodes]
+        body["edges"] = [
+            {"id": e.id, "source": e.source, "sourceHandle": e.handle, "target": e.target}
+            | ({"label": e.label} if e.label else {})
+            for e in self.edges
+        ]
+        if self.triggers:
+            body["triggers"] = [_dumped(trigger) for trigger in self.triggers]
+        settings = _dumped(self.settings)
+        if settings:
+            body["settings"] = settings
+        return body
+
+
+def _dumped(model: BaseModel) -> dict[str, Any]:
+    return model.model_dump(by_alias=True, exclude_unset=True, mode="json")
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    body: dict[str, Any] = {"id": node.id, "type": node.type.name}
+    if node.parent:
+        body["parentId"] = node.parent
+    body["position"] = {"x": node.position[0], "y": node.position[1]}
+    body["data"] = _dumped(node.data)
+    return body
+
+
+def read(body: Any, registry: NodeRegistry) -> tuple[Definition | None, list[GraphProblem]]:
+    """The graph, as far as it can be read, and everything that is wrong with its shape."""
+    problems: list[GraphProblem] = []
+    shape = _read_graph(body, problems)
+    if shape is None:
+        return None, problems
+    definition = Definition(name=shape.name, triggers=list(shape.triggers), settings=shape.settings)
+    for i, raw in enumerate(shape.nodes):
+        node = _read_node(raw, i, registry, problems)
+        if node is not None:
+            definition.nodes.append(node)
+        elif isinstance(raw, dict):
+            definition.unread[str(raw.get("id", ""))] = str(raw.get("parentId") or "")
+    kinds = {node.id: node.type.name for node in definition.nodes}
+    unread = tuple(definition.unread)
+    branches = {node.id: node.type.handles(node.data) for node in definition.nodes}
+    for i, raw in enumerate(shape.edges):
+        wrong: list[GraphProblem] = []
+        edge = _read_edge(raw, i, wrong, kinds, branches)
+        # An id that no node may have is told once, at its node.
+        ends = ("source", "target")
+        problems += [p for p in wrong if p.field not in ends or raw.get(p.field) not in unread]
+        if edge is not None:
+            definition.edges.append(edge)
+        else:
+            definition.edges_unread = True
+    return definition, problems
+
+
+def _read_graph(body: Any, problems: list[GraphProblem]) -> GraphShape | None:
+    """What is around nodes and edges; a wrong setting does not hide what is wrong with them."""
+    try:
+        return GraphShape.model_validate(body)
+    except ValidationError as error:
+        problems.extend(shape_problems(error, "INVALID_GRAPH", known=fields_of(GraphSettings)))
+        wrong = {str(detail["loc"][0]) for detail in error.errors() if detail["loc"]}
+    if not wrong or wrong & {"nodes", "edges"}:
+        return None
+    return GraphShape.model_validate({name: value for name, value in body.items() if name not in wrong})
+
+
+def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[GraphProblem]) -> Node | None:
+    try:
+        shape = NodeShape.model_validate(raw)
+    except ValidationError as error:
+        named = str(raw.get("id", "")) if isinstance(raw, dict) else ""
+        for problem in shape_problems(error, "INVALID_NODE", node=named or f"nodes.{index}"):
+            problems.append(replace(problem, code="NODE_ID_INVALID") if problem.field == "id" else problem)
+        return None
+    found = registry.get(ALIASES.get(shape.type, shape.type))
+    if found is None:
+        problems.append(
+            GraphProblem(
+                code="NODE_TYPE",
+                message=f"no type of node is called {excerpt(shape.type)}",
+                node=shape.id,
+                field="type",
+                suggestion=did_you_mean(shape.type, registry.names),
+            )
+        )
+        return None
+    try:
+        data = found.data.model_validate(shape.data)
+    except ValidationError as error:
+        problems.extend(shape_problems(error, "INVALID_DATA", node=shape.id, known=fields_of(found.data)))
+        return None
+    return Node(shape.id, found, data, shape.parent_id or "", (shape.position.x, shape.position.y))
+
+
+def _read_edge(
+    raw: Any,
+    index: int,
+    problems: list[GraphProblem],
+    kinds: dict[str, str],
+    branches: dict[str, frozenset[str]],
+) -> Edge | None:
+    try:
+        shape = EdgeShape.model_validate(raw)
+    except ValidationError as error:
+        named = str(raw.get("id", "")) if isinstance(raw, dict) else ""
+        problems.extend(shape_problems(error, "INVALID_EDGE", edge=named or f"edges.{index}"))
+        return None
+    handle = shape.source_handle or "out"
+    kind = kinds.get(shape.source, "")
+    if handle not in branches.get(shape.source, frozenset()):
+        handle = _HANDLE_ALIASES.get(handle, handle)
+        if handle == "false" and kind == "condition":
+            handle = "else"
+        if handle == "done" and kind == "loop":
+            handle = "out"
+    return Edge(shape.id or f"e{index + 1}", shape.source, shape.target, handle, shape.label or "")

@@ -1,0 +1,97 @@
+"""The JSON Schema of graphs, generated from the models that read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ValidationError
+
+from stepwell.authoring.graphs.format.definition import EdgeShape, GraphSettings, NodeShape, Trigger
+from stepwell.authoring.graphs.nodes.node_type import NodeType
+from stepwell.authoring.graphs.nodes.registry import ALIASES, NodeRegistry
+
+_REF = "#/$defs/{model}"
+
+
+def graph_schema(registry: NodeRegistry) -> dict[str, Any]:
+    """One entry for each type of node, discriminated by `type`."""
+    defs: dict[str, Any] = {}
+    for made in registry:
+        defs[_def_name(made)] = _node(made, defs)
+    names = {name: _REF.format(model=_def_name(made)) for made in registry for name in _names(made)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "/schema/graph/1",
+        "title": "Graph",
+        "type": "object",
+        "required": ["nodes"],
+        "properties": {
+            "schemaVersion": {"const": "graph/1"},
+            "name": {"type": "string"},
+            "nodes": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 500,
+                "items": {
+                    "oneOf": [{"$ref": ref} for ref in dict.fromkeys(names.values())],
+                    "discriminator": {"propertyName": "type", "mapping": names},
+                },
+            },
+            "edges": {"type": "array", "maxItems": 2000, "items": _part(EdgeShape, "Edge", defs)},
+            "triggers": {"type": "array", "items": _part(Trigger, "Trigger", defs)},
+            "settings": _part(GraphSettings, "Settings", defs),
+        },
+        "$defs": defs,
+    }
+
+
+def _names(made: NodeType) -> list[str]:
+    """What the type may be called: graphs of other editors come with their own words."""
+    return [made.name, *(alias for alias, name in ALIASES.items() if name == made.name)]
+
+
+def _def_name(made: NodeType) -> str:
+    return "".join(part.capitalize() for part in made.name.replace(":", "_").split("_")) + "Node"
+
+
+def _part(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[str, Any]:
+    schema = model.model_json_schema(by_alias=True, ref_template=_REF)
+    defs.update(schema.pop("$defs", {}))
+    defs[name] = schema
+    return {"$ref": _REF.format(model=name)}
+
+
+def _node(made: NodeType, defs: dict[str, Any]) -> dict[str, Any]:
+    shape = NodeShape.model_json_schema(by_alias=True, ref_template=_REF)
+    defs.update(shape.pop("$defs", {}))
+    data = made.data.model_json_schema(by_alias=True, ref_template=_REF)
+    defs.update(data.pop("$defs", {}))
+    _other_words(made.data, data)
+    shape["properties"]["type"] = {"enum": _names(made)}
+    shape["properties"]["data"] = data
+    shape["required"] = ["id", "type"] + (["data"] if _needs_data(made) else [])
+    shape["title"] = made.name
+    if made.text:
+        shape["description"] = made.text
+    return shape
+
+
+def _needs_data(made: NodeType) -> bool:
+    try:
+        made.data.model_validate({})
+    except ValidationError:
+        return True
+    return False
+
+
+def _other_words(model: type[BaseModel], schema: dict[str, Any]) -> None:
+    """Fields that are read under more than one name; one of the names is enough."""
+    for field in model.model_fields.values():
+        if not isinstance(field.validation_alias, AliasChoices):
+            continue
+        first, *others = (choice for choice in field.validation_alias.choices if isinstance(choice, str))
+        for other in others:
+            schema["properties"][other] = schema["properties"][first]
+        if first in schema.get("required", ()):
+            schema["required"] = [name for name in schema["required"] if name != first]
+            schema["oneOf"] = [{"required": [name]} for name in (first, *others)]

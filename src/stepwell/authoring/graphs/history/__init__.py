@@ -1,0 +1,1 @@
+"""What a graph run did, told from its log."""

@@ -1,0 +1,323 @@
+"""Trace: what happened in a graph run, node by node, told from its log.
+
+The frontier decides again over the recorded answers; what it decides, with the times of the facts it
+follows from, is the trace. So it needs no rows of its own and cannot disagree with the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.run.frontier import Frontier
+from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code, failure_of
+from stepwell.authoring.graphs.run.state import SETTLED, Ask, Failure, Purpose, ScopeRun, Step, StepStatus
+from stepwell.domain import events as ev
+from stepwell.domain.codec import PLAIN
+from stepwell.domain.cuts import Delivered, settles
+from stepwell.domain.events import Event
+from stepwell.domain.problems import child_problem
+from stepwell.domain.status import Status
+
+_LOOKED_UP = "@find"  # behind the path of a node that calls a workflow
+
+
+@dataclass(slots=True, kw_only=True)
+class TraceEntry:
+    """One node in one scope."""
+
+    order: int  # the order of decisions: a total order even between parallel branches
+    path: str  # scopePath/node
+    node: str
+    type: str
+    status: StepStatus
+    predecessors: list[str] = field(default_factory=list)
+    depth: int = 0  # containers around it
+    branch: str = ""  # the join whose branch it belongs to
+    iteration: int | None = None
+    attempts: int = 0
+    inputs: Any = None
+    output: Any = None
+    handles: list[str] = field(default_factory=list)
+    error: dict[str, Any] | None = None
+    pinned: bool = False
+    queued_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    worker: str = ""
+
+
+@dataclass(slots=True)
+class Trace:
+    entries: list[TraceEntry]
+    history: list[tuple[str, float]]  # statuses of the run, each with its time
+    progress: dict[str, tuple[int, int | None]]  # loop path -> done, of how many
+    delivered: list[Delivered] = field(default_factory=list)  # events that the run's mailbox gave to waits
+    unasked: set[str] = field(default_factory=set)  # paths with answers that the graph had no question for
+
+    def by_path(self) -> dict[str, TraceEntry]:
+        return {entry.path: entry for entry in self.entries}
+
+
+def _before(scope: ScopeRun, cause: str) -> list[str]:
+    """The finally of a try follows its whole body, and what cancelled the try."""
+    owner = scope.owner.node if scope.owner is not None else None
+    if scope.owner is None or owner is None or owner.body is None or scope.plan is not owner.ending:
+        return []
+    found = [scope.prefix + node.id for node in owner.body.nodes]
+    return [*found, cause] if cause and scope.owner.status is StepStatus.CANCELLED else found
+
+
+def trace(plan: Plan, run_id: str, events: Iterable[Event]) -> Trace:
+    """The trace of a run whose definition had this plan; its expressions see the run's id again."""
+    log = list(events)
+    reader = _Reader(plan, run_id, log)
+    reader.read()
+    entries = sorted(reader.entries.values(), key=lambda entry: entry.order)
+    return Trace(entries, reader.history, reader.progress, reader.delivered, reader.unasked)
+
+
+class _Reader:
+    def __init__(self, plan: Plan, run_id: str, log: Sequence[Event]) -> None:
+        self._plan = plan
+        self._run_id = run_id
+        self._log = log
+        self._values = {e.path: e.fact.value for e in log if isinstance(e.fact, ev.ValueRecorded)}
+        self._prefix = "0/"
+        self._dropped: set[int] = set()  # answers that a retry by a person took back
+        self._begin()
+
+    def _begin(self) -> None:
+        self.entries: dict[str, TraceEntry] = {}
+        self.history: list[tuple[str, float]] = []
+        self.progress: dict[str, tuple[int, int | None]] = {}
+        self._asks: dict[str, Ask] = {}
+        self._messages: dict[str, Any] = {}
+        self.delivered: list[Delivered] = []
+        self.unasked: set[str] = set()
+        self._posted: dict[int, tuple[str, Any]] = {}  # by identity: key of the message, what was in it
+        self._seq, self._cause = 0, ""
+        self._now = 0.0
+        self._worker = ""
+        first = self._log[0].fact
+        assert isinstance(first, ev.Accepted)
+        self._accepted = first
+        run = {"id": self._run_id, "workflow": first.workflow, "version": first.version}
+        self._frontier = Frontier(
+            self._plan,
+            run=run,
+            clock=self._time,
+            known=lambda path: True,
+            observe=self._seen,
+            test=first.test,
+        )
+        self._started = False
+
+    def _time(self, place: str) -> float:
+        known = self._values.get(f"{self._prefix}{place}@now")
+        return self._now if known is None else msgspec.json.decode(known, type=float)
+
+    def read(self) -> None:
+        at = 0
+        while at < len(self._log):
+            event = self._log[at]
+            self._now, self._seq = event.at, event.seq
+            self._cause = self._place(event.path).partition("@")[0]
+            if isinstance(event.fact, ev.Retried) and at not in self._dropped:
+                self._take_back(at)
+                self._dropped.add(at)
+                self._begin()
+                at = 0
+                continue
+            if at not in self._dropped:
+                self._apply(event)
+                self._status(event)
+            at += 1
+
+    def _take_back(self, at: int) -> None:
+        """The failure that a person sent on: forget it and what ended the run."""
+        ends = (i for i in range(at - 1, -1, -1) if isinstance(self._log[i].fact, ev.Failed | ev.TimedOut))
+        failed = next(ends, None)
+        if failed is None:
+            return
+        fact = self._log[failed].fact
+        assert isinstance(fact, ev.Failed | ev.TimedOut)
+        self._dropped.add(failed)
+        for i in range(failed):
+            event = self._log[i]
+            if event.path == fact.error.path and isinstance(
+                event.fact, ev.StepFailed | ev.WaitEnded | ev.ChildEnded | ev.ChildStarted | ev.TimerFired
+            ):
+                self._dropped.add(i)
+
+    def _status(self, event: Event) -> None:
+        fact = event.fact
+        if isinstance(fact, ev.ENDINGS):
+            status = {
+                ev.Completed: Status.COMPLETED,
+                ev.Failed: Status.FAILED,
+                ev.Cancelled: Status.CANCELLED,
+            }
+            told = str(status.get(type(fact), Status.TIMED_OUT))
+        elif not self._started:
+            return
+        elif self._frontier.works or self._frontier.end is not None:
+            told = str(Status.RUNNING)
+        else:
+            told = str(Status.SUSPENDED)
+        if not self.history:
+            self.history.append((str(Status.RUNNING), self._log[0].at))
+        while len(self.history) > 1 and self.history[-1][1] == event.at:
+            self.history.pop()
+        if not self.history or self.history[-1][0] != told:
+            self.history.append((told, event.at))
+
+    # Facts
+
+    def _apply(self, event: Event) -> None:
+        fact = event.fact
+        match fact:
+            case ev.Claimed():
+                self._worker = fact.worker
+                self._start(event)
+            case ev.Received() if not fact.rejected:
+                self._messages[fact.key] = fact.payload
+            case ev.StepStarted():
+                entry = self.entries.get(self._place(event.path))
+                if entry is not None:
+                    entry.started_at = event.at
+                    entry.attempts = max(entry.attempts, event.attempt)
+            case ev.LoopAdvanced():
+                self.progress[self._place(event.path).rsplit("[", 1)[0]] = (fact.done, fact.count)
+            case ev.CancelRequested() if self._started and self._frontier.end is None:
+                self._frontier.cancel()
+                self._take_asks()
+            case ev.Cancelled() | ev.TimedOut() | ev.Failed():
+                self._frontier.abandon()
+            case _:
+                self._answer(event)
+
+    def _start(self, event: Event) -> None:
+        if not self._started:
+            self._started = True
+            self._now = self._log[0].at
+            self._frontier.begin(PLAIN.decode(self._accepted.input))
+            self._now = event.at
+            self._take_asks()
+
+    def _place(self, path: str) -> str:
+        return path.removeprefix(self._prefix)
+
+    def _answer(self, event: Event) -> None:
+        fact, place = event.fact, self._place(event.path)
+        if place:  # of a fork it is an answer that came before anybody had claimed the run
+            self._start(event)
+        ask = self._asks.get(place.removesuffix(_LOOKED_UP))
+        if ask is None or ask.done:
+            if settles(fact):
+                self.unasked.add(event.path)
+            return
+        if place.endswith(_LOOKED_UP):
+            self._looked_up(ask, fact)
+            return
+        entry = self.entries.get(ask.step.path) if ask.step is not None else None
+        if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed):
+            entry.attempts = max(entry.attempts, event.attempt)
+        node = ask.step.node.id if ask.step is not None else ""
+        match fact:
+            case ev.StepCompleted():
+                self._frontier.answer(ask, fact.result)
+            case ev.StepFailed(retry_in=None):
+                problem = fact.error
+                failure = Failure(
+                    problem.code, problem.message, node, place, event.attempt, config=problem.permanent
+                )
+                self._frontier.fail(ask, failure)
+            case ev.NodeFailed():  # it could not even be prepared
+                problem = fact.error
+                self._frontier.fail(ask, Failure(problem.code, problem.message, node, place, config=True))
+            case ev.TimerFired():
+                self._frontier.answer(ask, None)
+            case ev.WaitEnded(outcome="answered"):
+                told = PLAIN.decode(self._messages[fact.received])
+                if ask.purpose is Purpose.MAILBOX:
+                    self._posted[id(told)] = (fact.received, told)
+                self._frontier.answer(ask, told)
+            case ev.WaitEnded(outcome="timed_out"):
+                self._frontier.fail(ask, Failure(WAIT_TIMEOUT, "not answered in time", node, place))
+            case ev.ChildStarted(detached=True):
+                self._frontier.answer(ask, {"runId": fact.run})
+            case ev.ChildEnded():
+                self._child_ended(ask, fact, node, place)
+            case _:
+                return
+        if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed) and fact.worker:
+            entry.worker = fact.worker
+        self._take_asks()
+
+    def _looked_up(self, ask: Ask, fact: ev.Fact) -> None:
+        """A workflow that only the store might know; if it does not, the node that calls it has failed."""
+        if isinstance(fact, ev.StepCompleted) and bytes(fact.result) == b"null":
+            assert ask.step is not None
+            self._frontier.fail(ask, failure_of(ask.step.node.behaviour.unknown(), ask.step))
+            self._take_asks()
+
+    def _child_ended(self, ask: Ask, fact: ev.ChildEnded, node: str, place: str) -> None:
+        if fact.status == Status.COMPLETED:
+            self._frontier.answer(ask, PLAIN.decode(fact.result))
+        else:
+            problem = child_problem(fact)
+            self._frontier.fail(ask, Failure(called_code(problem.code), problem.message, node, place))
+
+    def _take_asks(self) -> None:
+        for action in self._frontier.take_actions():
+            if isinstance(action, Ask):
+                self._asks[action.path] = action
+
+    # Steps
+
+    def _seen(self, step: Step) -> None:
+        entry = self.entries.get(step.path)
+        if entry is None:
+            entry = self.entries[step.path] = self._entry(step)
+        entry.status = step.status
+        if step.status in SETTLED:
+            entry.ended_at = self._now
+            entry.output = step.output
+            entry.handles = list(step.handles)
+            entry.worker = self._worker
+            if step.error is not None:
+                entry.error = step.error.as_context()
+            if step.node.variable and step.status is StepStatus.COMPLETED:
+                entry.output = step.behind.values.get(step.node.variable, step.output)
+            if step.loop is not None:
+                self.progress[step.path] = (step.loop.done, step.loop.count)
+            if step.event is not None:
+                key, _ = self._posted[id(step.event)]
+                self.delivered.append(Delivered(self._seq, self._prefix + step.path, key, step.output))
+
+    def _entry(self, step: Step) -> TraceEntry:
+        scope, node = step.scope, step.node
+        live = scope.live.get(node.index, ())
+        join = scope.plan.nodes[node.join].id if node.join >= 0 else ""
+        begun = step.status not in (StepStatus.SKIPPED, StepStatus.CANCELLED)
+        return TraceEntry(
+            order=step.number,
+            path=step.path,
+            node=node.id,
+            type=node.type,
+            status=step.status,
+            predecessors=[scope.prefix + scope.plan.nodes[edge.source].id for edge in live]
+            or _before(scope, self._cause),
+            depth=scope.prefix.count("/"),
+            branch=join,
+            iteration=scope.loop["index"] if scope.loop is not None else None,
+            inputs=dict(step.context.values) if begun else None,
+            pinned=self._accepted.test and node.data.is_pinned,
+            queued_at=self._now if begun else None,
+            started_at=self._now if begun else None,
+        )

@@ -1,0 +1,329 @@
+"""Nodes that become steps: `call`, custom nodes of `@node`, and what they share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stepwell.authoring.graphs.errors import NodeConfigError, NodeError
+from stepwell.authoring.graphs.nodes.node_data import NodeData
+from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.nodes.retry import DEFAULT, NodeRetry, retry_of
+from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.domain.codec import PAYLOAD_BYTES_MAX, PLAIN
+from stepwell.domain.duration import Duration, timeout_seconds
+from stepwell.domain.program import StepContext
+from stepwell.domain.retry import Retry
+from stepwell.domain.steps import STEP_TIMEOUT, StepSpec, parameter_codecs
+from stepwell.errors import NotSerialisable
+from stepwell.errors.excerpt import excerpt
+
+Handler = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """What a node's handler may return instead of its bare output."""
+
+    output: Any = None
+    handle: str = "out"
+    delay: float = 0.0  # seconds before the next nodes begin
+
+
+class Helpers(msgspec.Struct, frozen=True, gc=False):
+    """What a handler may know besides its configuration and the context."""
+
+    run_id: str
+    node: str
+    key: str  # the same for every attempt: an idempotency key for the service that is called
+    attempt: int
+
+
+class Work(Protocol):
+    """A node that becomes a step."""
+
+    spec: StepSpec
+
+    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, from the context. Errors here are the author's: nothing was executed."""
+        ...
+
+    def outcome(self, result: bytes | msgspec.Raw) -> Outcome: ...
+
+
+class ResultCodec:
+    """A node's result in the log: its output, and the handle and delay where they are not the usual."""
+
+    def encode(self, value: object) -> bytes:
+        if isinstance(value, NodeResult):
+            body: dict[str, Any] = {"output": value.output}
+            if value.handle != "out":
+                body["handle"] = value.handle
+            if value.delay:
+                body["delay"] = value.delay
+        else:
+            body = {"output": value}
+        try:
+            data = PLAIN.encode(body)
+        except NotSerialisable as error:
+            raise NodeError("OUTPUT_NOT_JSON", error.message, hint=error.hint, config=True) from None
+        if len(data) > PAYLOAD_BYTES_MAX:
+            raise NodeError(
+                "OUTPUT_TOO_LARGE",
+                f"the output is {len(data):,} bytes; the limit is {PAYLOAD_BYTES_MAX:,}",
+                hint="store large data elsewhere and return a reference",
+                config=True,
+            )
+        return data
+
+    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        return PLAIN.decode(data)
+
+    def schema(self) -> dict[str, Any] | bool:
+        return True
+
+
+RESULTS = ResultCodec()
+
+
+def outcome_of(result: bytes | msgspec.Raw) -> Outcome:
+    body = PLAIN.decode(result)
+    return Outcome((body.get("handle", "out"),), body["output"], None, body.get("delay", 0.0))
+
+
+class CustomWork:
+    """A node of `@node`: its data is a template of its configuration."""
+
+    def __init__(self, made: CustomNode, data: NodeData, compiler: Compiler) -> None:
+        self._made = made
+        self._node = compiler.node
+        config = made.config_of(data)
+        self._template = compiler.template(config, "")
+        if made.config is not None and "{{" not in str(config):
+            try:
+                made.config.model_validate(config)
+            except ValidationError as error:
+                for found in error.errors():
+                    field = ".".join(str(part) for part in found["loc"])
+                    compiler.problem("INVALID_DATA", found["msg"], field)
+        self.spec = replace(
+            made.spec,
+            retry=retry_of(data.retry, made.retry),
+            timeout=made.timeout if data.timeout_ms is None else data.timeout_ms / 1000,
+            queue=data.queue or "",
+        )
+
+    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        config = self._template.render(scope, now)
+        if self._made.config is not None:
+            try:
+                self._made.config.model_validate(config)
+            except ValidationError as error:
+                first = error.errors()[0]
+                field = ".".join(str(part) for part in first["loc"])
+                raise NodeConfigError(f"{first['msg']} at {field}", code="NODE_CONFIG") from None
+        context = dict(scope["ctx"])
+        if scope.get("loop") is not None:
+            context["loop"] = scope["loop"]
+        return (self._node, config, context), {}
+
+    outcome = staticmethod(outcome_of)
+
+
+class _AnyConfig(NodeData):
+    model_config = ConfigDict(extra="allow")
+
+
+class CustomNode:
+    """A node type written in Python."""
+
+    def __init__(
+        self,
+        name: str,
+        handler: Handler,
+        *,
+        config: type[BaseModel] | None,
+        handles: tuple[str, ...],
+        retry: Retry,
+        timeout: float | None,
+    ) -> None:
+        self.handler = handler
+        self.config = config
+        self.retry = retry
+        self.timeout = timeout
+        self._shared = set(NodeData.model_fields) | {
+            str(field.alias) for field in NodeData.model_fields.values() if field.alias
+        }
+        self.spec = StepSpec(
+            name=f"node:{name}",
+            function=_executed(handler, frozenset({*handles, "error"})),
+            retry=retry,
+            timeout=timeout,
+            is_async=inspect.iscoroutinefunction(handler),
+            wants_context=True,
+            returns=RESULTS,
+        )
+        text = (handler.__doc__ or "").strip().splitlines()
+        self.type = NodeType(
+            name=name,
+            data=_AnyConfig,
+            role=Role.WORK,
+            compile=self._compile,
+            handles=lambda data: frozenset({*handles, "error"}),
+            text=text[0] if text else "",
+        )
+
+    def config_of(self, data: NodeData) -> dict[str, Any]:
+        """The node's own fields, without those that every node may have."""
+        return dict(data.model_extra or {})
+
+    def _compile(self, data: NodeData, compiler: Compiler) -> CustomWork:
+        known = self.fields()
+        if known is not None:
+            for name in self.config_of(data):
+                if name not in known:
+                    compiler.problem(
+                        "INVALID_DATA",
+                        "this type of node has no such field",
+                        name,
+                        f"it has: {', '.join(known)}",
+                    )
+        return CustomWork(self, data, compiler)
+
+    def fields(self) -> list[str] | None:
+        if self.config is None or self.config.model_config.get("extra") == "allow":
+            return None
+        return [field.alias or name for name, field in self.config.model_fields.items()]
+
+
+def _executed(handler: Handler, handles: frozenset[str]) -> Handler:
+    """The step around a handler: `(config, ctx, helpers)` of the node contract."""
+
+    async def execute(step: StepContext, node: str, config: Any, context: Any) -> Any:
+        helpers = Helpers(step.run_id, node, step.key, step.attempt)
+        result = await handler(config, context, helpers)
+        if isinstance(result, NodeResult):
+            _check_result(result, handles)
+        return result
+
+    def execute_plainly(step: StepContext, node: str, config: Any, context: Any) -> Any:
+        helpers = Helpers(step.run_id, node, step.key, step.attempt)
+        result = handler(config, context, helpers)
+        if isinstance(result, NodeResult):
+            _check_result(result, handles)
+        return result
+
+    return execute if inspect.iscoroutinefunction(handler) else execute_plainly
+
+
+def _check_result(result: NodeResult, handles: frozenset[str]) -> None:
+    """A handle that nobody declared would lead nowhere, and the run would end as if all was well."""
+    if result.handle not in handles:
+        raise NodeConfigError(
+            f"the handler chose the handle {excerpt(result.handle)}",
+            code="UNKNOWN_HANDLE",
+            hint=f'it has: {", ".join(sorted(handles))}; declare others: @node(..., handles=("out", ...))',
+        )
+    delay: Any = result.delay  # authors are not bound by our types
+    if type(delay) not in (int, float) or not delay >= 0:
+        raise NodeConfigError(f"the handler's delay is {excerpt(delay)}", hint="give seconds, zero or more")
+
+
+# call
+
+
+class CallData(NodeData):
+    step: str
+    args: dict[str, Any] | list[Any] = Field(default_factory=dict)
+
+
+class CallWork:
+    """A registered Python step, called with what the templates give."""
+
+    def __init__(self, data: CallData, compiler: Compiler) -> None:
+        self._args = compiler.template(data.args, "args")
+        spec = (compiler.steps or {}).get(data.step)
+        if spec is None:
+            spec = StepSpec(name=data.step, function=_missing)
+            if compiler.steps is not None:
+                from stepwell.authoring.graphs.problems import did_you_mean
+
+                suggestion = did_you_mean(data.step, compiler.steps) or "register it: Engine(steps=[...])"
+                compiler.problem(
+                    "UNKNOWN_STEP", f"no step is called {excerpt(data.step)}", "step", suggestion
+                )
+        self._codecs = {} if spec.function is _missing else parameter_codecs(spec)
+        self.spec = replace(
+            spec,
+            retry=retry_of(data.retry, spec.retry),
+            timeout=spec.timeout if data.timeout_ms is None else data.timeout_ms / 1000,
+            queue=data.queue or spec.queue,
+        )
+
+    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args = self._args.render(scope, now)
+        names = list(self._codecs)
+        if isinstance(args, list):
+            typed = [
+                self._typed(names[i], value) if i < len(names) else value for i, value in enumerate(args)
+            ]
+            return tuple(typed), {}
+        return (), {name: self._typed(name, value) for name, value in args.items()}
+
+    def _typed(self, name: str, value: Any) -> Any:
+        """JSON as the parameter's type."""
+        codec = self._codecs.get(name, PLAIN)
+        return value if codec is PLAIN else codec.decode(PLAIN.encode(value))
+
+    def outcome(self, result: bytes | msgspec.Raw) -> Outcome:
+        return Outcome(output=PLAIN.decode(result))
+
+
+def _missing(*args: Any, **kwargs: Any) -> None:
+    raise NodeConfigError("this worker has no such step", code="UNKNOWN_STEP", hint="Engine(steps=[...])")
+
+
+CALL = NodeType(
+    name="call", data=CallData, role=Role.WORK, compile=CallWork, text="calls a registered Python step"
+)
+
+
+def node(
+    name: str,
+    *,
+    config: type[BaseModel] | None = None,
+    handles: tuple[str, ...] = ("out",),
+    retry: Retry = DEFAULT,
+    timeout: Duration | None = STEP_TIMEOUT,
+) -> Callable[[Handler], Handler]:
+    """Declare a type of node: `@node("shopify:create_order", config=Order)`.
+
+    The handler takes (config, ctx, helpers) and returns its output, or a `NodeResult` with a handle and
+    a delay. It runs at least once, up to three times unless `retry` says otherwise.
+    """
+    limit = timeout_seconds(timeout)
+
+    def decorate(handler: Handler) -> Handler:
+        made = CustomNode(name, handler, config=config, handles=handles, retry=retry, timeout=limit)
+        handler.custom_node = made  # type: ignore[attr-defined]  # found by the registry
+        return handler
+
+    return decorate
+
+
+__all__ = [
+    "CALL",
+    "RESULTS",
+    "CustomNode",
+    "Helpers",
+    "NodeResult",
+    "NodeRetry",
+    "Work",
+    "node",
+    "outcome_of",
+]

@@ -1,0 +1,56 @@
+"""workflow: another run, of any style, waited for or left alone."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import AliasChoices, Field
+
+from stepwell.authoring.graphs.errors import NodeError
+from stepwell.authoring.graphs.nodes.node_data import NodeData
+from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.nodes.retry import retry_of
+from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.errors.excerpt import excerpt
+
+
+class WorkflowData(NodeData):
+    workflow: str = Field(validation_alias=AliasChoices("workflow", "workflowId"))
+    version: str | int | Literal["published"] = "published"
+    input: Any = None
+    wait: bool = True
+
+
+class ChildRun:
+    def __init__(self, data: WorkflowData, compiler: Compiler) -> None:
+        self.workflow = data.workflow
+        self.version = "" if data.version == "published" else str(data.version)
+        self.waits = data.wait
+        self.retry = retry_of(data.retry)
+        self.timeout = None if data.timeout_ms is None or not data.wait else data.timeout_ms / 1000
+        self._input = compiler.template(data.input, "input")
+
+    def input(self, scope: Scope, now: Now) -> Any:
+        return self._input.render(scope, now)
+
+    def unknown(self) -> NodeError:
+        """Nobody has such a workflow."""
+        version = f" version {self.version}" if self.version else ""
+        return NodeError(
+            "UNKNOWN_WORKFLOW",
+            f"nobody knows a workflow {excerpt(self.workflow)}{version}",
+            hint="give it to an engine, Engine(workflows=[...]), or save and publish it",
+            config=True,
+        )
+
+    def outcome(self, output: Any) -> Outcome:
+        return Outcome(output=output)
+
+
+WORKFLOW = NodeType(
+    name="workflow",
+    data=WorkflowData,
+    role=Role.CHILD,
+    compile=ChildRun,
+    text="runs another workflow",
+)

@@ -1,0 +1,294 @@
+"""Nodes that wait: delay, wait (time, until, event, polled condition), approval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from stepwell.authoring.graphs.errors import NodeConfigError
+from stepwell.authoring.graphs.expressions import Expression
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
+from stepwell.authoring.graphs.expressions.values import text
+from stepwell.authoring.graphs.nodes.control import named_handles
+from stepwell.authoring.graphs.nodes.node_data import (
+    WHOLE,
+    YEAR_MS,
+    Milliseconds,
+    NodeData,
+    Source,
+    exactly_one,
+    needed_by,
+)
+from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.templates.template import Template
+from stepwell.domain.duration import seconds
+from stepwell.errors import StepwellError
+from stepwell.errors.excerpt import excerpt
+
+_LAST_MOMENT = datetime(3000, 1, 1, tzinfo=UTC).timestamp()
+ANSWERS = ("approved", "denied")
+
+
+class DelayData(NodeData):
+    model_config = ConfigDict(json_schema_extra=exactly_one("ms", "duration", "until"))
+
+    ms: Milliseconds | None = None
+    duration: str | None = None  # "30s", "5m", "2h", "1d"
+    until: Source | None = None  # an ISO date, or milliseconds since 1970
+
+    @model_validator(mode="after")
+    def _one_of(self) -> DelayData:
+        if sum(x is not None for x in (self.ms, self.duration, self.until)) != 1:
+            raise ValueError("give exactly one of ms, duration and until")
+        return self
+
+
+_NEEDS = {"time": "ms", "until": "until", "event": "event", "condition": "condition"}
+
+
+class WaitData(NodeData):
+    model_config = ConfigDict(json_schema_extra=needed_by("mode", default="event", **_NEEDS))
+
+    mode: Literal["time", "until", "event", "condition"] = "event"
+    event: str | None = None
+    key: Source | None = None
+    condition: Source | None = None
+    poll_ms: Annotated[int, Field(ge=1000), WHOLE] = 30_000
+    ms: Milliseconds | None = None
+    until: Source | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> WaitData:
+        needed = _NEEDS[self.mode]
+        if getattr(self, needed) is None:
+            raise ValueError(f"mode {self.mode} needs {needed}")
+        return self
+
+
+class ApprovalData(NodeData):
+    assignees: list[str] = Field(default_factory=list)
+    message: str = ""
+    form: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    name: str
+    key: str
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    title: str
+    assignees: tuple[str, ...]
+    form: Mapping[str, Any]
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Ask `condition` now and every `seconds`, until it holds."""
+
+    condition: Expression
+    seconds: float
+    timeout: float | None
+
+
+Ask = Timer | Event | Question | Poll
+
+
+class Delay:
+    """A delay has one end."""
+
+    times_out = False
+
+    def __init__(self, data: DelayData | WaitData, compiler: Compiler) -> None:
+        duration = getattr(data, "duration", None)
+        self._seconds = None if data.ms is None else data.ms / 1000
+        self._duration = None if duration is None else compiler.template(duration, "duration")
+        self._until = None if data.until is None else compiler.template(data.until, "until")
+        self._check(duration, data.until, compiler)
+        compiler.uses_time = compiler.uses_time or self._until is not None
+
+    @staticmethod
+    def _check(duration: str | None, until: str | None, compiler: Compiler) -> None:
+        """What no expression makes is looked at when the graph is saved."""
+        for code, field, written, read in (
+            ("DURATION", "duration", duration, _length),
+            ("TIMESTAMP", "until", until, _fixed_moment),
+        ):
+            if written is not None and "{{" not in written:
+                try:
+                    read(written)
+                except NodeConfigError as error:
+                    compiler.problem(code, error.message, field, error.hint)
+
+    def ask(self, scope: Scope, now: Now) -> Ask:
+        if self._seconds is not None:
+            return Timer(self._seconds)
+        if self._duration is not None:
+            return Timer(_length(self._duration.render(scope, now)))
+        assert self._until is not None
+        assert now is not None
+        return Timer(max(0.0, _moment(self._until.render(scope, now)) - now))
+
+    def answered(self, answer: Any) -> Outcome:
+        return Outcome()
+
+
+class EventWait:
+    times_out = True
+
+    def __init__(self, data: WaitData, compiler: Compiler) -> None:
+        self._event = compiler.template(data.event, "event")
+        self._key = None if data.key is None else compiler.template(data.key, "key")
+        self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+
+    def ask(self, scope: Scope, now: Now) -> Ask:
+        key = "" if self._key is None else _text(self._key, scope, now)
+        if self._key is not None and not key:
+            # Without a key it would take the events of all others.
+            raise NodeConfigError("the key of the event came out empty", hint="leave it out to take any")
+        return Event(_text(self._event, scope, now), key, self._timeout)
+
+    def answered(self, answer: Any) -> Outcome:
+        return Outcome(output=answer)
+
+
+class ConditionWait:
+    times_out = True
+
+    def __init__(self, data: WaitData, compiler: Compiler) -> None:
+        assert data.condition is not None
+        self._condition = compiler.expression(data.condition, "condition")
+        self._poll = data.poll_ms / 1000
+        self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+
+    def ask(self, scope: Scope, now: Now) -> Ask:
+        return Poll(self._condition, self._poll, self._timeout)
+
+    def answered(self, answer: Any) -> Outcome:
+        return Outcome()
+
+
+class Approval:
+    times_out = True
+
+    def __init__(self, data: ApprovalData, compiler: Compiler) -> None:
+        self._message = compiler.template(data.message, "message")
+        self._assignees = compiler.template(data.assignees, "assignees")
+        self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+        compiler.schema(data.form, "form")
+        self._form = answer_schema(data.form)
+
+    def ask(self, scope: Scope, now: Now) -> Ask:
+        assignees = self._assignees.render(scope, now)
+        return Question(
+            _text(self._message, scope, now), tuple(str(who) for who in assignees), self._form, self._timeout
+        )
+
+    def answered(self, answer: Any) -> Outcome:
+        output = answer if isinstance(answer, dict) else {"response": answer}
+        return Outcome((output["response"],), output)
+
+    def pinned(self, value: Any) -> Outcome:
+        named_handles(value.get("response") if isinstance(value, dict) else value, ANSWERS)
+        return self.answered(value)
+
+
+def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
+    """What a decision may look like: the bare word, or an object with the word and the form's fields."""
+    answer: dict[str, Any] = {
+        "type": "object",
+        "required": ["response"],
+        "properties": {"response": {"enum": list(ANSWERS)}, "comment": {"type": "string"}},
+    }
+    if form is None:
+        return {"anyOf": [{"enum": list(ANSWERS)}, answer]}
+    # A resource of its own, so that its references mean itself and not the answer around it.
+    answer["properties"]["form"] = {"$id": "urn:stepwell:form", **form}
+    answer["if"] = {"properties": {"response": {"const": "approved"}}}
+    answer["then"] = {"required": ["form"]}
+    return {"anyOf": [{"const": "denied"}, answer]}
+
+
+def _text(template: Template, scope: Scope, now: Now) -> str:
+    return text(template.render(scope, now), DEFAULT_LIMITS)
+
+
+def _length(value: Any) -> float:
+    try:
+        found = seconds(value, name="duration")
+    except StepwellError as error:
+        raise NodeConfigError(error.message, hint=error.hint) from None
+    if found * 1000 > YEAR_MS:
+        raise NodeConfigError(f"{excerpt(value)} is longer than a year", hint="give at most 365d")
+    return found
+
+
+def _moment(value: Any) -> float:
+    """Seconds since 1970; somebody may live to see it."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        found = value / 1000
+    else:
+        try:
+            when = datetime.fromisoformat(str(value))
+        except ValueError:
+            raise NodeConfigError(
+                f"{excerpt(value)} is no moment", hint="give an ISO date and time"
+            ) from None
+        found = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    if found >= _LAST_MOMENT:
+        raise NodeConfigError(f"{excerpt(value)} is too far away", hint="to wait for ever, wait for an event")
+    return found
+
+
+def _fixed_moment(written: str) -> None:
+    """A date that somebody wrote: it means the same everywhere."""
+    _moment(written)
+    when = datetime.fromisoformat(written)
+    if when.tzinfo is None:
+        raise NodeConfigError(
+            f"{excerpt(written)} has no time zone", hint="add Z for UTC, or an offset as +02:00"
+        )
+
+
+def _wait(data: WaitData, compiler: Compiler) -> Delay | EventWait | ConditionWait:
+    if data.mode == "event":
+        return EventWait(data, compiler)
+    if data.mode == "condition":
+        compiler.uses_time = True
+        return ConditionWait(data, compiler)
+    return Delay(data, compiler)
+
+
+WAITING = (
+    NodeType(name="delay", data=DelayData, role=Role.WAIT, compile=Delay, text="waits for a while"),
+    NodeType(
+        name="wait",
+        data=WaitData,
+        role=Role.WAIT,
+        compile=_wait,
+        handles=lambda data: frozenset({"out", "timeout", "error"}),
+        text="waits for a time, an event or a condition",
+    ),
+    NodeType(
+        name="approval",
+        data=ApprovalData,
+        role=Role.WAIT,
+        compile=Approval,
+        handles=lambda data: frozenset({*ANSWERS, "timeout", "error"}),
+        text="asks people",
+    ),
+)

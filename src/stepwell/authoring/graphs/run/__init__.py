@@ -1,0 +1,1 @@
+"""What a running graph does next."""

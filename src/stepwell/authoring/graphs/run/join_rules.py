@@ -1,0 +1,94 @@
+"""Joins: when does a `merge` fire, fail or get skipped? A pure function of what arrived.
+
+GR-J0  nothing live, nothing open, no error: skipped, in every mode.
+GR-J1  all fires when nothing is open, with what is live; requireAll fails at a dead branch.
+GR-J2  any fires at the first arrival. GR-J3 count:n at the n-th; unreachable: onUnsatisfied.
+GR-J4  timeout fires at the deadline with what arrived, or when nothing is open. In other modes the
+    deadline takes the timeout handle, or fails.
+GR-E1  fail-fast fails with the first branch error at once. GR-E2 collect-all waits for every branch, then
+    fails with all errors. GR-E3 best-effort fires if enough branches are live, else as GR-E2.
+A dead-path cascade is over before a join is asked: it never sees half of one.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from stepwell.authoring.graphs.nodes.join import Merge
+
+
+class Arrivals(NamedTuple):
+    """A join's in-edges, counted."""
+
+    live: int
+    dead: int
+    open: int
+    errors: int  # branch errors that nobody handled before
+    expired: bool  # the deadline has passed
+
+
+class Move(StrEnum):
+    WAIT = "wait"
+    FIRE = "fire"
+    SKIP = "skip"
+    TIMEOUT = "timeout"  # take the timeout handle, or fail JOIN_TIMEOUT
+    FAIL_FIRST = "fail_first"  # with the first branch error
+    FAIL_BRANCHES = "fail_branches"
+    UNSATISFIED = "unsatisfied"
+
+
+def decide(join: Merge, seen: Arrivals) -> Move:
+    if seen.errors and join.errors == "fail-fast":
+        return Move.FAIL_FIRST
+    if not (seen.live or seen.open or seen.errors):
+        return Move.SKIP
+    if seen.errors and join.errors == "collect-all":
+        if seen.open == 0 or (seen.expired and join.mode == "timeout"):
+            return Move.FAIL_BRANCHES
+        return Move.TIMEOUT if seen.expired else Move.WAIT
+    move = _by_mode(join, seen)
+    if move is Move.WAIT and seen.expired:
+        return Move.TIMEOUT
+    waits_for_all = join.errors == "best-effort" and join.mode in ("all", "timeout")
+    if move is Move.FIRE and waits_for_all and seen.live < join.min_successful:
+        return Move.FAIL_BRANCHES
+    return move
+
+
+def _by_mode(join: Merge, seen: Arrivals) -> Move:
+    if join.mode == "any":
+        return _at_least(1, join, seen)
+    if join.mode == "count":
+        return _at_least(join.count, join, seen)
+    if join.mode == "timeout":
+        return _timed(join, seen)
+    if join.require_all and seen.dead:
+        return Move.UNSATISFIED
+    if seen.open:
+        return Move.WAIT
+    return Move.FIRE if seen.live or join.errors != "best-effort" else Move.FAIL_BRANCHES
+
+
+def _timed(join: Merge, seen: Arrivals) -> Move:
+    if seen.open == 0:
+        return Move.FIRE if seen.live else Move.FAIL_BRANCHES
+    if not seen.expired:
+        return Move.WAIT
+    return Move.FIRE if seen.live >= join.min_arrivals else Move.TIMEOUT
+
+
+def _at_least(needed: int, join: Merge, seen: Arrivals) -> Move:
+    if seen.live >= needed:
+        return Move.FIRE
+    if seen.live + seen.open >= needed:
+        return Move.WAIT
+    if needed == 1:
+        return Move.FAIL_BRANCHES  # nobody is left who could win, and somebody failed (else GR-J0)
+    if join.on_unsatisfied == "fail":
+        return Move.UNSATISFIED
+    if join.on_unsatisfied == "skip":
+        return Move.SKIP
+    if seen.open:
+        return Move.WAIT
+    return Move.FIRE if seen.live else Move.FAIL_BRANCHES

@@ -1,0 +1,1 @@
+"""Templates and expressions inside node data, compiled when a graph is saved."""

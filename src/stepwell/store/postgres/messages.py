@@ -1,0 +1,150 @@
+"""Deliveries: messages to runs, broadcast events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stepwell.domain.commit import Claim, Delivery, InboxRow, Message, PublishedEvent
+from stepwell.domain.ids import RunId
+from stepwell.domain.messages import event_key
+from stepwell.store.base import BATCH_MEMBERS_MAX, FAN_OUT_CHUNK, INBOX_MAX, INBOX_READ_MAX, PUBLISHED_MAX
+from stepwell.store.postgres.database import Session
+from stepwell.store.postgres.pool.batcher import Gathering
+from stepwell.store.postgres.pool.connection import Connection
+
+
+class PostgresDeliveries(Session):
+    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(dsn, clock=clock)
+        self._delivering = Gathering[Message, Delivery](self._deliver_many, BATCH_MEMBERS_MAX)
+        self._emitting = Gathering[PublishedEvent, bool](self._emit_many, BATCH_MEMBERS_MAX)
+
+    async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
+        return await self._delivering.ask(messages)
+
+    async def _deliver_many(self, messages: Sequence[Message]) -> Sequence[Delivery]:
+        simple = len({m.run_id for m in messages}) == len(messages) and not any(m.wait for m in messages)
+
+        async def work(connection: Connection) -> list[Delivery]:
+            if simple:
+                return await self._deliver_each(connection, messages)
+            targets = sorted({message.run_id for message in messages})
+            await connection.fetch(self._sql["lock_tickets"], targets, [""] * len(targets))
+            return await self._write_deliveries(connection, messages)
+
+        return await self._write("deliver", self._deliver_lanes, work, single=simple, own_task=True)
+
+    async def _deliver_each(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
+        """One message for each target, none of them a decision: one statement."""
+        rows = await connection.fetch(
+            self._sql["deliver_each"], self._now(), *_arguments(messages)[:5], INBOX_MAX
+        )
+        return [Delivery(row[0]) for row in rows]
+
+    async def _write_deliveries(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
+        """Under the locks of the targets' tickets. A key that comes twice needs a second statement."""
+        answers: dict[int, Delivery] = {}
+        left = list(range(len(messages)))
+        while left:
+            seen: set[tuple[RunId, str]] = set()
+            now: list[int] = []
+            later: list[int] = []
+            for i in left:
+                place = (messages[i].run_id, messages[i].key)
+                (later if place in seen or len(now) == BATCH_MEMBERS_MAX else now).append(i)
+                seen.add(place)
+            rows = await connection.fetch(
+                self._sql["deliver_locked"], self._now(), *_arguments([messages[i] for i in now]), INBOX_MAX
+            )
+            answers.update(zip(now, (Delivery(row[0]) for row in rows), strict=True))
+            left = later
+        return [answers[i] for i in range(len(messages))]
+
+    async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
+        async def work(connection: Connection) -> list[InboxRow]:
+            rows = await connection.fetch(self._sql["read_inbox"], run_id, after, INBOX_READ_MAX)
+            return [InboxRow(*row) for row in rows]
+
+        return await self._side_lanes.read(work)
+
+    async def emit(self, event: PublishedEvent) -> bool:
+        [is_new] = await self._emitting.ask([event])
+        return is_new
+
+    async def _emit_many(self, events: Sequence[PublishedEvent]) -> Sequence[bool]:
+        """One statement, so the events of a name, which go one after the other, need one turn together."""
+
+        async def work(connection: Connection) -> set[str]:
+            columns = zip(*((e.id, e.name, e.key, e.payload) for e in events), strict=True)
+            rows = await connection.fetch(self._sql["emit"], self._now(), *map(list, columns))
+            return {row[0] for row in rows}
+
+        new = await self._write("emit", self._side_lanes, work, single=True, again=False, own_task=True)
+        answers = []
+        for event in events:  # an id that is there twice is new once
+            answers.append(event.id in new)
+            new.discard(event.id)
+        return answers
+
+    async def fan_out(self, claim: Claim) -> None:
+        async def read(connection: Connection) -> PublishedEvent | None:
+            row = await connection.fetchrow(self._sql["read_event_to_fan_out"], claim.run_id, claim.lease)
+            return PublishedEvent(claim.run_id, *row) if row else None
+
+        event = await self._side_lanes.run(read)
+        after: str | None = ""
+        while event is not None and after is not None:
+            after = await self._fan_out_chunk(claim, event, after)
+
+    async def _fan_out_chunk(self, claim: Claim, event: PublishedEvent, after: str) -> str | None:
+        """Tell the next runs, in their order; returns the last of them, or None and drops the ticket."""
+
+        async def find(connection: Connection) -> list[tuple[str, str | None, int]]:
+            rows = await connection.fetch(
+                self._sql["find_waiting"], event.name, event.key, event.at, after, FAN_OUT_CHUNK
+            )
+            return [tuple(row) for row in rows]
+
+        waiting = await self._side_lanes.run(find)
+        messages = [
+            Message(
+                run_id=RunId(run_id), key=event_key(event.id), kind="event", name=path, payload=event.payload
+            )
+            for run_id, path, _ in waiting
+            if path is not None
+        ]
+        is_last = not waiting or waiting[0][2] < FAN_OUT_CHUNK
+
+        async def tell(connection: Connection) -> None:
+            if is_last:
+                targets = [claim.run_id, *(message.run_id for message in messages)]
+                await connection.fetch(self._sql["lock_tickets"], targets, [""] * len(targets))
+                await connection.execute(self._sql["drop_fan_out"], claim.run_id, claim.lease)
+            if messages:
+                await self._deliver_each(connection, messages)
+
+        await self._write("fan_out", self._side_lanes, tell)
+        return None if is_last else waiting[-1][0]
+
+    async def published(
+        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+    ) -> Sequence[PublishedEvent]:
+        async def work(connection: Connection) -> list[PublishedEvent]:
+            if key:
+                rows = await connection.fetch(self._sql["published_by_key"], name, since, limit, key)
+            else:
+                rows = await connection.fetch(self._sql["published"], name, since, limit)
+            return [PublishedEvent(*row) for row in rows]
+
+        return await self._side_lanes.read(work)
+
+
+def _arguments(messages: Sequence[Message]) -> list[list[object]]:
+    return [
+        [message.run_id for message in messages],
+        [message.key for message in messages],
+        [message.kind for message in messages],
+        [message.name for message in messages],
+        [message.payload for message in messages],
+        [message.wait for message in messages],
+    ]

@@ -1,0 +1,1 @@
+"""Connections to the server: the budget, the slots, batches, wake-ups."""

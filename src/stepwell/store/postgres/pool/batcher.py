@@ -1,0 +1,117 @@
+"""Gathering: calls of many tasks become one statement.
+
+While one batch is under way the next one collects; there is no timer, so a call that is alone leaves
+at once. A caller that is cancelled does not stop the batch it is in. Where calls came one after the other
+so far, the next one sends its statement itself, without a task between: that spares two passes of the
+event loop. Cancelled, it takes the statement along, and as after any lost answer it may have been done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from stepwell.errors import InvalidInput
+from stepwell.store.postgres.pool.errors import Refused
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Gathering(Generic[Q, A]):
+    def __init__(self, send: Callable[[Sequence[Q]], Awaitable[Sequence[A]]], members_max: int) -> None:
+        self._send = send
+        self._members_max = members_max
+        self._waiting: list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._in_turn = True  # the last call was alone
+        self._alone: asyncio.Future[None] | None = None  # a call that sends for itself
+
+    async def ask(self, questions: Sequence[Q]) -> Sequence[A]:
+        if not questions:
+            return []
+        if self._in_turn and self._alone is None and self._task is None:
+            return await self._ask_alone(questions)
+        answered: asyncio.Future[Sequence[A]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((questions, answered))
+        if self._alone is None:
+            self._begin()
+        return await answered
+
+    async def _ask_alone(self, questions: Sequence[Q]) -> Sequence[A]:
+        self._alone = asyncio.get_running_loop().create_future()
+        try:
+            return await self._send(questions)
+        except Refused as error:
+            raise cannot_hold(error) from error
+        finally:
+            self._alone.set_result(None)
+            self._alone = None
+            if self._waiting:
+                self._begin()
+
+    def _begin(self) -> None:
+        if self._task is None or self._task.done():  # cancelled before it had begun
+            self._task = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await self._answer(self._next())
+        finally:
+            self._task = None
+            for _, answered in self._waiting:  # only when this task was cancelled
+                answered.cancel()
+            self._waiting.clear()
+
+    def _next(self) -> list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]]:
+        """Whole calls, the first one however large it is."""
+        size = taken = 0
+        for questions, _ in self._waiting:
+            if taken and size + len(questions) > self._members_max:
+                break
+            size += len(questions)
+            taken += 1
+        calls, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        self._in_turn = taken == 1 and not self._waiting
+        return calls
+
+    async def _answer(self, calls: list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]]) -> None:
+        questions = [question for asked, _ in calls for question in asked]
+        try:
+            answers = await self._send(questions)
+        except Refused as error:
+            if len(calls) > 1:  # only the caller of the bad value must hear of it
+                for call in calls:
+                    await self._answer([call])
+                return
+            _fail(calls, cannot_hold(error))
+        except asyncio.CancelledError:
+            for _, answered in calls:
+                answered.cancel()
+            raise
+        except Exception as error:
+            _fail(calls, error)
+        else:
+            place = 0
+            for asked, answered in calls:
+                if not answered.done():
+                    answered.set_result(answers[place : place + len(asked)])
+                place += len(asked)
+
+    async def close(self) -> None:
+        if self._alone is not None:
+            await asyncio.wait([self._alone], timeout=30.0)
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=30.0)
+
+
+def cannot_hold(error: Refused) -> InvalidInput:
+    return InvalidInput(f"PostgreSQL cannot hold this value: {error}")
+
+
+def _fail(calls: list[tuple[Sequence[Any], asyncio.Future[Any]]], error: Exception) -> None:
+    for _, answered in calls:
+        if not answered.done():
+            answered.set_exception(error)

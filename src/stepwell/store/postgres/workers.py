@@ -1,0 +1,87 @@
+"""Fleet: which workers live, and what happens to the tickets of those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepwell.domain.commit import Owned, Reaped, WorkerInfo
+from stepwell.domain.ids import WorkerId
+from stepwell.store.base import REAP_CHUNK
+from stepwell.store.postgres.database import Session
+from stepwell.store.postgres.pool.connection import Connection
+
+
+class PostgresFleet(Session):
+    async def register(self, worker: WorkerInfo) -> None:
+        async def work(connection: Connection) -> None:
+            await connection.execute(
+                self._sql["register"],
+                self._now(),
+                worker.id,
+                worker.name,
+                list(worker.queues),
+                list(worker.needs),
+                worker.lease_seconds,
+                worker.leaving,
+            )
+
+        await self._write("register", self._lease_lanes, work, single=True)
+
+    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
+        async def work(connection: Connection) -> Sequence[Owned] | None:
+            rows = await connection.fetch(self._sql["heartbeat"], self._now(), worker)
+            if not rows:
+                return None
+            return [Owned(*row) for row in rows if row["run_id"] is not None]
+
+        return await self._write("heartbeat", self._lease_lanes, work, single=True)
+
+    async def deregister(self, worker: WorkerId) -> None:
+        async def work(connection: Connection) -> None:
+            await connection.execute(self._sql["forget_worker"], worker)
+            await connection.execute(self._sql["free_own"], self._now(), worker)
+
+        await self._write("deregister", self._side_lanes, work)
+
+    async def reap(self) -> Reaped:
+        """Bury the dead and free their tickets: later statements see what claims did before the burial.
+
+        A claim of a worker that is being buried waits for this transaction and then takes nothing. Most
+        sweeps find nobody dead, in one statement.
+        """
+        any_dead, solo_due = await self._lease_lanes.run(self._look)
+        if not any_dead:
+            return Reaped(0, 0, solo_due)
+
+        async def first(connection: Connection) -> tuple[int, int, list[str], int]:
+            buried = await connection.fetch(self._sql["bury_workers"], self._now())
+            left = await self._free_left(connection, [worker for worker, leaving in buried if leaving])
+            owners = [row[0] for row in await connection.fetch(self._sql["find_dead_owners"])]
+            freed = await self._free(connection, owners) if owners else 0
+            return len(buried), left, owners, freed
+
+        buried, left, owners, freed = await self._write("reap", self._side_lanes, first)
+        tickets = left + freed
+        while freed == REAP_CHUNK:  # what is row-locked at this instant is left to the next sweep
+            freed = await self._write("reap", self._side_lanes, lambda c: self._free(c, owners), single=True)
+            tickets += freed
+        _, solo_due = await self._side_lanes.run(self._look)
+        return Reaped(buried, tickets, solo_due)
+
+    async def _free(self, connection: Connection, owners: Sequence[str], *, losses: int = 1) -> int:
+        return int(await connection.fetchval(self._sql["free_lost"], self._now(), owners, REAP_CHUNK, losses))
+
+    async def _free_left(self, connection: Connection, owners: Sequence[str]) -> int:
+        """All at once: when their rows are gone nothing says any more that they were leaving."""
+        tickets = 0
+        while owners:
+            freed = await self._free(connection, owners, losses=0)
+            tickets += freed
+            if freed < REAP_CHUNK:
+                break
+        return tickets
+
+    async def _look(self, connection: Connection) -> tuple[bool, bool]:
+        """Is anybody dead? Does a ticket wait for somebody to take it alone?"""
+        row = await connection.fetchrow(self._sql["look_for_dead"], self._now())
+        return row["any_dead"], row["solo_due"]

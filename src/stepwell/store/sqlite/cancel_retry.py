@@ -1,0 +1,61 @@
+"""Endings: what somebody other than the owner may do to a run as a whole: cancel it, retry it."""
+
+from __future__ import annotations
+
+from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, RetryOutcome
+from stepwell.domain.events import Cancelled, Retried, written
+from stepwell.domain.ids import RunId, needs_workflow
+from stepwell.domain.messages import Ending, cancel_request, child_ended
+from stepwell.domain.status import RETRYABLE, Status
+from stepwell.store.base import Encode
+from stepwell.store.sqlite.messages import deliver
+from stepwell.store.sqlite.session import Session
+
+
+def cancel(session: Session, asked: tuple[RunId, str, Encode]) -> CancelOutcome:
+    run_id, reason, encode = asked
+    row = session.row("run_to_cancel", run_id)
+    if row is None:
+        return CancelOutcome.UNKNOWN
+    parent, parent_path, ticket, started, ending, head, at = row
+    if ticket is None or ending:
+        return CancelOutcome.ALREADY
+    if started:
+        deliver(session, [[cancel_request(run_id, reason, encode)]])
+        session.run("mark_ending", run_id, ENDING_PRIORITY)
+        return CancelOutcome.REQUESTED
+    # Nobody ever had it, so there is nothing to clean up: whoever holds the write lock may end it.
+    unconsumed = [key for (key,) in session.rows("inbox_keys", run_id)]
+    at = max(session.now, at)
+    event = written(Cancelled(reason=reason, unconsumed=unconsumed))
+    payload = encode(event.payload)
+    session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, payload)
+    session.run("finish_run", run_id, Status.CANCELLED.value, None, None, "", None, at)
+    for name in ("delete_tickets", "delete_waits", "delete_inbox"):
+        session.run(name, run_id)
+    if parent:
+        ending = Ending(status=Status.CANCELLED, run=run_id)
+        told = child_ended(RunId(parent), parent_path, head + 1, ending)
+        deliver(session, [[told]])
+    return CancelOutcome.ENDED
+
+
+def retry(session: Session, asked: tuple[RunId, str, bool]) -> RetryOutcome:
+    run_id, needs, undo = asked
+    row = session.row("run_to_retry", run_id)
+    if row is None:
+        return RetryOutcome.UNKNOWN
+    status, workflow, version, queue, workspace, lane, priority, head, at, base, compensated = row
+    if status not in RETRYABLE:
+        return RetryOutcome.NOT_FAILED
+    if compensated:
+        return RetryOutcome.COMPENSATED
+    now = session.now
+    at = max(now, at)
+    event = written(Retried(undo=undo))
+    session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, event.payload)
+    needs = needs or needs_workflow(workflow, version)
+    due_and_log = (now, now, head + 1, base, at)
+    session.run("insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, *due_and_log, None, None)
+    session.run("retry_run", run_id)
+    return RetryOutcome.RETRIED

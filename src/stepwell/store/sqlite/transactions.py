@@ -1,0 +1,155 @@
+"""Transact: a user's own writes and the event of its step in one transaction.
+
+The body runs on the writer's thread with the engine's connection: a second connection of another
+SQLite library in this process would break the file's locks. It may do what it likes with its own
+tables, but not end the transaction, nor touch ours; and nobody else can write meanwhile, so its
+statements have a time limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from stepwell.domain.commit import Commit, Committed, Outcome
+from stepwell.domain.judge import judge
+from stepwell.errors import AskedWrongly, InvalidDefinition, StepTimedOut
+from stepwell.store.sqlite.commits import Fence, not_written, write
+from stepwell.store.sqlite.errors import translated
+from stepwell.store.sqlite.session import Session, as_list
+from stepwell.store.sqlite.thread_queue import Undone
+
+BODY_SECONDS = 10.0  # others wait for the write lock for 15
+PROGRESS_STEPS = 10_000  # of SQLite's machine between two looks at the clock; less than a millisecond
+
+OURS = frozenset(
+    {
+        *("runs", "events", "tickets", "inbox", "waits", "published_events"),
+        *("workers", "contact", "definitions", "limits", "start_windows"),
+    }
+)
+_WRITES = frozenset(
+    {
+        *(apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE, apsw.SQLITE_DROP_TABLE),
+    }
+)
+_NEVER = frozenset({apsw.SQLITE_TRANSACTION, apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH})
+_PRAGMAS = frozenset({"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo"})
+
+Turn = Callable[[Any], Awaitable[Commit] | Commit]
+
+
+class StepConnection:
+    """What a transactional step writes with: `execute` and `executemany` of the engine's connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection: apsw.Connection | None = connection
+        self._cursors: list[apsw.Cursor] = []
+
+    def execute(self, sql: str, values: Any = None) -> apsw.Cursor:
+        with self._cursor() as cursor:
+            cursor.execute(sql, values)
+        return cursor
+
+    def executemany(self, sql: str, rows: Iterable[Any]) -> apsw.Cursor:
+        with self._cursor() as cursor:
+            cursor.executemany(sql, rows)
+        return cursor
+
+    def changes(self) -> int:
+        """How many rows the last statement changed."""
+        return self._open().changes()
+
+    def last_insert_rowid(self) -> int:
+        return self._open().last_insert_rowid()
+
+    def _open(self) -> apsw.Connection:
+        if self._connection is None:
+            raise AskedWrongly(
+                "the transactional step has ended; its connection cannot be used any more",
+                hint="read what you need inside the step and return it",
+            )
+        return self._connection
+
+    @contextmanager
+    def _cursor(self) -> Iterator[apsw.Cursor]:
+        cursor = self._open().cursor()
+        self._cursors.append(cursor)
+        try:
+            yield cursor
+        except apsw.AuthError as error:
+            raise AskedWrongly(
+                "a transactional step cannot end its transaction, attach files or write Stepwell's tables",
+                hint="write your own tables and return: that and the step's event are committed together",
+            ) from error
+        except apsw.InterruptError as error:
+            raise StepTimedOut(
+                f"the transactional step held the write lock for more than {BODY_SECONDS:g} s",
+                hint="do less in one transactional step: all other writers wait for it",
+            ) from error
+
+    def end(self) -> None:
+        self._connection = None
+        for cursor in self._cursors:  # a statement that was not read to its end would block the commit
+            cursor.close(True)
+
+
+def transact(session: Session, asked: tuple[Callable[[Any], Any], Turn]) -> Committed:
+    body, turn = asked
+    try:
+        with _guarded(session.connection) as connection:
+            result = body(connection)
+        if isinstance(result, Coroutine):
+            result.close()
+            raise InvalidDefinition(
+                "on SQLite a transactional step is a plain function", hint="write `def`, not `async def`"
+            )
+        commit = turn(result)
+        assert isinstance(commit, Commit), "on SQLite a turn is a plain function"
+    except StopIteration as error:  # no future can carry it
+        raise Undone(error=RuntimeError("the transactional step raised StopIteration")) from error
+    except BaseException as error:
+        broken = isinstance(error, apsw.Error) and not isinstance(error, apsw.ConstraintError | apsw.SQLError)
+        raise Undone(error=translated(error, "") if broken else error) from error
+    fence = session.row("fences", as_list([commit.run_id]))
+    if fence is None:
+        raise Undone(not_written(session, commit, Outcome.LOST, 0))
+    ticket = Fence(*fence)
+    outcome = judge(commit, lease=ticket.lease, head=ticket.head, wakes=ticket.wakes)
+    if outcome is not Outcome.OK:  # also when it was written before: then so were the body's writes
+        raise Undone(not_written(session, commit, outcome, ticket.wakes))
+    [committed] = write(session, [commit])
+    return committed
+
+
+@contextmanager
+def _guarded(connection: apsw.Connection) -> Iterator[StepConnection]:
+    until = time.monotonic() + BODY_SECONDS
+    given = StepConnection(connection)
+    # Setting an authorizer makes SQLite prepare every statement anew, also a kept COMMIT.
+    connection.set_authorizer(_allow)
+    connection.set_progress_handler(lambda: time.monotonic() > until, PROGRESS_STEPS)
+    try:
+        yield given
+    finally:
+        given.end()
+        connection.set_progress_handler(None)
+        connection.set_authorizer(None)
+
+
+def _allow(
+    action: int, first: str | None, second: str | None, schema: str | None, trigger: str | None
+) -> int:
+    if action in _NEVER:
+        return apsw.SQLITE_DENY
+    if action in _WRITES and (first or "").lower() in OURS and schema == "main":
+        return apsw.SQLITE_DENY
+    if action == apsw.SQLITE_ALTER_TABLE and (second or "").lower() in OURS:
+        return apsw.SQLITE_DENY
+    if action == apsw.SQLITE_PRAGMA and (first or "").lower() not in _PRAGMAS:
+        return apsw.SQLITE_DENY
+    return apsw.SQLITE_OK

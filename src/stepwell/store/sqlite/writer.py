@@ -1,0 +1,266 @@
+"""Writer: the one thread of a process that writes, and how it shares a transaction among callers.
+
+It takes everything that waits and writes it in one transaction: nobody waits for a timer, and the
+cost of reaching the disk is shared by all who came meanwhile (group commit). When a value cannot be
+written the transaction is rolled back and each operation is done again on its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import apsw
+
+from stepwell import failpoints
+from stepwell.errors import OutcomeUnknown, StoreUnavailable
+from stepwell.store.sqlite.errors import BAD_VALUE, translated
+from stepwell.store.sqlite.guard import Place, check_place
+from stepwell.store.sqlite.lock_holder import locked
+from stepwell.store.sqlite.session import Session
+from stepwell.store.sqlite.thread_queue import Operation, Undone, Waiting, answer
+from stepwell.store.sqlite.write_intent import LOOK_SECONDS, Intent
+
+LOCK_SECONDS = 15.0  # how long a caller waits for the write lock of another process
+HURRY_SECONDS = 0.1  # after that the lock is held by somebody slow: look less often, but
+REST_SECONDS = 0.001  # within the moment for which a busy writer steps aside
+CHECKPOINT_PAGES = 2000  # 8 MiB of log before its pages go into the database
+TRUNCATE_PAGES = 16384  # 64 MiB: a reader was in the way for long; wait for it a moment
+
+
+class Writer:
+    def __init__(
+        self, connection: apsw.Connection, path: str, place: Place, clock: Callable[[], float]
+    ) -> None:
+        self._session = Session(connection)
+        self._path = path
+        self._place = place
+        self._clock = clock
+        self._intent = Intent(path)
+        self._wal_pages = 0
+        self._unsynced = False
+        self._checkpoint_at = CHECKPOINT_PAGES
+        connection.wal_autocheckpoint(0)
+        connection.set_wal_hook(self._on_wal)
+        self.waiting = Waiting()
+        # A daemon: a program that ends without close() must not hang; what was answered is on disk.
+        self._thread = threading.Thread(target=self._serve, name="stepwell-writer", daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Until it has done all that was asked and let go of the file."""
+        self._thread.join()
+
+    def _serve(self) -> None:
+        stopping = False
+        while not stopping:
+            operations, stopping = self.waiting.take()
+            for batch in _batches(operations):
+                self._perform(batch)
+                answer(batch)
+                self._intent.step_aside()
+                self._checkpoint()
+        self._close()
+
+    # Transactions
+
+    def _perform(self, batch: Sequence[Operation]) -> None:
+        """Leaves an answer or an error in each operation."""
+        try:
+            check_place(self._path, self._place)  # 2 us
+            batch = self._not_light(batch)
+            if batch:
+                _hit(batch, "before")
+                batch = self._begin(batch)
+            if batch:
+                self._transaction(batch)
+        except Undone as undone:
+            batch[0].answer, batch[0].error = undone.answer, undone.error
+        except _Struck as struck:
+            struck.operation.error = StoreUnavailable(f"injected at {struck.__cause__}")
+            rest = [operation for operation in batch if operation is not struck.operation]
+            if rest:
+                self._perform(rest)
+        except BaseException as error:
+            if len(batch) > 1 and isinstance(error, BAD_VALUE):
+                for operation in batch:
+                    self._perform([operation])
+            elif batch[0].verb.apart is not None and isinstance(error, BAD_VALUE):
+                self._perform_apart(batch[0])
+            else:
+                for operation in batch:
+                    operation.error = translated(error, self._path)
+
+    def _not_light(self, batch: Sequence[Operation]) -> Sequence[Operation]:
+        """What is left: an idle process asks with one statement each, finds nothing and leaves it at that.
+
+        Where a transaction is needed anyway, all go into it. So do they with failpoints, which are
+        places in a transaction, and after a rollback that failed (see _begin).
+        """
+        if failpoints.hit is not None or any(operation.verb.light is None for operation in batch):
+            return batch
+        if self._session.connection.in_transaction:
+            return batch
+        self._session.now = self._clock()
+        return [operation for operation in batch if not self._is_light(operation)]
+
+    def _is_light(self, operation: Operation) -> bool:
+        assert operation.verb.light is not None
+        try:
+            operation.answer = operation.verb.light(self._session, operation.load)
+        except apsw.BusyError:  # _begin knows how to wait
+            return False
+        return operation.answer is not None
+
+    def _perform_apart(self, operation: Operation) -> None:
+        try:
+            _hit([operation], "before")
+            if self._begin([operation]):
+                self._transaction([operation], apart=True)
+        except BaseException as error:
+            operation.error = translated(error, self._path)
+
+    def _transaction(self, batch: Sequence[Operation], *, apart: bool = False) -> None:
+        """From `_begin` on: the write lock is ours."""
+        session = self._session
+        try:
+            session.now = self._clock()
+            for group in _groups(batch):
+                verb = group[0].verb
+                work = verb.apart if apart and verb.apart else verb.work
+                answers = work(session, [operation.load for operation in group])
+                for operation, found in zip(group, answers, strict=True):
+                    operation.answer = found
+            _hit(batch, "mid")
+            session.run("commit")
+        except BaseException:
+            if session.connection.in_transaction:
+                session.run("rollback")
+            raise
+        _hit_committed(batch)
+
+    def _begin(self, batch: Sequence[Operation]) -> Sequence[Operation]:
+        """Take the write lock for these. Who must wait says so, and a busy writer lets it in.
+
+        An operation that has waited for too long, also behind others, is answered with an error that
+        names the holder of the lock; the rest comes back. None left: the lock was not taken.
+        """
+        if self._session.connection.in_transaction:  # a rollback failed, too: the disk was in trouble
+            self._session.run("rollback")
+        self._sync(all([operation.verb.unsynced for operation in batch]))
+        if self._try_begin():
+            return batch
+        self._intent.announce()
+        began = time.monotonic()
+        try:
+            while batch:
+                if self._try_begin():
+                    return batch
+                now = time.monotonic()
+                if late := [operation for operation in batch if now > operation.asked + LOCK_SECONDS]:
+                    self._refuse(late)
+                    batch = [operation for operation in batch if operation not in late]
+                time.sleep(LOOK_SECONDS if now < began + HURRY_SECONDS else REST_SECONDS)
+            return batch
+        finally:
+            self._intent.withdraw()
+
+    def _sync(self, unsynced: bool) -> None:
+        """Whether the next commit waits for the disk. Half of those of a worker are claims alone."""
+        if unsynced != self._unsynced:
+            self._session.run("sync_later" if unsynced else "sync_at_once")
+            self._unsynced = unsynced
+
+    def _try_begin(self) -> bool:
+        try:
+            self._session.run("begin")
+        except apsw.BusyError:
+            return False
+        return True
+
+    def _refuse(self, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            operation.error = locked(self._path, LOCK_SECONDS)
+        answer(operations)
+
+    # The write-ahead log
+
+    def _on_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Between transactions, after the callers were answered, so that no commit pays for it."""
+        if self._wal_pages < CHECKPOINT_PAGES:
+            self._checkpoint_at = CHECKPOINT_PAGES
+        if self._wal_pages < self._checkpoint_at:
+            return
+        mode = apsw.SQLITE_CHECKPOINT_PASSIVE
+        if self._wal_pages > TRUNCATE_PAGES:
+            mode = apsw.SQLITE_CHECKPOINT_TRUNCATE
+        try:
+            self._session.connection.wal_checkpoint(mode=mode)
+        except apsw.Error:  # busy, or the disk is full: the log keeps everything until the next time
+            pass
+        # A reader may hold back its end; do not try again at every commit.
+        self._checkpoint_at = self._wal_pages + CHECKPOINT_PAGES
+
+    def _close(self) -> None:
+        connection = self._session.connection
+        connection.set_wal_hook(None)
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error:  # others are at work; they will do it
+            pass
+        connection.close()
+        self._intent.close()
+
+
+def _batches(operations: Sequence[Operation]) -> list[list[Operation]]:
+    """What goes into one transaction: everything, save those that must be alone."""
+    batches: list[list[Operation]] = []
+    for operation in operations:
+        if operation.verb.alone or not batches or batches[-1][0].verb.alone:
+            batches.append([operation])
+        else:
+            batches[-1].append(operation)
+    return batches
+
+
+def _groups(batch: Sequence[Operation]) -> list[list[Operation]]:
+    """Operations of one verb go together, so that fifty starts are three statements, not 150."""
+    groups: dict[str, list[Operation]] = {}
+    for operation in batch:
+        groups.setdefault(operation.verb.name, []).append(operation)
+    return list(groups.values())
+
+
+class _Struck(Exception):
+    """A test's fault hit this operation; the others of its transaction are tried again."""
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__()
+        self.operation = operation
+
+
+def _hit(batch: Sequence[Operation], moment: str) -> None:
+    if failpoints.hit is None:
+        return
+    for operation in batch:
+        try:
+            failpoints.hit(f"{operation.verb.name}.{moment}")
+        except failpoints.Injected as fault:
+            raise _Struck(operation) from fault
+
+
+def _hit_committed(batch: Sequence[Operation]) -> None:
+    """A fault from here on cannot undo anything: only the answer is lost."""
+    if failpoints.hit is None:
+        return
+    for operation in batch:
+        try:
+            failpoints.hit(f"{operation.verb.name}.after")
+            failpoints.hit(f"{operation.verb.name}.ambiguous")
+        except failpoints.Injected as fault:
+            operation.error = OutcomeUnknown(f"injected at {fault}")
