@@ -27,7 +27,7 @@ from tools.recovery import compared as recovery_lines
 
 ROOT = Path(__file__).parents[1]
 LIMIT_RUNS = "2004"  # of six workflows that share a limit
-SIMULATOR = "stepwell.testing.simulation"
+SIMULATOR = "tests.simulation.simulator"
 NOT_TESTED = (
     "power loss and torn writes (R5); failover, restart loops, cut and slow networks (R6)",
     "full disks, I/O errors, clock jumps, exhausted descriptors and pools (R7)",

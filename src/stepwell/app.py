@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from stepwell.client import Client, RunHandle
-from stepwell.client.history import id_of
+from stepwell.client.derived_runs import id_of
 from stepwell.client.library import GraphLibrary
-from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate
+from stepwell.client.replay_guard import check_outside
 from stepwell.domain import events as ev
 from stepwell.domain.commit import NewRun, Started
-from stepwell.domain.copies import RunCopy
-from stepwell.domain.cuts import Edits
+from stepwell.domain.fork.prefix import Edits
+from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import Ids, needs_workflow
 from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.steps import StepSpec, checked_name, spec_of

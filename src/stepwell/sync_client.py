@@ -15,15 +15,15 @@ from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
 from stepwell.client.edit_options import ForkEdits, RerunChanges, RunsWanted, StepChanges
-from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate
+from stepwell.client.replay_guard import check_outside
 from stepwell.client.start_options import ManyOptions, NamedStartOptions, StartOptions
 from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
 from stepwell.domain.duration import Duration
 from stepwell.domain.limits import Hold, Kind, Limit
+from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.program import Startable
-from stepwell.domain.starting import NO_INPUT
 from stepwell.domain.state import Checkpoint, OpenWait, RunState
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason

@@ -37,7 +37,7 @@ LOOP = re.compile(r"(^|\.)(get_running_loop\(\)|get_event_loop\(\)|_?loop)\.(?=c
 
 # (path, call) -> why this file may make it
 ALLOWED_CALLS: dict[tuple[str, str], str] = {
-    ("src/stepwell/testing/simulation/workflows.py", "asyncio.gather"): "workflow code, as users write it",
+    ("tests/simulation/simulator/workflows.py", "asyncio.gather"): "workflow code, as users write it",
     ("src/stepwell/system.py", "time.time_ns"): "run ids are ordered by the time they were made",
     ("src/stepwell/app.py", "asyncio.create_task"): "the parent of the worker's group, ended in close()",
     (

@@ -12,7 +12,7 @@ from stepwell import GraphBuilder
 from stepwell.app import Engine
 from stepwell.cli import main
 from stepwell.cli.source import collect
-from stepwell.domain.compensating import reference
+from stepwell.domain.compensation import reference
 
 SHOP = """
 from stepwell import Context, GraphBuilder, Machine, graph, merger, node, step, transition, workflow

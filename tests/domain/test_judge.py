@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from stepwell.domain.commit import NEVER, Commit, Finish, LogRow, NewEvent, Outcome, Park
 from stepwell.domain.events import Accepted, Claimed, StepCompleted, written
+from stepwell.domain.fence import due_after, judge, recognised
 from stepwell.domain.ids import LeaseId, RunId
-from stepwell.domain.judge import due_after, judge, recognised
 from stepwell.domain.status import Status
 
 RUN = RunId("r1")

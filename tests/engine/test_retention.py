@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stepwell import Context, Engine, RunHandle, Settings, workflow
 from stepwell.domain.commit import RunFilter
-from stepwell.domain.copies import RunCopy
+from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.engine.worker.retention import Retention

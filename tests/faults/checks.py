@@ -1,6 +1,6 @@
 """Checks: what must be true afterwards, read from the public history and the ledger only.
 
-The rules on histories (I1, I2, I6, I7, I8, I11, I12, I16) are those of `stepwell.testing.checker`, which
+The rules on histories (I1, I2, I6, I7, I8, I11, I12, I16) are those of `tests.simulation.checker`, which
 the simulator uses too. Here is what only real processes show: the right result or a death for each lost
 owner (I1), effects that repeat only where a fault explains it (I3), nothing run without a claim (I4) or
 recorded by somebody else (I7), and nothing left over (I18).
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from stepwell import RunEvent
-from stepwell.testing import checker
-from stepwell.testing import evidence as shared
 from tests.faults.fleet import Fault
 from tests.faults.workload import EFFECTS, REMOTE
+from tests.simulation.checker import checker
+from tests.simulation.checker import evidence as shared
 
 ENDINGS = {"completed", "failed", "cancelled", "timed_out"}
 LEDGER_LAG = 500_000_000  # ns: what a process sent before it was struck is read a little later

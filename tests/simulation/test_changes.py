@@ -1,5 +1,5 @@
 """Code that changes under runs that wait: decisions accepted before and after it are used, or kept for a
-retry. The rules are in `testing/checker_changes`."""
+retry. The rules are in `tests/simulation/checker/changes`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from stepwell.testing.checker import check
-from stepwell.testing.evidence import Evidence, History, Sent
-from stepwell.testing.simulation import simulate, world
-from stepwell.testing.simulation.changes import CHANGES
+from tests.simulation.checker.checker import check
+from tests.simulation.checker.evidence import Evidence, History, Sent
+from tests.simulation.simulator import simulate, world
+from tests.simulation.simulator.changes import CHANGES
 
 SEEDS = range(150)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stepwell.testing.checker import check
-from stepwell.testing.evidence import Emitted, Entry, Evidence, History
-from stepwell.testing.simulation import simulate, world
-from stepwell.testing.simulation.shapes import LISTENERS
+from tests.simulation.checker.checker import check
+from tests.simulation.checker.evidence import Emitted, Entry, Evidence, History
+from tests.simulation.simulator import simulate, world
+from tests.simulation.simulator.shapes import LISTENERS
 
 SEEDS = range(120)
 

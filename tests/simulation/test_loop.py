@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from stepwell.testing.simulation.loop import Process, SimLoop, Stalled
+from tests.simulation.simulator.loop import Process, SimLoop, Stalled
 
 
 def loop() -> SimLoop:

@@ -1,5 +1,5 @@
 """Machines and sagas in a hostile world: a transition happens wholly or not at all, and what a run did is
-undone once when it ends badly. The rules are in `testing/checker_machines`."""
+undone once when it ends badly. The rules are in `tests/simulation/checker/machines`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from stepwell.testing.checker import check
-from stepwell.testing.evidence import Evidence, History
-from stepwell.testing.simulation import simulate, world
-from stepwell.testing.simulation.machine_mutants import MACHINE_MUTANTS
-from stepwell.testing.simulation.mutants import Mutant, hunt
-from stepwell.testing.simulation.shapes import MACHINES
 from tests import effort
+from tests.simulation.checker.checker import check
+from tests.simulation.checker.evidence import Evidence, History
+from tests.simulation.simulator import simulate, world
+from tests.simulation.simulator.machine_mutants import MACHINE_MUTANTS
+from tests.simulation.simulator.mutants import Mutant, hunt
+from tests.simulation.simulator.shapes import MACHINES
 
 SEEDS = effort.seeds(quick=4, change=120, all=240)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from stepwell.testing.simulation.change_mutants import CHANGE_MUTANTS
-from stepwell.testing.simulation.machine_mutants import MACHINE_MUTANTS
-from stepwell.testing.simulation.mutants import MUTANTS, Mutant, hunt
+from tests.simulation.simulator.change_mutants import CHANGE_MUTANTS
+from tests.simulation.simulator.machine_mutants import MACHINE_MUTANTS
+from tests.simulation.simulator.mutants import MUTANTS, Mutant, hunt
 
 HUNTED = [*MUTANTS, *CHANGE_MUTANTS]
 # Few seeds show these: `make quick` leaves them to `make test`. At most one mutant in five may be here.

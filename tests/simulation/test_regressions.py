@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepwell.testing.simulation import simulate
-from stepwell.testing.simulation.shapes import MACHINES
+from tests.simulation.simulator import simulate
+from tests.simulation.simulator.shapes import MACHINES
 
 FOUND = {
     0: "a run parked between announcing a step and beginning it",

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from stepwell.testing.simulation import simulate
-from stepwell.testing.simulation.plan import plan_of
-from stepwell.testing.simulation.sweep import sweep
 from tests import effort
+from tests.simulation.simulator import simulate
+from tests.simulation.simulator.plan import plan_of
+from tests.simulation.simulator.sweep import sweep
 
 SEEDS = effort.seeds(quick=12, change=200, all=2000)
 JOBS = min(2, os.cpu_count() or 1)
@@ -60,7 +60,7 @@ def test_the_order_of_sets_does_not_matter() -> None:
     """Another interpreter with other hashes must live through the same history."""
     said = [
         subprocess.run(
-            [sys.executable, "-m", "stepwell.testing.simulation", "--seed", "7"],
+            [sys.executable, "-m", "tests.simulation.simulator", "--seed", "7"],
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,

@@ -28,7 +28,6 @@ from stepwell.domain.commit import (
     PublishedEvent,
     WorkerInfo,
 )
-from stepwell.domain.copies import RunCopy
 from stepwell.domain.events import (
     Claimed,
     Continued,
@@ -39,6 +38,7 @@ from stepwell.domain.events import (
     StepStarted,
     written,
 )
+from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import NEEDS_EMIT, LeaseId, RunId, WorkerId, needs_workflow
 from stepwell.domain.limits import Hold, Kind, Lane, Limit
 from stepwell.domain.messages import Decision, Ending, decide_key, step_ended

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell.domain.commit import Commit, LogRow
-from stepwell.domain.copies import RunCopy
+from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection, connect

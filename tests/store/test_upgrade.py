@@ -18,7 +18,7 @@ from stepwell.store.postgres.store import PostgresStore
 from stepwell.store.sqlite import database_file
 from stepwell.store.sqlite.store import SqliteStore
 from stepwell.testing.clock import FakeClock
-from stepwell.testing.stores.limiting import lane
+from stepwell.testing.stores.limits import lane
 from stepwell.testing.stores.scene import Scene
 
 Store = SqliteStore | PostgresStore

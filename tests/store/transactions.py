@@ -24,7 +24,7 @@ from stepwell.domain.messages import Ending, step_ended
 from stepwell.domain.rates import RatedStart, Window
 from stepwell.testing.store_suite import Scene
 from stepwell.testing.stores.scene import LEASE_SECONDS, NEEDS, QUEUE
-from stepwell.testing.stores.transacting import transact
+from stepwell.testing.stores.transactions import transact
 
 Call = Callable[[], Awaitable[Any]]
 EVENT = PublishedEvent("e1", "paid", "", b"1", 0.0)

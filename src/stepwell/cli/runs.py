@@ -12,7 +12,7 @@ import msgspec
 
 from stepwell.app import Engine
 from stepwell.cli.codec import named_codec, store_of
-from stepwell.cli.shown import show
+from stepwell.cli.output import show
 from stepwell.cli.source import must_exist
 from stepwell.client import Client
 from stepwell.client.handle import RunHandle

@@ -10,10 +10,10 @@ from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 
+from stepwell.client.derived_runs import History
 from stepwell.client.handle import RunHandle
-from stepwell.client.history import History
-from stepwell.client.outside import check_outside
 from stepwell.client.rates import StartRate, checked_rates, refuse, windows_of
+from stepwell.client.replay_guard import check_outside
 from stepwell.client.start_options import (
     ManyOptions,
     NamedStartOptions,
@@ -35,10 +35,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.ids import Ids, RunId
 from stepwell.domain.limits import Hold, Kind, Limit, checked_limit
-from stepwell.domain.program import RunOptions, Startable
-from stepwell.domain.rates import Full, RatedStart
-from stepwell.domain.schema import Schema
-from stepwell.domain.starting import (
+from stepwell.domain.new_run import (
     NO_INPUT,
     EncodedInput,
     default_of,
@@ -46,6 +43,9 @@ from stepwell.domain.starting import (
     new_run_of,
     startable,
 )
+from stepwell.domain.program import RunOptions, Startable
+from stepwell.domain.rates import Full, RatedStart
+from stepwell.domain.schema import Schema
 from stepwell.domain.status import Status, checked_statuses
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number

@@ -12,13 +12,12 @@ from msgspec import Raw
 
 from stepwell.client import decisions
 from stepwell.client.limits import full_limit
-from stepwell.client.past import Past
+from stepwell.client.reads import Past
 from stepwell.client.run_event import RunEvent, readable
 from stepwell.client.trees import live_in_tree
 from stepwell.client.unserved import tell_if_unserved
 from stepwell.domain.codec import encoded_by_type, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
-from stepwell.domain.copies import Removal
 from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
     KIND,
@@ -31,9 +30,10 @@ from stepwell.domain.events import (
     read,
     read_as,
 )
+from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
+from stepwell.domain.new_run import needs_of_run
 from stepwell.domain.problems import run_error
-from stepwell.domain.starting import needs_of_run
 from stepwell.domain.state import OpenWait, RunState
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.domain.text import checked_text, clean

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, InboxRow, LogRow, NewWait
-from stepwell.domain.copies import RUN_COLUMNS, RunCopy, TicketCopy
+from stepwell.domain.fork.run_copy import RUN_COLUMNS, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.limits import read_lane
 from stepwell.domain.messages import PAYLOADS

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepwell.domain import events as ev
-from stepwell.domain.compensating import is_leaving
-from stepwell.domain.cuts import Open
+from stepwell.domain.compensation import is_leaving
 from stepwell.domain.documents import Documents
 from stepwell.domain.events import Event
+from stepwell.domain.fork.prefix import Open
 from stepwell.domain.state import Checkpoint
 
 

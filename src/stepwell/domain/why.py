@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from stepwell.domain.commit import NEVER, RunRow, TicketRow, WorkerRow
-from stepwell.domain.compensating import compensates
+from stepwell.domain.compensation import compensates
 from stepwell.domain.ids import needs_step
 from stepwell.domain.problems import in_words
 from stepwell.domain.state import OpenWait, RunState

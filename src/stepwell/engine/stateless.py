@@ -31,9 +31,9 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
+from stepwell.domain.new_run import NO_INPUT, new_run, startable
 from stepwell.domain.problems import run_error
 from stepwell.domain.program import Program, Startable, needs_of
-from stepwell.domain.starting import NO_INPUT, new_run, startable
 from stepwell.domain.status import Status
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.engine.run.activation import Activation

@@ -34,8 +34,8 @@ from stepwell.domain.commit import (
     RunRow,
     Started,
 )
-from stepwell.domain.copies import RunCopy
 from stepwell.domain.damage import damaged
+from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import Full, RatedAnswer, RatedStart
 from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable

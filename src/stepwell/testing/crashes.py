@@ -8,8 +8,8 @@ from typing import Any
 
 from stepwell.client import RunHandle
 from stepwell.domain.commit import Commit, Committed
+from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.program import Program
-from stepwell.domain.starting import NO_INPUT
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.engine import VirtualEngine

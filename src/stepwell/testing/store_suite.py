@@ -10,26 +10,26 @@
 
 from __future__ import annotations
 
-from stepwell.testing.stores.archiving import CopyRules, PurgeRules, RemoveRules
-from stepwell.testing.stores.broadcasting import EmitRules, PublishedRules
-from stepwell.testing.stores.claiming import ClaimRules
-from stepwell.testing.stores.committing import CommitRules
-from stepwell.testing.stores.delivering import DecideRules, DeliverRules
-from stepwell.testing.stores.encoding import EncodingRules
-from stepwell.testing.stores.ending import CancelRules, RetryRules
-from stepwell.testing.stores.limiting import LimitRules
-from stepwell.testing.stores.own_starting import OwnStartRules
-from stepwell.testing.stores.owning import ClockRules, ReapRules, WorkerRules
-from stepwell.testing.stores.pausing import FinishRules, ParkRules
-from stepwell.testing.stores.rating import RateRules
-from stepwell.testing.stores.reaching import ReachRules
-from stepwell.testing.stores.reading import DefinitionRules, ListRules
-from stepwell.testing.stores.remote import RemoteRules
-from stepwell.testing.stores.repeating import RepeatRules
-from stepwell.testing.stores.rerouting import RerouteRules
+from stepwell.testing.stores.archive import CopyRules, PurgeRules, RemoveRules
+from stepwell.testing.stores.broadcasts import EmitRules, PublishedRules
+from stepwell.testing.stores.cancel_retry import CancelRules, RetryRules
+from stepwell.testing.stores.claims import ClaimRules
+from stepwell.testing.stores.codec import EncodingRules
+from stepwell.testing.stores.commits import CommitRules
+from stepwell.testing.stores.limits import LimitRules
+from stepwell.testing.stores.local_starts import OwnStartRules
+from stepwell.testing.stores.messages import DecideRules, DeliverRules
+from stepwell.testing.stores.parking import FinishRules, ParkRules
+from stepwell.testing.stores.rates import RateRules
+from stepwell.testing.stores.reads import DefinitionRules, ListRules
+from stepwell.testing.stores.remote_steps import RemoteRules
+from stepwell.testing.stores.repeated_commits import RepeatRules
+from stepwell.testing.stores.reroute import RerouteRules
 from stepwell.testing.stores.scene import MakeStore, Scene, checked
-from stepwell.testing.stores.starting import StartRules
-from stepwell.testing.stores.transacting import TransactRules
+from stepwell.testing.stores.shared_limits import ReachRules
+from stepwell.testing.stores.starts import StartRules
+from stepwell.testing.stores.transactions import TransactRules
+from stepwell.testing.stores.workers import ClockRules, ReapRules, WorkerRules
 
 __all__ = ["MakeStore", "Scene", "StoreSuite", "checked"]
 

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 
 from stepwell.authoring.decorator import declares
 from stepwell.authoring.functions.direct_call import check_direct_call
-from stepwell.domain.compensating import declare
+from stepwell.domain.compensation import declare
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import ONCE, Retry

@@ -15,9 +15,9 @@ from stepwell.authoring.graphs.history.trace import Trace, trace
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem
 from stepwell.authoring.graphs.workflow import GraphWorkflow, graph, read_graph
-from stepwell.domain.copies import RunCopy
-from stepwell.domain.cuts import Edits
 from stepwell.domain.events import Event, Origin
+from stepwell.domain.fork.prefix import Edits
+from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.steps import StepSpec
 
 

@@ -16,7 +16,7 @@ from stepwell.authoring.machines.trigger_fit import misfits, spelt
 from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import codec_for
 from stepwell.domain.duration import timeout_seconds
-from stepwell.domain.moves import Move
+from stepwell.domain.machine import Move
 from stepwell.domain.retry import Retry
 from stepwell.domain.steps import annotations_of, checked_name
 from stepwell.errors import InvalidDefinition, StepwellError

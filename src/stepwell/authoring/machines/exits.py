@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.domain.codec import PLAIN, Codec, codec_for
-from stepwell.domain.moves import Move
+from stepwell.domain.machine import Move
 from stepwell.domain.steps import annotations_of
 from stepwell.errors import NoWayOut
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepwell.authoring.machines.machine import Plan
     from stepwell.domain.codec import Codec
     from stepwell.domain.events import Problem
-    from stepwell.domain.moves import Here, MachineRun
+    from stepwell.domain.machine import Here, MachineRun
 
 _MEND = (
     "keep places, transitions and fields that live runs need, or make the change a new version=... of the "

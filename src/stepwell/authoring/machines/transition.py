@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from stepwell.authoring.decorator import declares
 from stepwell.domain.duration import Duration
-from stepwell.domain.moves import TRANSITION_TIMEOUT
+from stepwell.domain.machine import TRANSITION_TIMEOUT
 from stepwell.domain.retry import ONCE, Retry
 from stepwell.errors import InvalidDefinition
 

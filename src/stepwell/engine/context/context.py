@@ -15,13 +15,13 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
-from stepwell.domain.compensating import undoing
+from stepwell.domain.compensation import undoing
 from stepwell.domain.documents import DIRECT
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.ids import RunId, recorded_random
-from stepwell.domain.moves import MachineRun
+from stepwell.domain.machine import MachineRun
+from stepwell.domain.new_run import NO_INPUT, given_input, startable
 from stepwell.domain.program import Startable
-from stepwell.domain.starting import NO_INPUT, given_input, startable
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number

@@ -14,7 +14,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from stepwell.domain.starting import NO_INPUT
+from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.workflow_code import ThreadCode, thread_code
 from stepwell.engine.run.child_handle import Child
 from stepwell.engine.run.workflow_loop import CANCELLING, RunCancelling, outside

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from stepwell.domain.starting import NO_INPUT
+from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.steps import checked_name, spec_of
 from stepwell.engine.context.context import RunContext
 from stepwell.engine.execution.exit_guard import contained

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from stepwell.domain import events as ev
 from stepwell.domain.codec import Codec, limited
 from stepwell.domain.commit import NEVER, InboxRow
-from stepwell.domain.cuts import failed_answer
 from stepwell.domain.events import Problem
+from stepwell.domain.fork.prefix import failed_answer
+from stepwell.domain.machine import Move
 from stepwell.domain.messages import decide_key
-from stepwell.domain.moves import Move
 from stepwell.domain.problems import problem_of
 from stepwell.engine.run.answers import Answer, result_path
 from stepwell.engine.run.calls import BackoffCall, BodyCall, Call, StepCall, TimerCall, TriggerCall, WaitCall

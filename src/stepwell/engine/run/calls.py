@@ -14,7 +14,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, Codec
 from stepwell.domain.commit import NewRun
 from stepwell.domain.events import Undo
-from stepwell.domain.moves import Move
+from stepwell.domain.machine import Move
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import CodeChanged
 from stepwell.errors.excerpt import excerpt

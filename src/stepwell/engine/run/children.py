@@ -11,10 +11,10 @@ from stepwell.domain.codec import PLAIN, canonical
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import NULL
 from stepwell.domain.ids import DRAFT, RunId, child_run_id, recorded_random
+from stepwell.domain.new_run import default_of, new_run
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.retry import Retry
 from stepwell.domain.schema import Schema
-from stepwell.domain.starting import default_of, new_run
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import AskedWrongly
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow
-from stepwell.domain.compensating import arguments, compensates, find, note_done
+from stepwell.domain.compensation import arguments, compensates, find, note_done
 from stepwell.domain.events import Problem, StepCompleted
 from stepwell.domain.status import Status
 from stepwell.domain.steps import StepSpec

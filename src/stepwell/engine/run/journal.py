@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
-from stepwell.domain.compensating import note_done
+from stepwell.domain.compensation import note_done
 from stepwell.domain.cursors import Cursors, behind, move, read_cursors
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stepwell.domain import events as ev
-from stepwell.domain.cuts import failed_answer
+from stepwell.domain.fork.prefix import failed_answer
 
 if TYPE_CHECKING:
     from stepwell.engine.run.journal import Journal

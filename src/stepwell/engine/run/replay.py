@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepwell.domain import events as ev
-from stepwell.domain.compensating import note_done
-from stepwell.domain.cuts import failed_answer
+from stepwell.domain.compensation import note_done
+from stepwell.domain.fork.prefix import failed_answer
 from stepwell.domain.problems import child_problem, step_error
 from stepwell.domain.status import Status
 from stepwell.engine.run.answers import Answer, result_path

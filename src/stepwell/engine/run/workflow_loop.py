@@ -99,7 +99,7 @@ class _Ready(msgspec.Struct, eq=False):
 
 
 class TurnLoop(asyncio.AbstractEventLoop):
-    repeats = True  # what clients look for: client/outside.py
+    repeats = True  # what clients look for: client/replay_guard.py
 
     def __init__(self, root: Scope, direct_calls: DirectCalls = "warn") -> None:
         self.ready: deque[_Ready] = deque()

@@ -15,7 +15,7 @@ import msgspec
 
 from stepwell.domain import events as ev
 from stepwell.domain.commit import Claim, RunRow, TicketRow
-from stepwell.domain.compensating import find
+from stepwell.domain.compensation import find
 from stepwell.domain.ids import NEEDS_GRAPH, NEEDS_UNSERVED, RunId, needs_workflow
 from stepwell.domain.program import Program, former_needs
 from stepwell.engine.run.unserved import Unserved

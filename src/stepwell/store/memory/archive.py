@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from stepwell.domain.commit import PublishedEvent, RunRow, Started, identity
-from stepwell.domain.copies import Purged, Removal, RunCopy, TicketCopy
+from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.memory.tables import Run, Tables, Ticket

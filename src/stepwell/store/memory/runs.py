@@ -21,8 +21,8 @@ from stepwell.domain.commit import (
     Started,
 )
 from stepwell.domain.events import BASES, KIND, Cancelled, CompensationCompleted, Retried, written
+from stepwell.domain.fence import due_after, judge, recognised
 from stepwell.domain.ids import RunId, needs_workflow
-from stepwell.domain.judge import due_after, judge, recognised
 from stepwell.domain.messages import Ending, cancel_request, child_ended
 from stepwell.domain.rates import Ledger, RatedAnswer, RatedStart, admitted
 from stepwell.domain.status import RETRYABLE, Status

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
-from stepwell.domain.copies import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
+from stepwell.domain.fork.run_copy import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput

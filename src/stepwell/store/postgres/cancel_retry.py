@@ -17,8 +17,8 @@ from stepwell.domain.commit import (
     RetryOutcome,
 )
 from stepwell.domain.events import KIND, Cancelled, Retried, written
+from stepwell.domain.fence import recognised
 from stepwell.domain.ids import RunId
-from stepwell.domain.judge import recognised
 from stepwell.domain.messages import Ending, cancel_request, child_ended
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.errors import AskedWrongly, InvalidInput, StepwellError, StoreUnavailable

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewEvent, NewRun, Outcome, Park
-from stepwell.domain.judge import recognised
+from stepwell.domain.fence import recognised
 from stepwell.store.postgres.messages import PostgresDeliveries
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused

@@ -11,7 +11,7 @@
 -- constant on a later column of the index would be such a reason: the '' of a run's path comes from a CTE.)
 
 -- name: commit_batch
--- Every member is judged on its locked ticket (the rule of domain/judge.py), and whatever follows is done
+-- Every member is judged on its locked ticket (the rule of domain/fence.py), and whatever follows is done
 -- for the good ones only. UPDATE and DELETE find the ticket by the statement's snapshot and then its
 -- latest version, which is ours because `k` locked it.
 WITH clock AS MATERIALIZED (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
-from stepwell.domain.copies import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
+from stepwell.domain.fork.run_copy import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Outcome, Park
-from stepwell.domain.judge import due_after, judge, recognised
+from stepwell.domain.fence import due_after, judge, recognised
 from stepwell.store.sqlite.errors import BAD_VALUE
 from stepwell.store.sqlite.messages import Postman
 from stepwell.store.sqlite.session import Session, as_list

@@ -33,7 +33,7 @@ from stepwell.domain.commit import (
     WorkerInfo,
     WorkerRow,
 )
-from stepwell.domain.copies import Purged, Removal, RunCopy
+from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart

@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 
 from stepwell.domain.commit import Commit, Committed, Outcome
-from stepwell.domain.judge import judge
+from stepwell.domain.fence import judge
 from stepwell.errors import AskedWrongly, InvalidDefinition, StepTimedOut
 from stepwell.store.sqlite.commits import Fence, not_written, write
 from stepwell.store.sqlite.errors import translated

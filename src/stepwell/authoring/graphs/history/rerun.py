@@ -23,10 +23,10 @@ from stepwell.authoring.graphs.nodes.steps import RESULTS, NodeResult
 from stepwell.authoring.graphs.run.state import ROOT, StepStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
-from stepwell.domain.copies import RunCopy
-from stepwell.domain.cuts import Edits, settles
 from stepwell.domain.events import Event
-from stepwell.domain.forking import Birth, forked
+from stepwell.domain.fork.fork import Birth, forked
+from stepwell.domain.fork.prefix import Edits, settles
+from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.schema import Schema
 from stepwell.errors import InvalidInput
 

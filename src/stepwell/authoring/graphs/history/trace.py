@@ -18,8 +18,8 @@ from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code, 
 from stepwell.authoring.graphs.run.state import SETTLED, Ask, Failure, Purpose, ScopeRun, Step, StepStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
-from stepwell.domain.cuts import Delivered, settles
 from stepwell.domain.events import Event
+from stepwell.domain.fork.prefix import Delivered, settles
 from stepwell.domain.problems import child_problem
 from stepwell.domain.status import Status
 

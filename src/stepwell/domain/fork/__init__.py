@@ -1,0 +1,1 @@
+"""How a new run begins with part of another run's log."""

@@ -1,0 +1,1 @@
+"""Reads histories and the ledger, and says which promises were broken."""

@@ -1,0 +1,58 @@
+"""Planted bugs of code changes: what is open does not count, or a decision is lost over it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from stepwell.domain.commit import InboxRow
+from stepwell.engine.context import context
+from stepwell.engine.run import activation, endings, journal
+from stepwell.engine.run.journal import Journal
+from stepwell.engine.run.waits import Waits
+from tests.simulation.simulator.changes import CHANGES
+from tests.simulation.simulator.mutants import Mutant
+
+_keep: Callable[..., deque[InboxRow]] = Waits.keep
+_retried: Callable[[Journal, int], None] = journal._retried
+
+
+def _fits_always(owner: Any) -> None:
+    return None
+
+
+def _all_reached(owner: Any) -> Iterator[str]:
+    return iter(())
+
+
+def _keep_signals_only(self: Waits, rows: Iterable[InboxRow]) -> deque[InboxRow]:
+    return _keep(self, [row for row in rows if row.kind != "decide"])
+
+
+def _forget_openings(found: Journal, seq: int) -> None:
+    _retried(found, seq)
+    found.opened.clear()
+
+
+CHANGE_MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant(name, what, patches=patches, shapes=CHANGES)
+    for name, what, patches in (
+        (
+            "open_is_nothing",
+            "what is open is no part of the log's order",
+            ((activation, "left_open", _fits_always), (endings, "left_open", _fits_always)),
+        ),
+        ("patched_blindly", "patched does not see what is open", ((context, "unreached", _all_reached),)),
+        (
+            "decision_dropped",
+            "a run that fails forgets its decisions",
+            ((Waits, "keep", _keep_signals_only),),
+        ),
+        (
+            "retry_forgets",
+            "what was open counts only until a retry",
+            ((journal, "_retried", _forget_openings),),
+        ),
+    )
+)

@@ -1,0 +1,82 @@
+"""Planted bugs of machines and of undoing; hunted in the world of their own shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.domain import events as ev
+from stepwell.domain.documents import Documents, document_id
+from stepwell.domain.events import Event
+from stepwell.domain.status import Status
+from stepwell.engine.machine import driver
+from stepwell.engine.machine.attempt import Body
+from stepwell.engine.machine.driver import Visits
+from stepwell.engine.machine.task_tracker import Station, Stations, _awaited
+from stepwell.engine.run import compensation
+from stepwell.engine.run.activation import Activation
+from stepwell.engine.run.endings import Ending
+from stepwell.engine.run.journal import Journal
+from stepwell.engine.run.machine_state import begin_anew
+from tests.simulation.simulator.mutants import Mutant
+from tests.simulation.simulator.shapes import MACHINES
+
+_take: Callable[..., None] = Documents.take
+
+
+def _show_at_once(self: Documents, event: Event) -> None:
+    _take(self, event)
+    if isinstance(event.fact, ev.DocumentSaved):
+        self._show(event.path)
+
+
+def _everything_saved(journal: Journal, visit: str, *, failed: bool) -> list[str]:
+    """Also what attempts saved that failed."""
+    found = dict(item.rsplit("@", 1) for item in journal.shelf)
+    for saved in journal.saved.values():
+        for name in {document.name for _, document in saved}:
+            found[name] = str(int(found.get(name, "0")) + 1)
+    return [document_id(name, int(version)) for name, version in found.items()]
+
+
+def _forget_all(self: Visits) -> None:
+    begin_anew(self._journal)
+    self._known.clear()
+    self._offer()
+
+
+def _never(*args: Any) -> bool:
+    return False
+
+
+def _waits_for_the_done(self: Stations, station: Station) -> bool:
+    """Does not see that its tasks have ended, and that its own code is about to run."""
+    return bool(_awaited(station).tasks)
+
+
+def _resume_blindly(activation: Activation, started: ev.CompensationStarted) -> None:
+    ending = Ending(Status(started.status), problem=started.error)
+    compensation._begin(activation, compensation.Compensation(activation, ending, started))
+
+
+MACHINE_MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant(name, what, patches=patches, shapes=MACHINES)
+    for name, what, patches in (
+        ("early_documents", "documents before their transition", ((Documents, "take", _show_at_once),)),
+        (
+            "failed_documents",
+            "documents of attempts that failed",
+            ((driver, "visible_after", _everything_saved),),
+        ),
+        (
+            "steps_again",
+            "a new attempt repeats what was completed",
+            ((Visits, "_begin_anew", _forget_all),),
+        ),
+        ("deaf_body", "an answer comes before the body asks again", ((Visits, "keeps", _never),)),
+        ("parks_too_early", "parks although code goes on", ((Stations, "_rests", _waits_for_the_done),)),
+        ("waits_count", "durable waits count for a timeout", ((Body, "rest", lambda self, quiet: None),)),
+        ("undoes_the_rest", "only the last visit is undone", ((compensation, "_has_earlier", _never),)),
+        ("undoes_blindly", "the next owner does not look back", ((compensation, "resume", _resume_blindly),)),
+    )
+)
