@@ -28,9 +28,9 @@ from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.engine.worker.worker import Worker, WorkerOptions
 from stepwell.errors import (
-    AskedWrongly,
     InvalidDefinition,
     InvalidInput,
+    InvalidRequest,
     RunNotFound,
     SettingsInvalid,
     UnknownWorkflow,
@@ -41,7 +41,7 @@ from stepwell.store.base import Store
 from stepwell.store.encoded import encoded
 from stepwell.store.open import HINT, open_store
 from stepwell.store.payloads import PayloadCodec
-from stepwell.store.wakeups import Bulletin
+from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock, SystemIds
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Engine(Client):
         if codec is not None:
             store = encoded(store, codec)
         super().__init__(
-            store, ids or SystemIds(), Bulletin(), payload_bytes_max=self.settings.payload_bytes_max
+            store, ids or SystemIds(), Notifier(), payload_bytes_max=self.settings.payload_bytes_max
         )
         self.set_start_rates(*_listed("start_rates", start_rates))
         self._steps = _by_name(_listed("steps", steps))
@@ -224,14 +224,14 @@ class Engine(Client):
         """Our own worker takes what it has room for: that spares asking for it."""
         if self.worker is None or self._task is None or self._task.done():
             return self.store.start(runs)
-        return self.worker.own_starts.start(runs)
+        return self.worker.local_starts.start(runs)
 
     def _check_open(self) -> None:
         """Where the worker has gone, nobody might ever run what is started; one that works in another
         thread would be torn by what is begun here."""
         if self._loop is not asyncio.get_running_loop():
             check_outside()
-            raise AskedWrongly(
+            raise InvalidRequest(
                 "the engine is not open" if self._loop is None else "the engine was opened by another loop",
                 hint="use it inside `async with engine:`, in the event loop that opened it",
             )
@@ -239,12 +239,12 @@ class Engine(Client):
     async def open(self) -> None:
         """Open the store, make the workflows known and, unless `worker=False`, begin to work."""
         if self._loop is not None and not self._loop.is_closed():
-            raise AskedWrongly(
+            raise InvalidRequest(
                 "the engine is open already",
                 hint="open it once; code that is not async has its own: SyncClient(database)",
             )
         self._loop, self.worker, self._task = asyncio.get_running_loop(), None, None
-        self.bulletin.mended()
+        self.notifier.mended()
         try:
             await self._open()
         except BaseException:
@@ -255,8 +255,8 @@ class Engine(Client):
         await self.store.open()
         try:
             await self.store.put_definitions([p.definition for p in self._programs.values()])
-            self.bulletin.on_far(self.store.hint)
-            self._deaf = self.store.listen(self.bulletin.heard)
+            self.notifier.on_far(self.store.hint)
+            self._deaf = self.store.listen(self.notifier.heard)
             if self._works and (self._programs or self._steps or self._nodes):
                 await self._start_worker()
         except BaseException:
@@ -266,7 +266,7 @@ class Engine(Client):
     async def _start_worker(self) -> None:
         worker = Worker(
             self.store,
-            self.bulletin,
+            self.notifier,
             self._clock,
             self._ids,
             programs=self._programs,
@@ -284,7 +284,7 @@ class Engine(Client):
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.critical("the worker stopped unexpectedly", exc_info=error)
-            self.bulletin.broke(error)
+            self.notifier.broke(error)
 
     def _worker_options(self) -> WorkerOptions:
         values = asdict(self.settings)
@@ -304,7 +304,7 @@ class Engine(Client):
         Closed already, it has nothing to do.
         """
         await self._close()
-        self.bulletin.check()
+        self.notifier.check()
 
     async def _close(self) -> None:
         if self._loop is None:
@@ -336,7 +336,7 @@ class Engine(Client):
                 self._task.result()  # it broke: end with its error, so that a supervisor notices
 
     def __enter__(self) -> NoReturn:
-        raise AskedWrongly(
+        raise InvalidRequest(
             "an Engine is opened with `async with`",
             hint="in code that is not async: with SyncClient(engine=Engine(...)) as client: ...",
         )
@@ -352,7 +352,7 @@ class Engine(Client):
     ) -> None:
         await self._close()
         if error is None:
-            self.bulletin.check()
+            self.notifier.check()
 
 
 def _store(database: str | PathLike[str] | Store) -> Store:

@@ -27,7 +27,7 @@ from stepwell.domain.program import Startable
 from stepwell.domain.state import Checkpoint, OpenWait, RunState
 from stepwell.domain.status import Status
 from stepwell.domain.why import Reason
-from stepwell.errors import AskedWrongly, NotDurable, SettingsInvalid
+from stepwell.errors import InvalidRequest, NotDurable, SettingsInvalid
 from stepwell.store.base import Store
 from stepwell.store.encoded import encoded
 from stepwell.store.open import open_store
@@ -147,13 +147,13 @@ class SyncClient:
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None or self._loop.is_closed():
             work.close()
-            raise AskedWrongly(
+            raise InvalidRequest(
                 "the client is not open",
                 hint="use it inside `with SyncClient(...) as client:`, not before or behind",
             )
         if os.getpid() != self._process:  # else it would wait for ever
             work.close()
-            raise AskedWrongly(
+            raise InvalidRequest(
                 "the client was opened before this process was forked off",
                 hint="open a SyncClient of its own in every process",
             )
@@ -164,7 +164,7 @@ class SyncClient:
             raise
         if threading.current_thread() is self._thread:  # which is to do the work, and would wait for itself
             work.close()
-            raise AskedWrongly(
+            raise InvalidRequest(
                 "the client was used in its own loop, as an async step of its engine does",
                 hint="make the step a plain def: it runs in a thread; or await the engine itself",
             )
@@ -191,8 +191,8 @@ class SyncClient:
     async def _open(self) -> None:
         if self._owned:
             await self._client.store.open()
-            self._client.bulletin.on_far(self._client.store.hint)
-            self._client.store.listen(self._client.bulletin.heard)
+            self._client.notifier.on_far(self._client.store.hint)
+            self._client.store.listen(self._client.notifier.heard)
         else:
             await self._client.open()  # type: ignore[attr-defined]  # an Engine: it opens itself
 

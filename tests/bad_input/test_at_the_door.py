@@ -10,9 +10,9 @@ import pytest
 
 from stepwell import Context, Engine, Settings, SyncContext, workflow
 from stepwell.errors import (
-    AskedWrongly,
     InvalidDefinition,
     InvalidInput,
+    InvalidRequest,
     KeyConflict,
     NotSerialisable,
     RunEnded,
@@ -246,5 +246,5 @@ def test_every_error_has_a_code_of_its_own() -> None:
 
     kinds = [kind for kind in tree(StepwellError) if kind.__module__ == "stepwell.errors"]
     assert len({kind.code for kind in kinds}) == len(kinds)
-    assert issubclass(InvalidInput, AskedWrongly)
+    assert issubclass(InvalidInput, InvalidRequest)
     assert SyncContext is not None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Engine, Retry, Settings, StartRate, StepContext, SyncContext, step, workflow
-from stepwell.errors import AskedWrongly, StepwellError
+from stepwell.errors import InvalidRequest, StepwellError
 
 
 class Strange:
@@ -134,13 +134,13 @@ def test_wrong_declarations_say_what_to_write_instead(wrong: Callable[[], Any]) 
     with pytest.raises(StepwellError) as caught:
         wrong()
 
-    assert isinstance(caught.value, AskedWrongly)
+    assert isinstance(caught.value, InvalidRequest)
     assert caught.value.hint
 
 
 @pytest.mark.req("F1")
 def test_a_wrong_workflow_is_found_by_its_line() -> None:
-    with pytest.raises(AskedWrongly) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         workflow(no_context)
 
     line = no_context.__code__.co_firstlineno

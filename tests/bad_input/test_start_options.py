@@ -8,8 +8,8 @@ import pytest
 
 from stepwell import Concurrency, Context, Engine, SyncClient, step, workflow
 from stepwell.errors import (
-    AskedWrongly,
     InvalidInput,
+    InvalidRequest,
     NotEndedYet,
     PayloadTooLarge,
     RunCancelled,
@@ -54,7 +54,7 @@ async def test_options_that_cannot_work_start_nothing(stage: Stage) -> None:
     ]
     async with stage.engine(echo) as engine:
         for options in wrong:
-            with pytest.raises(AskedWrongly) as caught:
+            with pytest.raises(InvalidRequest) as caught:
                 await engine.start(echo, 1, **options)
             assert caught.value.hint, options
 
@@ -74,9 +74,9 @@ async def test_limits_that_no_worker_could_read_are_not_set(stage: Stage) -> Non
     ]
     async with stage.engine(echo) as engine:
         for kind, name, most in wrong:
-            with pytest.raises(AskedWrongly):
+            with pytest.raises(InvalidRequest):
                 await engine.set_limit(kind, name, most)
-        with pytest.raises(AskedWrongly):
+        with pytest.raises(InvalidRequest):
             await engine.drop_limit("nothing", "echo")  # type: ignore[arg-type]  # that is the test
 
         assert await engine.limits() == []
@@ -87,7 +87,7 @@ async def test_limits_that_no_worker_could_read_are_not_set(stage: Stage) -> Non
 async def test_a_reason_is_text_and_any_text_is_kept(stage: Stage) -> None:
     async with stage.engine(patient) as engine:
         run = await engine.start(patient)
-        with pytest.raises(AskedWrongly, match="reason is 5"):
+        with pytest.raises(InvalidRequest, match="reason is 5"):
             await run.cancel(5)  # type: ignore[arg-type]  # that is the test
 
         await run.cancel("two\nlines and \x00")
@@ -106,7 +106,7 @@ async def test_verbs_on_what_is_no_run(memory: Stage) -> None:
             lambda: engine.fork(5, at=1),  # type: ignore[call-overload]
             lambda: engine.fork(run, at=1, outputs=[1]),  # type: ignore[call-overload]
         ):
-            with pytest.raises(AskedWrongly) as caught:
+            with pytest.raises(InvalidRequest) as caught:
                 await ask()
             assert caught.value.hint
 
@@ -135,7 +135,7 @@ async def test_what_is_no_workflow_cannot_be_started(memory: Stage) -> None:
 
     async with memory.engine(echo) as engine:
         for wrong in (None, 5, str, charge):
-            with pytest.raises(AskedWrongly, match="is no workflow"):
+            with pytest.raises(InvalidRequest, match="is no workflow"):
                 await engine.start(wrong, 1)  # type: ignore[call-overload]  # that is the test
 
 
@@ -144,7 +144,7 @@ async def test_each_input_has_its_key_or_none_has(memory: Stage) -> None:
     async with memory.engine(echo) as engine:
         with pytest.raises(InvalidInput, match="inputs is 7"):
             await engine.start_many(echo, 7)  # type: ignore[arg-type]  # meant
-        with pytest.raises(AskedWrongly, match="2 inputs"):
+        with pytest.raises(InvalidRequest, match="2 inputs"):
             await engine.start_many(echo, [1, 2], keys=["a"])
 
         assert list(await engine.runs()) == []
@@ -188,7 +188,7 @@ async def test_runs_are_found_by_the_name_of_their_status(stage: Stage) -> None:
 
         assert [row.id for row in await engine.runs(status="completed")] == [run.id]
         assert list(await engine.runs(status=["failed", "cancelled"])) == []
-        with pytest.raises(AskedWrongly) as caught:
+        with pytest.raises(InvalidRequest) as caught:
             await engine.runs(status="finished")
         assert "completed" in caught.value.hint
 
@@ -203,7 +203,7 @@ async def test_ids_and_names_that_are_no_text(stage: Stage) -> None:
             lambda: engine.emit(5),  # type: ignore[arg-type]
             lambda: run.signal(5),  # type: ignore[arg-type]
         ):
-            with pytest.raises(AskedWrongly):
+            with pytest.raises(InvalidRequest):
                 await ask()
         with pytest.raises(RunNotFound):
             [event async for event in engine.handle("nobody").events()]
@@ -225,10 +225,10 @@ async def test_who_waits_in_vain_is_told_that_the_run_goes_on(memory: Stage) -> 
 @pytest.mark.req("A4")
 def test_a_sync_client_is_used_inside_its_with() -> None:
     client = SyncClient(engine=Engine(":memory:", workflows=[echo]))
-    with pytest.raises(AskedWrongly, match="not open"):
+    with pytest.raises(InvalidRequest, match="not open"):
         client.start(echo, 1)
 
     with client:
         assert client.start(echo, 1).result(timeout="1m") == 1
-    with pytest.raises(AskedWrongly, match="not open"):
+    with pytest.raises(InvalidRequest, match="not open"):
         client.start(echo, 1)

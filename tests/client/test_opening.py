@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Engine, GraphBuilder, SyncClient, step, workflow
-from stepwell.errors import AskedWrongly
+from stepwell.errors import InvalidRequest
 from tests.stage import PATIENCE, Stage
 
 
@@ -34,11 +34,11 @@ async def test_an_engine_that_is_not_open_starts_nothing(stage: Stage) -> None:
     """Nobody here would run it; on PostgreSQL it would even connect again."""
     engine = stage.engine(adding)
 
-    with pytest.raises(AskedWrongly, match="not open"):
+    with pytest.raises(InvalidRequest, match="not open"):
         await engine.start(adding, 1)
     async with engine:
         assert await (await engine.start(adding, 1)).result() == 2
-    with pytest.raises(AskedWrongly, match="not open"):
+    with pytest.raises(InvalidRequest, match="not open"):
         await engine.start(adding, 1)
 
     async with engine:  # again
@@ -49,9 +49,9 @@ async def test_an_engine_that_is_not_open_starts_nothing(stage: Stage) -> None:
 @pytest.mark.req("A4")
 async def test_an_open_engine_is_not_opened_again(memory: Stage) -> None:
     async with memory.engine(adding) as engine:
-        with pytest.raises(AskedWrongly, match="open already"):
+        with pytest.raises(InvalidRequest, match="open already"):
             await engine.open()
-        with pytest.raises(AskedWrongly, match="open already"), SyncClient(engine=engine):
+        with pytest.raises(InvalidRequest, match="open already"), SyncClient(engine=engine):
             pass
 
         assert await (await engine.start(adding, 1)).result() == 2
@@ -62,7 +62,7 @@ async def test_an_engine_without_workflows_works_each_time_it_is_open(memory: St
     g = GraphBuilder("brought")
     g.start() >> g.end("done", output={"ok": True})
     engine = memory.engine()
-    with pytest.raises(AskedWrongly, match="not open"):
+    with pytest.raises(InvalidRequest, match="not open"):
         await engine.start_graph(g)
     assert engine.worker is None
 
@@ -76,7 +76,7 @@ def test_an_engine_is_used_in_the_loop_that_opened_it(tmp_path: Path) -> None:
     engine = Engine(tmp_path / "app.db", workflows=[adding])
     asyncio.run(engine.open())  # its worker ends with this loop
 
-    with pytest.raises(AskedWrongly, match="another loop"):
+    with pytest.raises(InvalidRequest, match="another loop"):
         asyncio.run(_start(engine))
     asyncio.run(_all_over(engine))
 
@@ -86,7 +86,7 @@ def test_an_engine_that_works_in_another_thread_is_refused_here(tmp_path: Path) 
     """Begun here, the run would hang, and the worker with it."""
     engine = Engine(tmp_path / "app.db", workflows=[adding])
     with SyncClient(engine=engine) as client:
-        with pytest.raises(AskedWrongly, match="another loop"):
+        with pytest.raises(InvalidRequest, match="another loop"):
             asyncio.run(_start(engine))
 
         assert client.run(adding, 1) == 2
@@ -129,7 +129,7 @@ def test_a_client_used_in_its_own_loop_is_refused_and_does_not_hang(tmp_path: Pa
     async def ask() -> str:
         try:
             return str(clients[0].run(adding, 1))
-        except AskedWrongly as error:
+        except InvalidRequest as error:
             return error.message
 
     @workflow

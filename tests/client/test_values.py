@@ -26,7 +26,7 @@ from stepwell.errors import InvalidInput, KeyConflict, NotSerialisable
 from tests.stage import Stage, all_events, suspended, until
 
 
-class Answer(BaseModel):
+class RecordedResult(BaseModel):
     by: str
 
 
@@ -213,9 +213,9 @@ async def test_a_changed_default_is_no_new_version(stage: Stage) -> None:
 @workflow
 async def listens(ctx: Context) -> list[Any]:
     return [
-        (await ctx.signal("model", Answer)).by,
+        (await ctx.signal("model", RecordedResult)).by,
         (await ctx.signal("vote", Vote)).weight,
-        (await ctx.event("model", Answer)).by,
+        (await ctx.event("model", RecordedResult)).by,
         await ctx.signal("untyped"),
     ]
 
@@ -224,11 +224,11 @@ async def listens(ctx: Context) -> list[Any]:
 async def test_signals_and_events_take_models_and_dataclasses(stage: Stage) -> None:
     async with stage.engine(listens) as engine:
         run = await engine.start(listens)
-        await run.signal("model", Answer(by="ana"))
+        await run.signal("model", RecordedResult(by="ana"))
         await run.signal("vote", Vote("bob", 3))
         await run.signal("untyped", Vote("eve"))
         await until(lambda: waits_for(run, "model"))
-        assert await engine.emit("model", Answer(by="cid")) is True
+        assert await engine.emit("model", RecordedResult(by="cid")) is True
 
         assert await run.result(30) == ["ana", 3, "cid", {"by": "eve", "weight": 1}]
 
@@ -240,13 +240,13 @@ async def test_the_sync_client_takes_them_too(tmp_path: Path) -> None:
     def talk(run_id: str) -> None:
         with SyncClient(database) as client:
             handle = client.handle(run_id)
-            handle.signal("model", Answer(by="ana"))
+            handle.signal("model", RecordedResult(by="ana"))
             handle.signal("vote", Vote("bob", 3))
             handle.signal("untyped")
 
     def publish() -> None:
         with SyncClient(database) as client:
-            client.emit("model", Answer(by="cid"))
+            client.emit("model", RecordedResult(by="cid"))
 
     async with Engine(database, workflows=[listens]) as engine:
         run = await engine.start(listens)
@@ -262,15 +262,15 @@ async def test_news_and_stateless_signals_take_them(memory: Stage) -> None:
     @workflow
     async def tells(ctx: Context) -> str:
         ctx.publish("votes", Vote("ana"))
-        return (await ctx.signal("model", Answer)).by
+        return (await ctx.signal("model", RecordedResult)).by
 
     async with memory.engine(tells) as engine:
         run = await engine.start(tells)
-        await run.signal("model", Answer(by="bob"))
+        await run.signal("model", RecordedResult(by="bob"))
         assert await run.result(30) == "bob"
         [news] = [event.data for event in await all_events(run) if event.kind == "published"]
         assert news["data"] == {"by": "ana", "weight": 1}
-    assert await run_stateless(tells, signals={"model": Answer(by="cid")}) == "cid"
+    assert await run_stateless(tells, signals={"model": RecordedResult(by="cid")}) == "cid"
 
 
 @pytest.mark.req("F13")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stepwell.domain.commit import NEVER, Commit, Finish, LogRow, NewEvent, Outcome, Park
 from stepwell.domain.events import Accepted, Claimed, StepCompleted, written
-from stepwell.domain.fence import due_after, judge, recognised
+from stepwell.domain.fence import check_fence, due_after, was_already_written
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.status import Status
 
@@ -47,7 +47,7 @@ def log(*events: NewEvent) -> list[LogRow]:
 def test_verdict(
     then: Park | Finish | None, lease: str | None, head: int, wakes: int, outcome: Outcome
 ) -> None:
-    assert judge(commit(then=then), lease=lease, head=head, wakes=wakes) is outcome
+    assert check_fence(commit(then=then), lease=lease, head=head, wakes=wakes) is outcome
 
 
 @given(
@@ -59,7 +59,7 @@ def test_verdict(
 def test_only_the_owner_at_its_head_may_write(
     lease: str | None, head: int, wakes: int, then: Park | Finish | None
 ) -> None:
-    verdict = judge(commit(then=then), lease=lease, head=head, wakes=wakes)
+    verdict = check_fence(commit(then=then), lease=lease, head=head, wakes=wakes)
 
     assert (verdict is Outcome.LOST) == (lease != MINE or head != 3)
     assert (verdict is Outcome.WOKEN) == (lease == MINE and head == 3 and then is not None and wakes != 2)
@@ -102,4 +102,4 @@ A, B = written(StepCompleted(), "a", 1), written(StepCompleted(), "b", 1)
     ],
 )
 def test_recognises_its_own_events_only(sent: Commit, there: list[NewEvent], is_mine: bool) -> None:
-    assert recognised(sent, log(*there)) is is_mine
+    assert was_already_written(sent, log(*there)) is is_mine

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from stepwell import Context, Engine, RunHandle, workflow
-from stepwell.engine.worker.reaper import Sweeper
+from stepwell.engine.worker.reaper import Reaper
 from stepwell.errors import WorkerBroken
 from tests.stage import Stage, suspended
 
@@ -21,15 +21,15 @@ async def waits(ctx: Context) -> str:
 @pytest.fixture
 def fault(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set it, and the next sweep is a bug."""
-    sweep, planted = Sweeper.sweep, asyncio.Event()
+    sweep, planted = Reaper.sweep, asyncio.Event()
 
-    async def broken(self: Sweeper) -> None:
+    async def broken(self: Reaper) -> None:
         if planted.is_set():
             planted.clear()
             raise ZeroDivisionError("a bug of the engine")
         await sweep(self)
 
-    monkeypatch.setattr(Sweeper, "sweep", broken)
+    monkeypatch.setattr(Reaper, "sweep", broken)
     return planted
 
 

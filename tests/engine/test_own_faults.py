@@ -10,7 +10,7 @@ import pytest
 
 from stepwell import Context, Retry, step, workflow
 from stepwell.engine.run.activation import Activation
-from stepwell.engine.run.steps import StepCalls
+from stepwell.engine.run.steps import Steps
 from stepwell.engine.worker import release
 from stepwell.errors import StepError
 from stepwell.store.memory import MemoryStore
@@ -41,10 +41,10 @@ async def failing_transaction(connection: Any) -> str:
 @pytest.mark.parametrize(
     ("place", "doomed"),
     [
-        ((StepCalls, "_encoded"), on_the_loop),
-        ((StepCalls, "_encoded"), in_a_thread),
-        ((StepCalls, "_failed"), failing),
-        ((StepCalls, "_failed"), failing_transaction),
+        ((Steps, "_encoded"), on_the_loop),
+        ((Steps, "_encoded"), in_a_thread),
+        ((Steps, "_failed"), failing),
+        ((Steps, "_failed"), failing_transaction),
         ((Activation, "_go_on"), on_the_loop),  # after a commit
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
-from stepwell.engine.execution.process_pool import Processes
+from stepwell.engine.execution.process_pool import ProcessPool
 
 
 def stands_still() -> None:
@@ -21,7 +21,7 @@ def stands_still() -> None:
 
 
 async def cancelled_twice() -> None:
-    processes, begun = Processes(1), asyncio.Event()
+    processes, begun = ProcessPool(1), asyncio.Event()
     spec = StepSpec(name="stands_still", function=stands_still, isolation="process")
     context = StepContext(run_id="r", path="0/s", attempt=1, lease="l")
     call = asyncio.ensure_future(processes.run(spec, (), {}, context, begun.set))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Engine, RunFailed, step, workflow
-from stepwell.engine.execution.task_pool import Runners
+from stepwell.engine.execution.task_pool import TaskPool
 
 request: contextvars.ContextVar[str] = contextvars.ContextVar("request", default="none")
 
@@ -200,7 +200,7 @@ def test_a_step_whose_loop_is_gone_unwinds_and_tells_nobody(at_the_end: str) -> 
     job = Noted(waits_for_ever())
 
     async def serve() -> Coroutine[Any, Any, None]:
-        runners = Runners()
+        runners = TaskPool()
         runners.put(job)
         await asyncio.sleep(0)
         [task] = runners._tasks

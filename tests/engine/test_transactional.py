@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from stepwell import Context, Retry, RunFailed, StepContext, Workflow, failpoints, step, workflow
-from stepwell.errors import AskedWrongly, InvalidDefinition
+from stepwell.errors import InvalidDefinition, InvalidRequest
 from tests.engine.transactional_runs import paying
 from tests.stage import SHORT_LEASE, Stage, all_events, crash, kinds, log, until
 
@@ -340,4 +340,4 @@ async def test_crash_before_the_turn_repeats_the_whole_transaction(postgres: Sta
 
 
 def test_refusal_is_a_stepwell_error() -> None:
-    assert AskedWrongly("x").code
+    assert InvalidRequest("x").code

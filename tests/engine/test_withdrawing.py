@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, workflow
-from stepwell.engine.execution.thread_pool import Threads
+from stepwell.engine.execution.thread_pool import ThreadPool
 from tests.stage import Stage, suspended, until
 
 
@@ -81,7 +81,7 @@ class Work:
 
 @pytest.mark.req("F4")
 async def test_calls_that_wait_for_a_thread_are_left_one_by_one() -> None:
-    threads, release = Threads("test", 1), threading.Event()
+    threads, release = ThreadPool("test", 1), threading.Event()
     busy = asyncio.create_task(threads.run(release.wait))
     waiting = [asyncio.create_task(threads.run(Work())) for _ in range(5000)]
     await asyncio.sleep(0)

@@ -11,9 +11,9 @@ import pytest
 
 from stepwell import Context, Machine, Retry, run_stateless, step, transition, workflow
 from stepwell.errors import (
-    AskedWrongly,
     InvalidDefinition,
     InvalidInput,
+    InvalidRequest,
     RunFailed,
     StatelessWait,
     UnknownWorkflow,
@@ -138,7 +138,7 @@ async def test_what_needs_a_database_or_a_queue_is_refused() -> None:
 
     with pytest.raises(RunFailed, match="needs a database"):
         await run_stateless(books)
-    with pytest.raises(AskedWrongly, match="queue 'gpu'"):
+    with pytest.raises(InvalidRequest, match="queue 'gpu'"):
         await run_stateless(far)
 
 

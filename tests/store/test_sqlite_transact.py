@@ -14,7 +14,7 @@ import pytest
 
 from stepwell.domain.commit import Commit, Outcome
 from stepwell.domain.ids import LeaseId
-from stepwell.errors import AskedWrongly, StepTimedOut, StoreUnusable
+from stepwell.errors import InvalidRequest, StepTimedOut, StoreUnusable
 from stepwell.store.sqlite import transactions
 from stepwell.store.sqlite.store import SqliteStore
 from stepwell.store.sqlite.transactions import StepConnection
@@ -164,7 +164,7 @@ def test_what_would_break_the_engine_is_refused(play: Callable[[Test], None], st
             insert(connection)
             connection.execute(statement)
 
-        with pytest.raises(AskedWrongly, match="transactional step"):
+        with pytest.raises(InvalidRequest, match="transactional step"):
             await store.transact(body, lambda _: scene.member(claim, scene.done("tx")))
 
         assert await orders(scene, store) == 0
@@ -189,7 +189,7 @@ def test_the_connection_ends_with_the_step(play: Callable[[Test], None]) -> None
 
         assert committed.outcome is Outcome.OK
         assert await orders(scene, store) == 3
-        with pytest.raises(AskedWrongly, match="has ended"):
+        with pytest.raises(InvalidRequest, match="has ended"):
             kept[0].execute("SELECT 1")
 
     play(test)

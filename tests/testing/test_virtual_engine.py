@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from stepwell import Context, Retry, RunFailed, RunHandle, Status, Workflow, step, workflow
-from stepwell.errors import AskedWrongly
+from stepwell.errors import InvalidRequest
 from stepwell.testing import VirtualEngine, crash_everywhere
 
 
@@ -179,21 +179,21 @@ async def naps(ctx: Context, what: str) -> str:
 
 async def test_an_engine_that_crashed_or_was_closed_says_so_instead_of_waiting_for_ever() -> None:
     async with VirtualEngine(naps, nap) as engine:
-        with pytest.raises(AskedWrongly, match="is not open"):
+        with pytest.raises(InvalidRequest, match="is not open"):
             await VirtualEngine(naps).crash()
         run = await engine.start(naps, "x")
         await engine.settle()
         await engine.crash()
 
-        with pytest.raises(AskedWrongly, match="has crashed") as told:
+        with pytest.raises(InvalidRequest, match="has crashed") as told:
             await engine.advance("2h")
-        with pytest.raises(AskedWrongly, match="has crashed"):
+        with pytest.raises(InvalidRequest, match="has crashed"):
             await engine.outcome(run)
 
         assert "store=engine.memory, clock=engine.clock" in told.value.hint
         async with VirtualEngine(naps, nap, store=engine.memory, clock=engine.clock) as second:
             assert await second.outcome(second.handle(run.id, naps)) == "x"
-    with pytest.raises(AskedWrongly, match="is not open"):
+    with pytest.raises(InvalidRequest, match="is not open"):
         await engine.advance("2h")
 
 

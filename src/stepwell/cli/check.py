@@ -13,7 +13,7 @@ from stepwell.domain.commit import LogRow, RunRow
 from stepwell.domain.events import Accepted, read_as
 from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.status import Status
-from stepwell.engine.dry_replay import rehearse
+from stepwell.engine.dry_replay import check_replay
 from stepwell.errors import InvalidDefinition, LogDamaged
 from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemClock, SystemIds
@@ -73,7 +73,7 @@ class Check:
             return
         self._replayed += not program.sync
         self._plain += program.sync
-        problem = await rehearse(program, run.id, log, clock=SystemClock(), ids=SystemIds())
+        problem = await check_replay(program, run.id, log, clock=SystemClock(), ids=SystemIds())
         if problem is not None:
             self._tripped += 1
             self._tell(run, problem.message)

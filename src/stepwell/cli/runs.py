@@ -16,7 +16,7 @@ from stepwell.cli.output import show
 from stepwell.cli.source import must_exist
 from stepwell.client import Client
 from stepwell.client.handle import RunHandle
-from stepwell.errors import AskedWrongly, InvalidFile
+from stepwell.errors import InvalidFile, InvalidRequest
 from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemIds
 
@@ -34,7 +34,7 @@ async def do(given: argparse.Namespace) -> int:
     await store.open()
     try:
         client = Client(store, SystemIds())
-        client.bulletin.on_far(store.hint)
+        client.notifier.on_far(store.hint)
         if given.what in ("list", "get", "events"):
             await show(client, given)
         elif given.what == "signal":
@@ -82,7 +82,7 @@ async def _make_another(given: argparse.Namespace, codec: PayloadCodec | None) -
     changed = {name: _json(name, text) for name, text in edits.items() if text is not None}
     step = getattr(given, "from_step", None)
     if step is not None and changed:
-        raise AskedWrongly(
+        raise InvalidRequest(
             "--input does not go with --from-step",
             hint="what came before the step was done with the old input; use fork --at SEQ --input",
         )
@@ -102,7 +102,9 @@ def _json(option: str, text: str) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise AskedWrongly(f"--{option} is no JSON: {error}", hint="text is JSON in double quotes") from None
+        raise InvalidRequest(
+            f"--{option} is no JSON: {error}", hint="text is JSON in double quotes"
+        ) from None
 
 
 def _write(where: str, data: bytes) -> None:
@@ -112,7 +114,7 @@ def _write(where: str, data: bytes) -> None:
         try:
             Path(where).write_bytes(data + b"\n")
         except OSError as error:
-            raise AskedWrongly(
+            raise InvalidRequest(
                 f"{where} cannot be written: {error.strerror}", hint="name another file; - is stdout"
             ) from None
         print(f"wrote {where}", file=sys.stderr)

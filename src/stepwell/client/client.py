@@ -50,8 +50,8 @@ from stepwell.domain.status import Status, checked_statuses
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import (
-    AskedWrongly,
     InvalidInput,
+    InvalidRequest,
     KeyConflict,
     OutcomeUnknown,
     StepwellError,
@@ -61,7 +61,7 @@ from stepwell.errors import (
 )
 from stepwell.errors.excerpt import excerpt
 from stepwell.store.base import Store
-from stepwell.store.wakeups import Bulletin
+from stepwell.store.wakeups import Notifier
 
 In = TypeVar("In")
 R = TypeVar("R")
@@ -78,13 +78,13 @@ class Client(History):
         self,
         store: Store,
         ids: Ids,
-        bulletin: Bulletin | None = None,
+        notifier: Notifier | None = None,
         *,
         workspace: str = DEFAULT_WORKSPACE,
         payload_bytes_max: int = 2 * 1024 * 1024,
     ) -> None:
         self._store = store
-        self.bulletin = bulletin or Bulletin()
+        self.notifier = notifier or Notifier()
         self.workspace = workspace
         self.payload_bytes_max = payload_bytes_max
         self._ids = ids
@@ -170,10 +170,10 @@ class Client(History):
     async def _start_chunk(
         self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]
     ) -> list[RunHandle[Any]]:
-        watches = [self.bulletin.watch(run.id) for run in runs]
+        watches = [self.notifier.watch(run.id) for run in runs]
         started, _ = await self.insist(lambda: self._start_all(runs, user))
         if None in [answer.claim for answer in started]:
-            self.bulletin.work()
+            self.notifier.work()
         handles = [self._handle_of(run, answer, decode) for run, answer in zip(runs, started, strict=True)]
         del watches  # the handles watch now
         return handles
@@ -256,7 +256,7 @@ class Client(History):
         for at, (input, key) in enumerate(zip(inputs, keys, strict=True)):
             try:
                 runs.append(self._new_run(prepared, input, key, options))
-            except AskedWrongly as error:
+            except InvalidRequest as error:
                 error.context = {"which": f"inputs[{at}] of {len(inputs)}", **error.context}
                 raise
         return runs
@@ -331,7 +331,7 @@ class Client(History):
         workspace = "" if kind == "queue" else self.workspace
         limit = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold))
         await self.patiently(lambda: self.store.put_limit(limit))
-        self.bulletin.work()
+        self.notifier.work()
 
     async def drop_limit(self, kind: Kind, name: str = "") -> bool:
         """Forget what was set; what the runs bring along counts again. False: nothing was set."""
@@ -340,7 +340,7 @@ class Client(History):
         if all(limit.scope != scope for limit in await self.store.read_limits()):
             return False
         dropped, repeated = await self.insist(lambda: self.store.drop_limit(scope))
-        self.bulletin.work()
+        self.notifier.work()
         return dropped or repeated
 
     async def limits(self) -> list[Limit]:
@@ -366,12 +366,12 @@ class Client(History):
             0.0,
         )
         fresh = await self.patiently(lambda: self.store.emit(event))
-        self.bulletin.work()
+        self.notifier.work()
         return fresh
 
     async def deliver(self, message: Message) -> Any:
         outcome = (await self.patiently(lambda: self.store.deliver([message])))[0]
-        self.bulletin.work(message.run_id)
+        self.notifier.work(message.run_id)
         return outcome
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:

@@ -39,7 +39,7 @@ from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stepwell.store.base import Store
-    from stepwell.store.wakeups import Bulletin
+    from stepwell.store.wakeups import Notifier
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ UNCHANGED: Any = object()
 class History:
     """Part of the client."""
 
-    bulletin: Bulletin
+    notifier: Notifier
     workspace: str
     payload_bytes_max: int
     _ids: Ids
@@ -220,7 +220,7 @@ class History:
                 key=key,
                 run=started.run_id,
             )
-        self.bulletin.work()
+        self.notifier.work()
         decode = PLAIN.decode if isinstance(run, str) else run._decode
         return RunHandle(self, started.run_id, decode)  # type: ignore[arg-type]  # we are the client
 
@@ -248,8 +248,8 @@ class History:
         if not ours and not all(answer.created for answer in answers):
             await self._refuse_import(copies, answers)
         for copy in copies:
-            self.bulletin.watch(copy.id).ended = None  # as it was before it was removed here
-        self.bulletin.work()
+            self.notifier.watch(copy.id).ended = None  # as it was before it was removed here
+        self.notifier.work()
         return RunHandle(self, copies[0].id, PLAIN.decode)  # type: ignore[arg-type]  # as above
 
     async def _refuse_import(self, copies: list[RunCopy], answers: Sequence[Started]) -> None:

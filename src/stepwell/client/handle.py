@@ -76,7 +76,7 @@ class RunHandle(Past, Generic[R]):
         self._client = client
         self._decode = decode
         self._fresh = fresh
-        self._watch = client.bulletin.watch(run_id)
+        self._watch = client.notifier.watch(run_id)
         self.id = run_id
 
     # Its end
@@ -130,7 +130,7 @@ class RunHandle(Past, Generic[R]):
             run = await self.info()
             if run.status.terminal:
                 return Ended(run.status, run.output, run.error)
-            self._client.bulletin.check()
+            self._client.notifier.check()
             looks += 1
             if looks == 2 and run.status is Status.PENDING:
                 await tell_if_unserved(self)
@@ -181,7 +181,7 @@ class RunHandle(Past, Generic[R]):
         pause = _FOLLOW_SECONDS
         hint = "give the seq of the last event that you have"
         whole_number(after, "after", 0, 2**53, hint, wrong=InvalidInput)
-        with self._client.bulletin.following(self.id) if follow else nullcontext():
+        with self._client.notifier.following(self.id) if follow else nullcontext():
             while True:
                 seen = self._watch.news
                 ended = follow and (await self.info()).status.terminal
@@ -194,7 +194,7 @@ class RunHandle(Past, Generic[R]):
                 if len(page) < _PAGE:
                     if ended or not follow:
                         return
-                    self._client.bulletin.check()
+                    self._client.notifier.check()
                     await self._watch.wait(pause, seen)
 
     # Talking to it
@@ -274,8 +274,8 @@ class RunHandle(Past, Generic[R]):
         if outcome is CancelOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is CancelOutcome.ENDED:
-            self._client.bulletin.ended(self.id, Ended(Status.CANCELLED, None, None))
-        self._client.bulletin.work(self.id)
+            self._client.notifier.ended(self.id, Ended(Status.CANCELLED, None, None))
+        self._client.notifier.work(self.id)
         return outcome is not CancelOutcome.ALREADY
 
     async def retry(self) -> None:
@@ -343,7 +343,7 @@ class RunHandle(Past, Generic[R]):
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is RetryOutcome.RETRIED:
             self._watch.ended = None
-            self._client.bulletin.work(self.id)
+            self._client.notifier.work(self.id)
         return outcome
 
     async def delete(self) -> None:

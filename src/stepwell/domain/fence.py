@@ -10,7 +10,7 @@ from stepwell.domain.commit import NEVER, Commit, Finish, LogRow, Outcome, Park
 from stepwell.domain.events import KIND, Claimed
 
 
-def judge(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
+def check_fence(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
     """The verdict on the locked ticket: `lost` when it is not ours, `woken` when a message came.
 
     PostgreSQL repeats this rule in SQL (queries.sql, commit_batch); the conformance suite
@@ -28,7 +28,7 @@ def due_after(park: Park, at: float) -> float:
     return min(park.due_at, at + park.due_in if park.due_in != NEVER else NEVER)
 
 
-def recognised(commit: Commit, log: Sequence[LogRow]) -> bool:
+def was_already_written(commit: Commit, log: Sequence[LogRow]) -> bool:
     """Was this commit written before, by us? Asked when its answer was lost and it is sent again.
 
     True when the log holds its events at their seqs and they follow a Claimed with our lease.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.errors import AskedWrongly, InvalidDefinition
+from stepwell.errors import InvalidDefinition, InvalidRequest
 from stepwell.errors.excerpt import excerpt
 
 PRIORITY_MAX = 1_000_000
@@ -15,7 +15,7 @@ def whole_number(
     most: int,
     hint: str = "",
     *,
-    wrong: type[AskedWrongly] = InvalidDefinition,
+    wrong: type[InvalidRequest] = InvalidDefinition,
 ) -> int:
     """The number; `wrong` is raised when it is none, or out of bounds: InvalidInput where a call gives it."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -25,6 +25,6 @@ def whole_number(
     return value
 
 
-def checked_priority(value: object, wrong: type[AskedWrongly] = InvalidDefinition) -> int:
+def checked_priority(value: object, wrong: type[InvalidRequest] = InvalidDefinition) -> int:
     """Higher comes first; 0 is usual."""
     return whole_number(value, "priority", -PRIORITY_MAX, PRIORITY_MAX, wrong=wrong)

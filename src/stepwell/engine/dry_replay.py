@@ -14,7 +14,7 @@ from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.run_limits import RunLimits
 from stepwell.engine.run.services import Services
 from stepwell.errors import CodeChanged, InvalidInput
-from stepwell.store.wakeups import Bulletin
+from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock
 
 
@@ -32,7 +32,7 @@ class _NoRunner:
         work.close()
 
 
-async def rehearse(
+async def check_replay(
     program: Program, run_id: RunId, log: Sequence[LogRow], *, clock: Clock, ids: Ids
 ) -> Problem | None:
     """What the code would trip over, were it to take this run up now; None: the log fits it.
@@ -47,7 +47,7 @@ async def rehearse(
         store=nothing,
         committer=_NoCommitter(),
         runner=nobody,
-        bulletin=Bulletin(),
+        notifier=Notifier(),
         clock=clock,
         ids=ids,
         loop=asyncio.get_running_loop(),

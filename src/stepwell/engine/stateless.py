@@ -39,9 +39,9 @@ from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.run_limits import RunLimits
 from stepwell.engine.run.services import Services
-from stepwell.errors import AskedWrongly, InvalidInput, StatelessWait, UnknownWorkflow
+from stepwell.errors import InvalidInput, InvalidRequest, StatelessWait, UnknownWorkflow
 from stepwell.errors.excerpt import excerpt
-from stepwell.store.wakeups import Bulletin
+from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock, SystemIds
 
 In = TypeVar("In")
@@ -132,7 +132,7 @@ class _Pass:
             store=this,
             committer=self,
             runner=self._runner,
-            bulletin=Bulletin(),
+            notifier=Notifier(),
             clock=clock,
             ids=self._ids,
             loop=self._loop,
@@ -218,7 +218,7 @@ class _Pass:
     def _apply(self, commit: Commit, written: Written) -> None:
         run, then = self._runs[commit.run_id], commit.then
         if commit.tickets_opened:
-            raise AskedWrongly(
+            raise InvalidRequest(
                 f"{commit.tickets_opened[0].path} is for queue {excerpt(commit.tickets_opened[0].queue)}",
                 hint="a stateless run has no queues: leave out ctx.step.on(queue=...)",
             )
@@ -303,7 +303,7 @@ class _Pass:
         return ()
 
     async def transact(self, body: object, turn: object) -> Committed:
-        raise AskedWrongly(
+        raise InvalidRequest(
             "a transactional step needs a database", hint="run the workflow on an Engine, or fake the step"
         )
 

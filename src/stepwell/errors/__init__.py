@@ -63,12 +63,12 @@ Unwind (BaseException)            control flow of the engine; `except Exception`
 from __future__ import annotations
 
 from stepwell.errors.asking import (
-    AskedWrongly,
     BadExpression,
     DocumentNotFound,
     InvalidDefinition,
     InvalidFile,
     InvalidInput,
+    InvalidRequest,
     NotAssigned,
     NotDurable,
     NotSerialisable,
@@ -138,7 +138,6 @@ from stepwell.errors.unwinding import (
 
 __all__ = [
     "AlreadyDecided",
-    "AskedWrongly",
     "BadExpression",
     "ChildFailed",
     "CodeChanged",
@@ -152,6 +151,7 @@ __all__ = [
     "InvalidDefinition",
     "InvalidFile",
     "InvalidInput",
+    "InvalidRequest",
     "KeyConflict",
     "KeyMissing",
     "LeaseLost",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from stepwell.errors.root import StepwellError
 
 
-class AskedWrongly(StepwellError):
+class InvalidRequest(StepwellError):
     """The request cannot be carried out as it was made."""
 
-    code = "ASKED_WRONGLY"
+    code = "INVALID_REQUEST"
 
 
-class InvalidInput(AskedWrongly):
+class InvalidInput(InvalidRequest):
     """The value does not fit the declared type."""
 
     code = "INVALID_INPUT"
@@ -25,20 +25,20 @@ class NotSerialisable(InvalidInput):
     hint = "return JSON values, or annotate the type (pydantic model, dataclass, datetime, tuple[...], ...)"
 
 
-class PayloadTooLarge(AskedWrongly):
+class PayloadTooLarge(InvalidRequest):
     """The value is larger than the payload limit."""
 
     code = "PAYLOAD_TOO_LARGE"
     hint = "store large data elsewhere and pass a reference, or raise Settings.payload_bytes_max"
 
 
-class InvalidDefinition(AskedWrongly):
+class InvalidDefinition(InvalidRequest):
     """The workflow or step is declared wrongly."""
 
     code = "INVALID_DEFINITION"
 
 
-class BadExpression(AskedWrongly):
+class BadExpression(InvalidRequest):
     """The expression cannot be read."""
 
     code = "BAD_EXPRESSION"
@@ -48,67 +48,67 @@ class BadExpression(AskedWrongly):
         self.column = column
 
 
-class NoWayOut(AskedWrongly):
+class NoWayOut(InvalidRequest):
     """A machine is at a place that none of its transitions can leave now."""
 
     code = "NO_WAY_OUT"
 
 
-class UnknownWorkflow(AskedWrongly):
+class UnknownWorkflow(InvalidRequest):
     """No workflow of that name is known."""
 
     code = "UNKNOWN_WORKFLOW"
     hint = "start a worker that has it once; that makes it known"
 
 
-class RunNotFound(AskedWrongly):
+class RunNotFound(InvalidRequest):
     """There is no run with that id."""
 
     code = "RUN_NOT_FOUND"
     hint = "check the id, and that you are connected to the right database"
 
 
-class StepNotFound(AskedWrongly):
+class StepNotFound(InvalidRequest):
     """The run has no step of that name or path."""
 
     code = "STEP_NOT_FOUND"
     hint = "look at the paths in the run's log: run.events() or run.checkpoints()"
 
 
-class DocumentNotFound(AskedWrongly):
+class DocumentNotFound(InvalidRequest):
     """The run has no such document there."""
 
     code = "DOCUMENT_NOT_FOUND"
     hint = "a document is visible once the step or transition that saves it has completed"
 
 
-class InvalidFile(AskedWrongly):
+class InvalidFile(InvalidRequest):
     """The file is no exported run."""
 
     code = "INVALID_FILE"
     hint = "give a file that export made; nothing was written"
 
 
-class SettingsInvalid(AskedWrongly):
+class SettingsInvalid(InvalidRequest):
     """A setting has a value that cannot work."""
 
     code = "SETTINGS_INVALID"
 
 
-class NotAssigned(AskedWrongly):
+class NotAssigned(InvalidRequest):
     """That question is for others to decide."""
 
     code = "NOT_ASSIGNED"
 
 
-class StatelessWait(AskedWrongly):
+class StatelessWait(InvalidRequest):
     """A stateless run waits for something that nobody can send."""
 
     code = "STATELESS_WAIT"
     hint = "give the answer along: run_stateless(..., signals={name: payload}), or run it on an Engine"
 
 
-class NotDurable(AskedWrongly):
+class NotDurable(InvalidRequest):
     """Workflow code awaited something that a replay cannot repeat."""
 
     code = "NOT_DURABLE"

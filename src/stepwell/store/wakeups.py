@@ -1,4 +1,4 @@
-"""Bulletin: who in this process wants to know that something changed.
+"""Notifier: who in this process wants to know that something changed.
 
 A hint, never data one must not miss: whoever waits also looks again by itself now and then.
 """
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.errors import WorkerBroken
-from stepwell.patience import Patience
+from stepwell.shared_timeout import SharedTimeout
 
 
 class Ended(NamedTuple):
@@ -28,8 +28,8 @@ class Watch:
 
     __slots__ = ("__weakref__", "_patience", "_waiters", "ended", "news")
 
-    def __init__(self, patience: dict[float, Patience[asyncio.Future[None]]]) -> None:
-        self._patience = patience  # by seconds, shared by all watches of a bulletin
+    def __init__(self, patience: dict[float, SharedTimeout[asyncio.Future[None]]]) -> None:
+        self._patience = patience  # by seconds, shared by all watches of a notifier
         self.ended: Ended | None = None
         self.news = 0  # counts what happened; read it before you look, give it to `wait`
         self._waiters: list[asyncio.Future[None]] = []
@@ -50,7 +50,7 @@ class Watch:
         self._waiters.append(waiter)
         patience = self._patience.get(seconds)
         if patience is None:
-            patience = self._patience[seconds] = Patience(seconds, _let_go)
+            patience = self._patience[seconds] = SharedTimeout(seconds, _let_go)
         patience.begin(waiter, loop)
         try:
             await waiter
@@ -63,10 +63,10 @@ def _let_go(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-class Bulletin:
+class Notifier:
     def __init__(self) -> None:
         self._watches: weakref.WeakValueDictionary[RunId, Watch] = weakref.WeakValueDictionary()
-        self._patience: dict[float, Patience[asyncio.Future[None]]] = {}
+        self._patience: dict[float, SharedTimeout[asyncio.Future[None]]] = {}
         self._workers: list[Callable[[RunId | None], None]] = []
         self._far: Callable[[], None] = lambda: None
         self._telling = False

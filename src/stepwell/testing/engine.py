@@ -13,7 +13,7 @@ from stepwell.domain.commit import NEVER
 from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec, describe, spec_of
-from stepwell.errors import AskedWrongly
+from stepwell.errors import InvalidRequest
 from stepwell.settings import Settings
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
@@ -83,11 +83,11 @@ class VirtualEngine(Engine):
         if self.worker is None or self._task is None or not self._task.done():
             return
         self._check_open()
-        self.bulletin.check()
+        self.notifier.check()
         raise self._crashed()
 
-    def _crashed(self) -> AskedWrongly:
-        return AskedWrongly(
+    def _crashed(self) -> InvalidRequest:
+        return InvalidRequest(
             "the engine has crashed: nothing moves in it any more",
             hint="go on with another on the same store: "
             "VirtualEngine(..., store=engine.memory, clock=engine.clock), and there handle(run.id)",

@@ -67,7 +67,7 @@ class History:
 
 
 @dataclass(slots=True)
-class Execution:
+class StepAttempt:
     """One line of the ledger: a step's function was called. `ended` is None if it never came back."""
 
     run: str
@@ -127,7 +127,7 @@ class Wanted:
 @dataclass(slots=True)
 class Evidence:
     histories: Sequence[History]
-    executions: Sequence[Execution] = ()
+    executions: Sequence[StepAttempt] = ()
     faults: Sequence[Fault] = ()
     accepted: Iterable[str] = ()  # runs whose start was acknowledged
     wanted: dict[str, Wanted] = field(default_factory=dict)

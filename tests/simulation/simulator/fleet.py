@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from stepwell.app import Engine
-from stepwell.errors import AskedWrongly, StoreError
+from stepwell.errors import InvalidRequest, StoreError
 from tests.simulation.simulator.changes import RELEASES
 from tests.simulation.simulator.contests import CONTESTS
 from tests.simulation.simulator.faulty import FaultyStore, Network
@@ -94,7 +94,7 @@ class Fleet:
             await seat.engine.start(workflow, input, key=key)
         except StoreError:
             pass  # whoever asked for it asks the store with the same key
-        except AskedWrongly:
+        except InvalidRequest:
             if not seat.stopping:  # else its engine is closed already
                 raise
 

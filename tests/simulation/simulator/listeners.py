@@ -57,7 +57,7 @@ async def doubter(ctx: Context, plan: dict[str, Any]) -> list[Any]:
     return got
 
 
-class Station(Machine[dict[str, Any]]):
+class TrackedTask(Machine[dict[str, Any]]):
     """Takes one event in each round."""
 
     ends = frozenset({"done"})
@@ -76,4 +76,4 @@ class Station(Machine[dict[str, Any]]):
         await ctx.step(work, "heard")
 
 
-LISTENERS = (follower, crowd, doubter, Station)
+LISTENERS = (follower, crowd, doubter, TrackedTask)

@@ -10,9 +10,9 @@ from stepwell.domain.documents import Documents, document_id
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
 from stepwell.engine.machine import driver
-from stepwell.engine.machine.attempt import Body
-from stepwell.engine.machine.driver import Visits
-from stepwell.engine.machine.task_tracker import Station, Stations, _awaited
+from stepwell.engine.machine.attempt import TransitionAttempt
+from stepwell.engine.machine.driver import MachineDriver
+from stepwell.engine.machine.task_tracker import TaskTracker, TrackedTask, _awaited
 from stepwell.engine.run import compensation
 from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.endings import Ending
@@ -39,7 +39,7 @@ def _everything_saved(journal: Journal, visit: str, *, failed: bool) -> list[str
     return [document_id(name, int(version)) for name, version in found.items()]
 
 
-def _forget_all(self: Visits) -> None:
+def _forget_all(self: MachineDriver) -> None:
     begin_anew(self._journal)
     self._known.clear()
     self._offer()
@@ -49,7 +49,7 @@ def _never(*args: Any) -> bool:
     return False
 
 
-def _waits_for_the_done(self: Stations, station: Station) -> bool:
+def _waits_for_the_done(self: TaskTracker, station: TrackedTask) -> bool:
     """Does not see that its tasks have ended, and that its own code is about to run."""
     return bool(_awaited(station).tasks)
 
@@ -71,11 +71,15 @@ MACHINE_MUTANTS: tuple[Mutant, ...] = tuple(
         (
             "steps_again",
             "a new attempt repeats what was completed",
-            ((Visits, "_begin_anew", _forget_all),),
+            ((MachineDriver, "_begin_anew", _forget_all),),
         ),
-        ("deaf_body", "an answer comes before the body asks again", ((Visits, "keeps", _never),)),
-        ("parks_too_early", "parks although code goes on", ((Stations, "_rests", _waits_for_the_done),)),
-        ("waits_count", "durable waits count for a timeout", ((Body, "rest", lambda self, quiet: None),)),
+        ("deaf_body", "an answer comes before the body asks again", ((MachineDriver, "keeps", _never),)),
+        ("parks_too_early", "parks although code goes on", ((TaskTracker, "_rests", _waits_for_the_done),)),
+        (
+            "waits_count",
+            "durable waits count for a timeout",
+            ((TransitionAttempt, "rest", lambda self, quiet: None),),
+        ),
         ("undoes_the_rest", "only the last visit is undone", ((compensation, "_has_earlier", _never),)),
         ("undoes_blindly", "the next owner does not look back", ((compensation, "resume", _resume_blindly),)),
     )

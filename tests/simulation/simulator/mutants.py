@@ -31,19 +31,19 @@ from stepwell.domain.commit import (
     Started,
     WorkerInfo,
 )
-from stepwell.domain.fence import judge
+from stepwell.domain.fence import check_fence
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.engine.execution.attempt import Execution
+from stepwell.engine.execution.attempt import StepAttempt
 from stepwell.engine.run import activation, continuing
 from stepwell.engine.run.activation import Activation
-from stepwell.engine.run.answers import Answer
+from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.broadcasts import Broadcasts
 from stepwell.engine.run.draft import Draft
 from stepwell.engine.run.endings import Ending
-from stepwell.engine.run.steps import StepCalls
+from stepwell.engine.run.steps import Steps
 from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.waits import Waits
-from stepwell.engine.worker.orphans import Strays
+from stepwell.engine.worker.orphans import OrphanedTickets
 from stepwell.store.base import PUBLISHED_MAX
 from stepwell.store.memory import MemoryStore
 from stepwell.store.memory import runs as memory_runs
@@ -89,17 +89,21 @@ def hunt(mutant: Mutant, seeds: Sequence[int] = range(SEEDS_MAX)) -> Report | No
 
 
 def _no_fence(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
-    return judge(commit, lease=commit.lease, head=commit.head, wakes=wakes)
+    return check_fence(commit, lease=commit.lease, head=commit.head, wakes=wakes)
 
 
 def _park_blindly(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
     blind = isinstance(commit.then, Park)
-    return judge(commit, lease=lease, head=head, wakes=commit.then.seen if blind and commit.then else wakes)
+    return check_fence(
+        commit, lease=lease, head=head, wakes=commit.then.seen if blind and commit.then else wakes
+    )
 
 
 def _finish_blindly(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
     blind = isinstance(commit.then, Finish)
-    return judge(commit, lease=lease, head=head, wakes=commit.then.seen if blind and commit.then else wakes)
+    return check_fence(
+        commit, lease=lease, head=head, wakes=commit.then.seen if blind and commit.then else wakes
+    )
 
 
 def _never_recognised(commit: Commit, log: object) -> bool:
@@ -255,10 +259,10 @@ def _ask_at_once(self: Activation, call: Any) -> asyncio.Future[Any]:
     return future
 
 
-def _answer_last(self: StepCalls, call: Any, fact: Any) -> Commit:
+def _answer_last(self: Steps, call: Any, fact: Any) -> Commit:
     writer, answers = self._activation.writer, self._activation.answers
     return writer.transaction(
-        fact, call.path, call.attempt, lambda at: answers.append(Answer(writer.head, call.path, fact))
+        fact, call.path, call.attempt, lambda at: answers.append(RecordedResult(writer.head, call.path, fact))
     )
 
 
@@ -291,7 +295,7 @@ def _every_child(self: Waits) -> list[RunId]:
     return [RunId(child.run) for child in self._children.values()]
 
 
-def _none(self: Strays, owned: object) -> list[tuple[RunId, str]]:
+def _none(self: OrphanedTickets, owned: object) -> list[tuple[RunId, str]]:
     return []
 
 
@@ -343,12 +347,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "answers_dropped",
         "what came with the claim finds nothing open",
-        patches=((StepCalls, "recall", _nothing), (Waits, "recall", _nothing)),
+        patches=((Steps, "recall", _nothing), (Waits, "recall", _nothing)),
     ),
     Mutant(
         "overtaken",
         "answers overtake a transactional step",
-        patches=((StepCalls, "_transaction", _answer_last),),
+        patches=((Steps, "_transaction", _answer_last),),
         shapes=[shape for shape in SHAPES if shape.workflow is mixed],  # the others cannot show it
     ),
     Mutant("all_at_once", "messages are taken together", patches=((Activation, "_take_next", _take_all),)),
@@ -367,7 +371,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a detached child ends with its parent",
         patches=((Waits, "open_children", _every_child),),
     ),
-    Mutant("endless_steps", "no step times out", patches=((Execution, "_time_out", _nothing),)),
+    Mutant("endless_steps", "no step times out", patches=((StepAttempt, "_time_out", _nothing),)),
     Mutant("endless_runs", "no run times out", patches=((Activation, "timed_out", _nothing),)),
-    Mutant("strays", "tickets of lost answers stay", patches=((Strays, "overdue", _none),)),
+    Mutant("strays", "tickets of lost answers stay", patches=((OrphanedTickets, "overdue", _none),)),
 )

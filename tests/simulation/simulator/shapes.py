@@ -138,7 +138,7 @@ LISTENERS: tuple[Shape, ...] = (
         "bursts",
     ),
     Shape(
-        li.Station,
+        li.TrackedTask,
         _listens,
         lambda p: Wanted(fits=lambda end: _rising(end["got"]) and len(end["got"]) == p["n"]),
         "bursts",

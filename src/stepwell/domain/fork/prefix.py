@@ -49,7 +49,7 @@ class Edits:
         return [*found, *sorted(self.outputs)]
 
 
-class Cut(NamedTuple):
+class ForkPrefix(NamedTuple):
     """The events that count, as they are to be written; `seq` is the last of them in the old log."""
 
     events: list[Event]
@@ -99,7 +99,7 @@ def closed_places(events: Sequence[Event]) -> list[int]:
 # Functions
 
 
-def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
+def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
     if edits.state is not None:
         raise InvalidInput(
             "a function has no state that could be edited",
@@ -125,7 +125,7 @@ def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
             if places
             else "rerun it: nothing was settled before",
         )
-    return Cut(kept, seq)
+    return ForkPrefix(kept, seq)
 
 
 def _mended(events: Sequence[Event], edits: Edits) -> list[Event]:
@@ -170,7 +170,7 @@ def _before_the_end(events: Sequence[Event], seq: int) -> int:
 # Machines
 
 
-def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
+def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
     """A machine's past is its last checkpoint; beyond it, what the visit's code was answered.
 
     It does not replay, so inner steps that had completed are kept whatever else was open. With another
@@ -187,13 +187,13 @@ def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
                 f"at event {seq} the machine had no checkpoint, so no state",
                 hint="rerun it with another input, or fork it at a checkpoint",
             )
-        return Cut(past, place)
+        return ForkPrefix(past, place)
     visit = events[place:seq]
     if any(is_leaving(event.fact) for event in visit):
         raise NotForkable(
             f"at event {seq} the run was already ending", hint=f"fork at {place}, its last checkpoint"
         )
-    return Cut([*past, *_answered(visit, edits)], seq)
+    return ForkPrefix([*past, *_answered(visit, edits)], seq)
 
 
 def _check_outputs(past: Sequence[Event], edits: Edits) -> None:
@@ -244,7 +244,7 @@ def _own_save(event: Event) -> bool:
 # Graphs
 
 
-def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
+def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
     """By causality: every answer is kept but those of the dropped paths, whatever else was open.
 
     A graph asks for the same places again, so what has no answer is simply asked for anew.
@@ -261,7 +261,9 @@ def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> Cut:
         for event in past[1:]
         if isinstance(event.fact, _NEWS) or (event.path in settled and not isinstance(event.fact, _AGAIN))
     ]
-    return Cut([events[0], *(event for event in kept if event.path in begun or not _is_child(event))], seq)
+    return ForkPrefix(
+        [events[0], *(event for event in kept if event.path in begun or not _is_child(event))], seq
+    )
 
 
 def _sent_on(events: Sequence[Event]) -> list[Event]:
@@ -330,7 +332,7 @@ def settles(fact: ev.Fact) -> bool:
             return False
 
 
-CutLog = Callable[[Sequence[Event], int, Edits], Cut]
+CutLog = Callable[[Sequence[Event], int, Edits], ForkPrefix]
 CUTS: dict[str, CutLog] = {"function": cut_function, "machine": cut_machine, "graph": cut_graph}
 
 

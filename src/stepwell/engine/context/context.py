@@ -330,9 +330,9 @@ class RunContext:
 
     def machine(self, triggers: Collection[str]) -> MachineRun:
         """For the program of a machine: its checkpoint, and what moves it; `triggers` are those it knows."""
-        from stepwell.engine.machine.driver import Visits  # most runs are no machines
+        from stepwell.engine.machine.driver import MachineDriver  # most runs are no machines
 
-        return Visits(self._activation, triggers)
+        return MachineDriver(self._activation, triggers)
 
     def continue_as_new(self, input: Any = NO_INPUT) -> Any:
         self._turns.scope()

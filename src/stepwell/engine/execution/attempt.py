@@ -28,7 +28,7 @@ _EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
 Ended = Callable[[Any, BaseException | None], None]
 
 
-class Execution:
+class StepAttempt:
     __slots__ = (
         "_args",
         "_context",

@@ -70,7 +70,7 @@ class _Child:
             self._process.stdin.close()
 
 
-class Processes:
+class ProcessPool:
     def __init__(self, limit: int) -> None:
         self._slots = asyncio.Semaphore(limit)
         self._idle: list[_Child] = []

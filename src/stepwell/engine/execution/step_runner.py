@@ -9,23 +9,23 @@ from collections.abc import Coroutine
 from typing import Any
 
 from stepwell.domain.steps import StepSpec
-from stepwell.engine.execution.attempt import Execution
-from stepwell.engine.execution.process_pool import Processes
+from stepwell.engine.execution.attempt import StepAttempt
+from stepwell.engine.execution.process_pool import ProcessPool
 from stepwell.engine.execution.running import Running
-from stepwell.engine.execution.task_pool import Runners
-from stepwell.engine.execution.thread_pool import Threads
+from stepwell.engine.execution.task_pool import TaskPool
+from stepwell.engine.execution.thread_pool import ThreadPool
 
 _log = logging.getLogger("stepwell.engine")
 
 
 class StepRunner:
     def __init__(self, *, threads: int, workflow_threads: int, processes: int) -> None:
-        self._threads = Threads("stepwell-step", threads)
+        self._threads = ThreadPool("stepwell-step", threads)
         # Sync workflows have threads of their own: in one pool they would starve their own steps.
-        self.workflow_threads = Threads("stepwell-workflow", workflow_threads)
-        self._processes = Processes(processes)
+        self.workflow_threads = ThreadPool("stepwell-workflow", workflow_threads)
+        self._processes = ProcessPool(processes)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.loop = Runners()
+        self.loop = TaskPool()
         self.running: dict[Running, None] = {}
 
     def spawn(
@@ -58,7 +58,7 @@ class StepRunner:
         return await self._threads.run(call)
 
     async def in_process(
-        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], execution: Execution
+        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], execution: StepAttempt
     ) -> Any:
         return await self._processes.run(spec, args, kwargs, execution.context, execution.begin)
 

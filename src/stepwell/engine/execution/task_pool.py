@@ -36,7 +36,7 @@ class Job(Protocol):
     def done(self, result: Any, error: BaseException | None) -> None: ...
 
 
-class Runners:
+class TaskPool:
     def __init__(self) -> None:
         self._jobs: deque[Job] = deque()
         self._idle: list[asyncio.Future[None]] = []

@@ -14,7 +14,7 @@ from stepwell.engine.execution.exit_guard import as_failure, leave_copy
 Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop]
 
 
-class Threads:
+class ThreadPool:
     """At most `limit` calls at once; an abandoned one no longer counts, so it cannot starve the rest."""
 
     def __init__(self, name: str, limit: int) -> None:

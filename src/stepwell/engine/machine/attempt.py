@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.execution.running import outcome_of
 from stepwell.engine.machine.attempt_context import BodyContext, ThreadContext
-from stepwell.engine.machine.task_tracker import Station, Stations
+from stepwell.engine.machine.task_tracker import TaskTracker, TrackedTask
 from stepwell.engine.machine.task_tracker import current as _station
 from stepwell.engine.run.calls import BodyCall
 from stepwell.engine.run.workflow_loop import RunCancelling, Scope, outside
@@ -42,7 +42,7 @@ class Label(NamedTuple):
     transactional: bool = False
 
 
-class Body:
+class TransitionAttempt:
     __slots__ = (
         "_activation",
         "_advances",
@@ -71,7 +71,7 @@ class Body:
         self._task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
         self.coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
         self._handle: asyncio.TimerHandle | None = None
-        self._made: Stations | None = None
+        self._made: TaskTracker | None = None
         self._crossings: dict[asyncio.Task[Any], Reply] = {}
         self._advances = False  # is about to
         self._left_at: float | None = None  # since when the whole run only waits
@@ -228,10 +228,10 @@ class Body:
     # Crossing to the workflow's loop
 
     @property
-    def _stations(self) -> Stations:
+    def _stations(self) -> TaskTracker:
         """Made when they are needed: many bodies never use their ctx."""
         if self._made is None:
-            self._made = Stations(self._services.loop, self._look_around)
+            self._made = TaskTracker(self._services.loop, self._look_around)
         return self._made
 
     @property
@@ -239,7 +239,7 @@ class Body:
         """Has its code used ctx?"""
         return self._made is not None
 
-    def main_station(self) -> Station:
+    def main_station(self) -> TrackedTask:
         """Of the body itself; most have no other, and many not even this one."""
         if self._task is None:  # it runs for the first time: nothing else of it can
             self._task = self._services.runner.loop.current()
@@ -250,7 +250,7 @@ class Body:
                 self._activation.visits.touched = True
         return found
 
-    def station(self) -> Station:
+    def station(self) -> TrackedTask:
         """Of the task that runs now. One that is new here is a branch of the task that made it."""
         task = self._current_task()
         main = self.main_station()
@@ -323,7 +323,7 @@ class Body:
                 self._activation.advance()
             raise
 
-    def enter(self, work: Coroutine[Any, Any, Any], station: Station, reply: Reply) -> asyncio.Task[Any]:
+    def enter(self, work: Coroutine[Any, Any, Any], station: TrackedTask, reply: Reply) -> asyncio.Task[Any]:
         """Begin a verb; `reply` hears what came of it. On the worker's loop only."""
         try:
             self.check()
@@ -347,7 +347,7 @@ class Body:
         if self._activation.closed is None:
             self._activation.advance()
 
-    def _answered(self, task: asyncio.Task[Any], station: Station) -> None:
+    def _answered(self, task: asyncio.Task[Any], station: TrackedTask) -> None:
         self._stations.leaves(station)
         reply = self._crossings.pop(task, None)
         self._stir()

@@ -22,11 +22,11 @@ from stepwell.engine.run.workflow_loop import outside
 from stepwell.errors import InvalidDefinition
 
 if TYPE_CHECKING:
-    from stepwell.engine.machine.attempt import Body
+    from stepwell.engine.machine.attempt import TransitionAttempt
 
 
 class BodyContext:
-    def __init__(self, body: Body, ctx: RunContext) -> None:
+    def __init__(self, body: TransitionAttempt, ctx: RunContext) -> None:
         self._body = body
         self._ctx = ctx
         self.attempt = body.attempt
@@ -125,7 +125,7 @@ class BodySteps:
 class BodyChild:
     """A started child; `await child` gives its result."""
 
-    def __init__(self, body: Body, child: Child) -> None:
+    def __init__(self, body: TransitionAttempt, child: Child) -> None:
         self._body = body
         self._child = child
         self.id = child.id
@@ -140,7 +140,7 @@ class BodyChild:
 class ThreadContext:
     """The context of a transition that is a plain function: the same verbs, without `await`."""
 
-    def __init__(self, body: Body, ctx: RunContext) -> None:
+    def __init__(self, body: TransitionAttempt, ctx: RunContext) -> None:
         self._body = body
         self._ctx = ctx
         self._loop = body.loop

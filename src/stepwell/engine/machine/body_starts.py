@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepwell.domain import events as ev
-from stepwell.engine.machine.attempt import Body
+from stepwell.engine.machine.attempt import TransitionAttempt
 from stepwell.engine.run.calls import BodyCall
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def start_body(activation: Activation, call: BodyCall) -> None:
         activation.busy += 1
         activation.services.loop.call_later(_LEASE_LOOK, _start_late, activation, call)
     else:
-        Body(activation, call).run()
+        TransitionAttempt(activation, call).run()
 
 
 def _is_told(activation: Activation, call: BodyCall) -> bool:

@@ -25,7 +25,7 @@ from stepwell.domain.fork.prefix import failed_answer
 from stepwell.domain.machine import Move
 from stepwell.domain.messages import decide_key
 from stepwell.domain.problems import problem_of
-from stepwell.engine.run.answers import Answer, result_path
+from stepwell.engine.run.answers import RecordedResult, result_path
 from stepwell.engine.run.calls import BackoffCall, BodyCall, Call, StepCall, TimerCall, TriggerCall, WaitCall
 from stepwell.engine.run.documents import visible_after
 from stepwell.engine.run.journal import StepRecord
@@ -44,7 +44,7 @@ from stepwell.errors import (
 from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
-    from stepwell.engine.machine.attempt import Body
+    from stepwell.engine.machine.attempt import TransitionAttempt
     from stepwell.engine.run.activation import Activation
     from stepwell.engine.run.waits import Waits
 
@@ -53,12 +53,12 @@ _KEYS_KEPT = 10_000
 _HOPELESS = (InvalidDefinition, InvalidInput, PayloadTooLarge)
 
 
-class Visits:
+class MachineDriver:
     def __init__(self, activation: Activation, triggers: Collection[str]) -> None:
         self._activation = activation
         self._triggers = triggers
         self.here = self._journal = journal = activation.journal
-        self._known: dict[str, Answer] = {}
+        self._known: dict[str, RecordedResult] = {}
         self._call: BodyCall | None = None
         self._owes_cancel = False
         self._cancelled: set[str] = set()  # what the code was in when the run was cancelled
@@ -90,7 +90,7 @@ class Visits:
         self._activation.arrived = dict(self._known)
         self._activation.recorded = set(self._known)
 
-    def _know(self, answer: Answer) -> None:
+    def _know(self, answer: RecordedResult) -> None:
         self._known[answer.path] = answer
         if isinstance(answer.fact, ev.ChildStarted):
             self._known.pop(result_path(answer.path), None)  # the end of another at this path
@@ -117,7 +117,7 @@ class Visits:
                     recorded=path,
                 )
 
-    def note(self, answer: Answer, call: Call) -> None:
+    def note(self, answer: RecordedResult, call: Call) -> None:
         """An answer went to the code: the next attempt gets it again."""
         if isinstance(call, TimerCall | WaitCall) and answer.asked is None:
             answer = replace(answer, asked=call)
@@ -160,7 +160,7 @@ class Visits:
             body.rest(quiet)
 
     @property
-    def body(self) -> Body | None:
+    def body(self) -> TransitionAttempt | None:
         """The attempt that is under way."""
         return self._call.running if self._call is not None else None
 

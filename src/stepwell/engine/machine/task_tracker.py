@@ -24,7 +24,7 @@ _WAIT: Any = vars(asyncio.tasks)["_wait"].__code__
 Task = asyncio.Task[Any]
 
 
-class Station:
+class TrackedTask:
     """Where a task of the body is: its ctx calls are named and counted apart from those of others."""
 
     __slots__ = ("branches", "calls", "code", "known_waiter", "owner", "scope")
@@ -38,40 +38,40 @@ class Station:
         self.branches: dict[Task, Iterator[Scope]] = {}  # of tasks that have not asked yet
 
 
-current: contextvars.ContextVar[Station] = contextvars.ContextVar("stepwell_station")
+current: contextvars.ContextVar[TrackedTask] = contextvars.ContextVar("stepwell_station")
 
 
-class Stations:
+class TaskTracker:
     """All of one body. `ended` is called when a task is over and all who wait for it have heard of it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:
         self._loop = loop
         self._tell = ended
-        self._known: dict[Task | None, Station | None] = {}  # None: it never asked for anything
-        self._loose: dict[Station, None] = {}  # not in a ctx call and not over; the latest last
+        self._known: dict[Task | None, TrackedTask | None] = {}  # None: it never asked for anything
+        self._loose: dict[TrackedTask, None] = {}  # not in a ctx call and not over; the latest last
         self._watched: set[Task] = set()
         self._left = False
 
-    def get(self, task: Task | None) -> Station | None:
+    def get(self, task: Task | None) -> TrackedTask | None:
         return self._known.get(task)
 
-    def main(self, scope: Scope, task: Task | None, code: Any) -> Station:
-        made = self._known[task] = Station(scope, task, code)
+    def main(self, scope: Scope, task: Task | None, code: Any) -> TrackedTask:
+        made = self._known[task] = TrackedTask(scope, task, code)
         self._loose[made] = None
         return made
 
-    def branch(self, scope: Scope, task: Task) -> Station:
+    def branch(self, scope: Scope, task: Task) -> TrackedTask:
         made = self.main(scope, task, task.get_coro())
         self._watch(task)
         return made
 
-    def enters(self, station: Station) -> bool:
+    def enters(self, station: TrackedTask) -> bool:
         """It begins a ctx call; True: now all of them are in one."""
         station.calls += 1
         self._loose.pop(station, None)
         return not self._loose
 
-    def leaves(self, station: Station) -> None:
+    def leaves(self, station: TrackedTask) -> None:
         station.calls -= 1
         if not station.calls and not (station.owner is not None and station.owner.done()):
             self._loose[station] = None
@@ -101,7 +101,7 @@ class Stations:
             self._loose.pop(station, None)
         self._tell()
 
-    def scope_of(self, parent: Station, task: Task) -> Scope:
+    def scope_of(self, parent: TrackedTask, task: Task) -> Scope:
         """Of a new branch: in the order in which they were made, whichever of them asks first.
 
         Tasks of one name cannot be told apart: these get theirs in the order of asking.
@@ -123,7 +123,7 @@ class Stations:
         """Does only an answer of the log make any of them go on?"""
         return bool(self._known) and all(self._rests(station) for station in reversed(self._loose))
 
-    def _rests(self, station: Station) -> bool:
+    def _rests(self, station: TrackedTask) -> bool:
         """It waits for tasks, which are all known: then each of them is in a ctx call, over, or loose too."""
         awaited = _awaited(station)
         if not awaited.tasks or awaited.waiter is None or awaited.waiter.done():
@@ -167,7 +167,7 @@ class _Awaited(NamedTuple):
         return over > 0 if self.grows else over == len(self.tasks)
 
 
-def _awaited(station: Station) -> _Awaited:
+def _awaited(station: TrackedTask) -> _Awaited:
     waiter = getattr(station.owner, "_fut_waiter", None)
     if isinstance(waiter, asyncio.Task):
         return _Awaited(waiter, [waiter])

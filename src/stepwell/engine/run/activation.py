@@ -23,7 +23,7 @@ from stepwell.engine.context.context import RunContext
 from stepwell.engine.context.sync_context import SyncBody
 from stepwell.engine.machine.body_starts import start_body
 from stepwell.engine.run import compensation, endings, parking
-from stepwell.engine.run.answers import MAY_ANSWER, Answer, is_answer, result_path
+from stepwell.engine.run.answers import MAY_ANSWER, RecordedResult, is_answer, result_path
 from stepwell.engine.run.calls import BodyCall, Call, ChildCall, StepCall, WaitCall
 from stepwell.engine.run.continuing import begin_generation
 from stepwell.engine.run.draft import Draft
@@ -34,15 +34,15 @@ from stepwell.engine.run.own_faults import give_back
 from stepwell.engine.run.replay import release
 from stepwell.engine.run.replay_check import left_open
 from stepwell.engine.run.services import Services
-from stepwell.engine.run.steps import StepCalls
+from stepwell.engine.run.steps import Steps
 from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.unserved import Unserved
 from stepwell.engine.run.waits import Waits
-from stepwell.engine.run.workflow_loop import Scope, TurnLoop
+from stepwell.engine.run.workflow_loop import Scope, WorkflowLoop
 from stepwell.errors import CodeChanged, LeaseLost, LogDamaged, Unwind
 
 if TYPE_CHECKING:
-    from stepwell.engine.machine.driver import Visits
+    from stepwell.engine.machine.driver import MachineDriver
 
 
 class Activation:
@@ -59,7 +59,7 @@ class Activation:
         self.draining = False
         self.cancelling = False
         self.thread: SyncBody | None = None
-        self.visits: Visits | None = None  # of a machine
+        self.visits: MachineDriver | None = None  # of a machine
         self.compensation: compensation.Compensation | None = None
         self.busy = 0  # things under way outside the workflow's code: looks into the store
         self.writer = LogWriter(
@@ -71,7 +71,7 @@ class Activation:
         self.rows: deque[InboxRow] = deque(claim.inbox)  # messages that the code has not been told of
         self.inbox = InboxReader(services, claim, self._took)
         self.timers = Timers(services, now, self.advance)
-        self.steps = StepCalls(self)
+        self.steps = Steps(self)
         self.waits = Waits(self)
         self.began = services.clock.monotonic()
         self.heard = False  # messages came in this activation
@@ -100,12 +100,12 @@ class Activation:
     def open_program(self) -> None:
         journal = self.journal
         root = Scope(str(journal.generation))
-        self.turns = TurnLoop(root, self.services.direct_calls)  # type: ignore[abstract]  # what it lacks it refuses by name
+        self.turns = WorkflowLoop(root, self.services.direct_calls)  # type: ignore[abstract]  # what it lacks it refuses by name
         self.calls: dict[str, Call] = {}
-        self.answers: deque[Answer] = journal.answers
+        self.answers: deque[RecordedResult] = journal.answers
         self.recorded = {answer.path for answer in journal.answers}
         self.withdrawn: set[str] = set()  # asked for, and not wanted any more
-        self.arrived: dict[str, Answer] = {}  # a child's end that nobody awaits yet
+        self.arrived: dict[str, RecordedResult] = {}  # a child's end that nobody awaits yet
         self.commands: deque[Call] = deque()
         self.ctx = RunContext(self)
 
@@ -234,7 +234,7 @@ class Activation:
             self.waits.due(call)
         return True
 
-    def _release(self, answer: Answer) -> None:
+    def _release(self, answer: RecordedResult) -> None:
         try:
             release(self, answer)
         except CodeChanged as error:
@@ -286,7 +286,9 @@ class Activation:
         seq = self.writer.add(fact, path, attempt)
         kind = type(fact)
         if kind is ev.StepCompleted or (kind in MAY_ANSWER and is_answer(fact)):
-            self.answers.append(Answer(seq, result_path(path) if kind is ev.ChildEnded else path, fact))
+            self.answers.append(
+                RecordedResult(seq, result_path(path) if kind is ev.ChildEnded else path, fact)
+            )
 
     def settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
@@ -358,8 +360,8 @@ class Activation:
             return
         if result.wakes > self.inbox.seen:
             self.inbox.look(result.wakes)
-        if self.run_id in self.services.bulletin.followed:
-            self.services.bulletin.moved(self.run_id)
+        if self.run_id in self.services.notifier.followed:
+            self.services.notifier.moved(self.run_id)
         if self.services.replay_always and not parking.executes(self) and self.thread is None:
             self.draining = True  # give it back at once: the next claim replays the log
         self.advance()

@@ -25,7 +25,7 @@ def is_answer(fact: ev.Fact) -> bool:
 Question: TypeAlias = ev.TimerSet | ev.WaitOpened | Call | None
 
 
-class Answer(msgspec.Struct, frozen=True, eq=False):
+class RecordedResult(msgspec.Struct, frozen=True, eq=False):
     """A recorded fact that lets workflow code go on."""
 
     seq: int

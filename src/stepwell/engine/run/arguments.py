@@ -19,7 +19,7 @@ import msgspec
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
-from stepwell.engine.run.answers import Answer
+from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.calls import Call, StepCall
 from stepwell.errors import CodeChanged
 from stepwell.errors.conflicts import DIFFERS
@@ -72,7 +72,7 @@ class ReplayedArguments:
         # By step: digests that the log has at places where the code gives other arguments now.
         self.displaced: defaultdict[str, set[str]] = defaultdict(set)
 
-    def compare(self, call: Call, fact: ev.Fact, ahead: Iterable[Answer]) -> None:
+    def compare(self, call: Call, fact: ev.Fact, ahead: Iterable[RecordedResult]) -> None:
         """CodeChanged when the step would get the result of another."""
         if not isinstance(call, StepCall) or not isinstance(fact, ev.StepCompleted | ev.StepFailed):
             return

@@ -10,8 +10,8 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.program import Startable
 from stepwell.engine.run.answers import result_path
 from stepwell.engine.run.calls import Call, ResultCall
-from stepwell.engine.run.workflow_loop import TurnLoop
-from stepwell.errors import AskedWrongly, Unwind
+from stepwell.engine.run.workflow_loop import WorkflowLoop
+from stepwell.errors import InvalidRequest, Unwind
 
 
 class _End(asyncio.Future[Any]):
@@ -21,7 +21,7 @@ class _End(asyncio.Future[Any]):
     that waits alone goes on exactly when the code of any other call would.
     """
 
-    def __init__(self, turns: TurnLoop) -> None:
+    def __init__(self, turns: WorkflowLoop) -> None:
         super().__init__(loop=turns)
         self._turns = turns
         self._awaiting: dict[asyncio.Future[None], None] = {}
@@ -68,7 +68,7 @@ class Child:
 
     def __init__(
         self,
-        turns: TurnLoop,
+        turns: WorkflowLoop,
         ask: Callable[[Call], object],
         left: Callable[[Call | None], BaseException],
         path: str,
@@ -91,7 +91,7 @@ class Child:
 
     async def result(self) -> Any:
         if self._detached:
-            raise AskedWrongly(
+            raise InvalidRequest(
                 "a detached child lives on its own; its result does not come here",
                 hint="start it without detached=True to await it",
             )

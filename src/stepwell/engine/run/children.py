@@ -16,7 +16,7 @@ from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.retry import Retry
 from stepwell.domain.schema import Schema
 from stepwell.domain.steps import StepSpec
-from stepwell.errors import AskedWrongly
+from stepwell.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from stepwell.engine.run.activation import Activation
@@ -31,7 +31,7 @@ def new_child(
     journal, services = activation.journal, activation.services
     depth = 0 if detached else journal.accepted.depth + 1
     if depth > services.child_depth_max:
-        raise AskedWrongly(
+        raise InvalidRequest(
             f"children are nested more than {services.child_depth_max} deep",
             hint="start it detached, or raise Settings.child_depth_max",
         )

@@ -23,7 +23,7 @@ from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.engine.execution.exit_guard import as_failure
-from stepwell.engine.run.answers import Answer
+from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.calls import BackoffCall, BodyCall, Call, StepCall
 from stepwell.engine.run.draft import Draft
 from stepwell.engine.run.journal import Journal
@@ -203,7 +203,7 @@ def _held(row: InboxRow, losses: int) -> Ending:
     return Ending(Status.FAILED, problem=problem)
 
 
-def code_changed(answer: Answer, asked: Mapping[str, Call], program: Program) -> CodeChanged:
+def code_changed(answer: RecordedResult, asked: Mapping[str, Call], program: Program) -> CodeChanged:
     """A readable difference between what is recorded and what the code asks for."""
     definition = program.definition
     kind = ev.KIND[type(answer.fact)]
@@ -218,7 +218,7 @@ def code_changed(answer: Answer, asked: Mapping[str, Call], program: Program) ->
     )
 
 
-def _must_be_asked(answer: Answer) -> bool:
+def _must_be_asked(answer: RecordedResult) -> bool:
     """Code that ends before it asks for this is not the code that the log was written by."""
     return not answer.optional and not isinstance(answer.fact, ev.ChildEnded | ev.CancelRequested)
 
@@ -250,7 +250,7 @@ def finish(activation: Activation, ending: Ending) -> Finish:
         reason = f"parent run {activation.run_id} is {ending.status}"
         ending.messages.extend(cancel_request(child, reason) for child in children)
         if children:  # they may be anywhere
-            draft.then_do.append(lambda at: activation.services.bulletin.work())
+            draft.then_do.append(lambda at: activation.services.notifier.work())
     if ending.messages:
         draft.rest.deliveries.extend(ending.messages)
     return Finish(
@@ -283,7 +283,7 @@ def _where(activation: Activation, ending: Ending) -> str:
 
 def announce(activation: Activation, then: Finish) -> None:
     """Tell this process, and by a hint the others, that the run has ended."""
-    bulletin = activation.services.bulletin
-    bulletin.ended(activation.run_id, Ended(then.status, then.output, then.error))
+    notifier = activation.services.notifier
+    notifier.ended(activation.run_id, Ended(then.status, then.output, then.error))
     if activation.journal.accepted.parent:
-        bulletin.work(RunId(activation.journal.accepted.parent))
+        notifier.work(RunId(activation.journal.accepted.parent))

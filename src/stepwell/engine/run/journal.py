@@ -25,7 +25,7 @@ from stepwell.domain.events import Event
 from stepwell.domain.messages import decide_key
 from stepwell.domain.status import Status
 from stepwell.engine.run.active_time import count_active, count_from
-from stepwell.engine.run.answers import Answer, result_path
+from stepwell.engine.run.answers import RecordedResult, result_path
 from stepwell.engine.run.machine_state import Attempts, arrive, begin_anew, note_visit, open_calls
 from stepwell.engine.run.replay_check import Opening
 
@@ -92,7 +92,7 @@ class Journal(msgspec.Struct, eq=False):
     active_seconds: float = 0.0
     cancel_reason: str = ""
     cancelled: set[str] | None = None  # what the code was in when the run was cancelled
-    answers: deque[Answer] = msgspec.field(default_factory=deque)
+    answers: deque[RecordedResult] = msgspec.field(default_factory=deque)
     steps: dict[str, StepRecord] = {}
     timers: dict[str, SetTimer] = {}
     waits: dict[str, Opened] = {}
@@ -255,7 +255,9 @@ def _answered(journal: Journal, event: Event) -> None:
         if called is not None:
             journal.messages[called.key] = called
         path = result_path(path)
-    journal.answers.append(Answer(event.seq, path, fact, asked=timer.fact if timer is not None else None))
+    journal.answers.append(
+        RecordedResult(event.seq, path, fact, asked=timer.fact if timer is not None else None)
+    )
 
 
 def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded) -> Message | None:
@@ -288,7 +290,7 @@ def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
         journal.taken[fact.received] = message
     if fact.outcome != "withdrawn":
         asked = opened.fact if opened is not None else None
-        journal.answers.append(Answer(event.seq, event.path, fact, asked=asked))
+        journal.answers.append(RecordedResult(event.seq, event.path, fact, asked=asked))
 
 
 def _retried(journal: Journal, seq: int) -> None:
@@ -342,7 +344,7 @@ def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> Non
             return
         # Behind the failure: the code came here again, and is told so where it did.
         journal.answers = deque(a for a in journal.answers if a is not before)
-    journal.answers.append(Answer(event.seq, path, fact))
+    journal.answers.append(RecordedResult(event.seq, path, fact))
 
 
 def _continued(journal: Journal, fact: ev.Continued) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 import msgspec
 
 from stepwell.domain import events as ev
-from stepwell.engine.run.answers import Answer, Question
+from stepwell.engine.run.answers import Question, RecordedResult
 from stepwell.engine.run.arguments import same_arguments
 from stepwell.engine.run.calls import Call, ChildCall, StepCall, TimerCall, TriggerCall, WaitCall
 from stepwell.engine.run.journal import Journal
 
 
-def is_other(call: Call, answer: Answer, journal: Journal) -> bool:
+def is_other(call: Call, answer: RecordedResult, journal: Journal) -> bool:
     """It was another question that this answers, as far as the log can tell."""
     match answer.fact:
         case ev.StepCompleted(digest=digest) | ev.StepFailed(digest=digest):

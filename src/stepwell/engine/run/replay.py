@@ -9,7 +9,7 @@ from stepwell.domain.compensation import note_done
 from stepwell.domain.fork.prefix import failed_answer
 from stepwell.domain.problems import child_problem, step_error
 from stepwell.domain.status import Status
-from stepwell.engine.run.answers import Answer, result_path
+from stepwell.engine.run.answers import RecordedResult, result_path
 from stepwell.engine.run.calls import BodyCall, Call, ChildCall, TriggerCall
 from stepwell.engine.run.documents import show
 from stepwell.engine.run.endings import code_changed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepwell.engine.run.activation import Activation
 
 
-def release(activation: Activation, answer: Answer) -> None:
+def release(activation: Activation, answer: RecordedResult) -> None:
     """Let the code go on with this answer. CodeChanged when it is not the code that was recorded."""
     fact = answer.fact
     if type(fact) is ev.CancelRequested:
@@ -55,7 +55,7 @@ def release(activation: Activation, answer: Answer) -> None:
             activation.ctx.marks = True  # what is done behind a failure may be met again, see below
 
 
-def _not_asked(activation: Activation, answer: Answer) -> None:
+def _not_asked(activation: Activation, answer: RecordedResult) -> None:
     """A child's end that nobody awaits yet; or what a function did behind a failure that was sent on.
 
     Both wait until they are asked for: what is recorded is not done again. (A graph's cleanup is.)
@@ -97,7 +97,7 @@ def _cancel_calls(activation: Activation) -> None:
             activation.withdraw(call)
 
 
-def _answer(call: Call, answer: Answer, journal: Journal) -> None:
+def _answer(call: Call, answer: RecordedResult, journal: Journal) -> None:
     fact, future = answer.fact, call.future
     match fact:
         case ev.StepCompleted():

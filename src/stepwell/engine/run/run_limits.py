@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from stepwell.engine.run.timers import Timers
-from stepwell.patience import Patience
+from stepwell.shared_timeout import SharedTimeout
 
 _SHARED_MAX = 100  # a caller may give every run a timeout of its own
 
 
 class RunLimits:
     def __init__(self) -> None:
-        self._shared: dict[float, Patience[Timers]] = {}
+        self._shared: dict[float, SharedTimeout[Timers]] = {}
 
-    def of(self, seconds: float, *, shared: bool) -> Patience[Timers]:
+    def of(self, seconds: float, *, shared: bool) -> SharedTimeout[Timers]:
         found = self._shared.get(seconds) if shared else None
         if found is None:
-            found = Patience(seconds, Timers.ran_out)
+            found = SharedTimeout(seconds, Timers.ran_out)
             if shared and len(self._shared) < _SHARED_MAX:
                 self._shared[seconds] = found
         return found

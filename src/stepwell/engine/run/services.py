@@ -12,7 +12,7 @@ from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
 from stepwell.domain.workflow_code import DirectCalls
 from stepwell.store.base import Store
-from stepwell.store.wakeups import Bulletin
+from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Services:
     store: Store
     committer: Submits
     runner: StepRunner
-    bulletin: Bulletin
+    notifier: Notifier
     clock: Clock
     ids: Ids
     loop: asyncio.AbstractEventLoop

@@ -19,10 +19,10 @@ from stepwell.domain.ids import needs_step
 from stepwell.domain.messages import Ending
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import encode_arguments
-from stepwell.engine.execution.attempt import Execution
+from stepwell.engine.execution.attempt import StepAttempt
 from stepwell.engine.execution.running import Running
 from stepwell.engine.run import documents
-from stepwell.engine.run.answers import Answer
+from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.calls import StepCall
 from stepwell.engine.run.own_faults import give_back, guarded
 from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, Unwind
@@ -36,7 +36,7 @@ _LEASE_LOOK = 0.1  # seconds
 _OUTAGE_PAUSE = 0.5
 
 
-class StepCalls:
+class Steps:
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
         self.executing: dict[str, Running] = {}
@@ -102,7 +102,7 @@ class StepCalls:
             activation.busy += 1
             services.loop.call_later(_LEASE_LOOK, self._begin_held, call)
             return
-        execution = self.executing[call.path] = Execution(
+        execution = self.executing[call.path] = StepAttempt(
             services,
             services.stand_ins.get(call.spec.name, call.spec) if services.stand_ins else call.spec,
             call.args,
@@ -121,7 +121,9 @@ class StepCalls:
 
     # Ending
 
-    def _ended(self, call: StepCall, execution: Execution, result: Any, error: BaseException | None) -> None:
+    def _ended(
+        self, call: StepCall, execution: StepAttempt, result: Any, error: BaseException | None
+    ) -> None:
         """The function returned or raised; what it did counts only if we still own the run."""
         activation = self._activation
         if self.executing.pop(call.path, None) is None or activation.closed is not None:
@@ -136,7 +138,7 @@ class StepCalls:
             give_back(activation)
         activation.advance()
 
-    def _returned(self, call: StepCall, execution: Execution, result: Any) -> None:
+    def _returned(self, call: StepCall, execution: StepAttempt, result: Any) -> None:
         activation = self._activation
         try:
             data = self._encoded(call, result)
@@ -209,7 +211,7 @@ class StepCalls:
         )
         if spec.timeout is not None:
             activation.writer.draft.dues[call.path] = spec.timeout
-        activation.writer.draft.then_do.append(lambda at: activation.services.bulletin.work())
+        activation.writer.draft.then_do.append(lambda at: activation.services.notifier.work())
 
     def remote_ended(self, path: str, payload: bytes) -> None:
         """A remote worker's result came through the inbox; an old attempt's is no news."""
@@ -233,7 +235,7 @@ class StepCalls:
 
     # Transactional
 
-    async def _transact(self, call: StepCall, execution: Execution) -> None:
+    async def _transact(self, call: StepCall, execution: StepAttempt) -> None:
         """The user's writes and the step's event in one transaction of the store."""
         store = self._activation.services.store
         error: BaseException | None = None
@@ -293,7 +295,9 @@ class StepCalls:
 
         def answer(at: float) -> None:
             call.answered = True
-            answers.appendleft(Answer(writer.head, call.path, fact))  # what came meanwhile is behind it
+            answers.appendleft(
+                RecordedResult(writer.head, call.path, fact)
+            )  # what came meanwhile is behind it
 
         return writer.transaction(fact, call.path, call.attempt, answer)
 

@@ -13,7 +13,7 @@ from functools import partial
 from stepwell.domain.commit import NEVER
 from stepwell.engine.run.journal import Journal
 from stepwell.engine.run.services import Services
-from stepwell.patience import Patience
+from stepwell.shared_timeout import SharedTimeout
 
 
 class Timers:
@@ -24,7 +24,7 @@ class Timers:
         self._fired = fired
         self._handle: asyncio.TimerHandle | None = None
         self._wakes_at = 0.0
-        self._limit: Patience[Timers] | None = None
+        self._limit: SharedTimeout[Timers] | None = None
         self._timed_out: Callable[[], None] = _unheard
         self.claimed_at = now
         self.dues: dict[str, float] = {}

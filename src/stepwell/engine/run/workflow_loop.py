@@ -98,7 +98,7 @@ class _Ready(msgspec.Struct, eq=False):
         return self.is_cancelled
 
 
-class TurnLoop(asyncio.AbstractEventLoop):
+class WorkflowLoop(asyncio.AbstractEventLoop):
     repeats = True  # what clients look for: client/replay_guard.py
 
     def __init__(self, root: Scope, direct_calls: DirectCalls = "warn") -> None:
@@ -330,4 +330,4 @@ def _refuser(what: str, instead: str) -> Callable[..., NoReturn]:
 
 
 for _name, (_what, _instead) in _REFUSED.items():
-    setattr(TurnLoop, _name, _refuser(_what, _instead))
+    setattr(WorkflowLoop, _name, _refuser(_what, _instead))

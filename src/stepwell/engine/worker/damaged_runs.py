@@ -21,10 +21,10 @@ from stepwell.domain.messages import Decision, Ending, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.status import Status
 from stepwell.engine.run.log_writer import opening
-from stepwell.engine.worker.release import Returns
+from stepwell.engine.worker.release import TicketReleaser
 from stepwell.errors import KeyMissing, LogDamaged, StoreError
 from stepwell.store.base import Store
-from stepwell.store.wakeups import Bulletin, Ended
+from stepwell.store.wakeups import Ended, Notifier
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -34,10 +34,10 @@ _PAUSE = 0.2  # seconds, when the store does not answer
 
 class DamagedRuns:
     def __init__(
-        self, store: Store, bulletin: Bulletin, returns: Returns, *, worker: Callable[[], WorkerId]
+        self, store: Store, notifier: Notifier, returns: TicketReleaser, *, worker: Callable[[], WorkerId]
     ) -> None:
         self._store = store
-        self._bulletin = bulletin
+        self._bulletin = notifier
         self._returns = returns
         self._worker = worker
 

@@ -24,7 +24,7 @@ _AT_ONCE = 4  # calls under way: one that is not answered must not hold up the o
 _TOGETHER = 500  # runs in a call
 
 
-class OwnStarts:
+class LocalStarts:
     def __init__(
         self,
         store: Store,

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import loop_held
-from stepwell.engine.execution.attempt import Execution
-from stepwell.engine.machine.attempt import Body
+from stepwell.engine.execution.attempt import StepAttempt
+from stepwell.engine.machine.attempt import TransitionAttempt
 from stepwell.engine.run.activation import Activation
 from stepwell.errors import StoreError
 from stepwell.store.base import Inbox
@@ -42,7 +42,7 @@ class Held(NamedTuple):
     seconds: float
 
 
-class LoopWatch:
+class LoopMonitor:
     """Made on the loop's own thread; `beat` is to be called there, much more often than it looks."""
 
     def __init__(self, look_seconds: float | None = None) -> None:
@@ -60,7 +60,7 @@ class LoopWatch:
         held, self._held = self._held, None
         return held
 
-    def __enter__(self) -> LoopWatch:
+    def __enter__(self) -> LoopMonitor:
         threading.Thread(target=self._watch, name="stepwell-loop-watch", daemon=True).start()
         return self
 
@@ -130,11 +130,11 @@ def _holder(frame: FrameType, seconds: float) -> Held | None:
     return Held(run_id, path, seconds)
 
 
-def _work(frame: FrameType) -> Execution | Body | Activation | None:
+def _work(frame: FrameType) -> StepAttempt | TransitionAttempt | Activation | None:
     for values in _locals(frame):
         for value in (values.get("job"), values.get("self")):
             work = getattr(value, "job", value)
-            if isinstance(work, Execution | Body | Activation):
+            if isinstance(work, StepAttempt | TransitionAttempt | Activation):
                 return work
     return None
 

@@ -21,7 +21,7 @@ _log = logging.getLogger("stepwell.engine")
 _LEASES_KEPT = 1000
 
 
-class Strays:
+class OrphanedTickets:
     def __init__(
         self,
         store: Store,

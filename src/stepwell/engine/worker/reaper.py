@@ -13,7 +13,7 @@ from stepwell.store.base import Store
 _log = logging.getLogger("stepwell.engine")
 
 
-class Sweeper:
+class Reaper:
     def __init__(self, store: Store, *, sweep_seconds: float, swept: Callable[[Reaped], None]) -> None:
         self._store = store
         self._sweep_seconds = sweep_seconds

@@ -22,7 +22,7 @@ _TRIES = 10
 _PAUSE = 0.2  # seconds, when the store does not answer
 
 
-class Returns:
+class TicketReleaser:
     def __init__(
         self,
         store: Store,

@@ -17,7 +17,7 @@ from stepwell.domain.commit import Claim
 from stepwell.domain.messages import Ending, step_ended, step_failed
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import decode_arguments
-from stepwell.engine.execution.attempt import Execution
+from stepwell.engine.execution.attempt import StepAttempt
 from stepwell.engine.run.documents import checked
 from stepwell.engine.run.services import Services
 from stepwell.errors import StepNotBegun, StepwellError, StoreError
@@ -29,7 +29,7 @@ class RemoteStep:
     def __init__(self, services: Services, claim: Claim) -> None:
         self.claim = claim
         self._services = services
-        self._execution: Execution | None = None
+        self._execution: StepAttempt | None = None
         self._closed = False
         self.began = services.clock.monotonic()
         self.on_end: Callable[[RemoteStep], None] | None = None
@@ -53,7 +53,7 @@ class RemoteStep:
         except StepwellError as error:
             self._report(self._failure(error, final=True))
             return
-        self._execution = Execution(
+        self._execution = StepAttempt(
             self._services,
             self._spec,
             tuple(args),
@@ -124,7 +124,7 @@ async def deliver(
         except StoreError as error:
             _log.warning("result of remote step %s not answered: %s", claim.path, error.message)
             await asyncio.sleep(0.1)
-    services.bulletin.work(claim.run_id)
+    services.notifier.work(claim.run_id)
 
 
 def not_begun(claim: Claim, error: Exception) -> Ending:

@@ -33,7 +33,7 @@ _STAND_STILL_SECONDS = 86_400.0  # of a graph that nobody has stored; else it sa
 MakeProgram = Callable[[bytes], Program]
 
 
-class Others:
+class Rerouter:
     def __init__(
         self,
         store: Store,

@@ -23,17 +23,17 @@ from stepwell.engine.worker.claimer import Claimer
 from stepwell.engine.worker.committer import Committer
 from stepwell.engine.worker.damaged_runs import DamagedRuns
 from stepwell.engine.worker.lease_keeper import LeaseKeeper
-from stepwell.engine.worker.local_starts import OwnStarts
-from stepwell.engine.worker.loop_monitor import LoopWatch, tell_held
-from stepwell.engine.worker.orphans import Strays
-from stepwell.engine.worker.reaper import Sweeper
-from stepwell.engine.worker.release import Returns
+from stepwell.engine.worker.local_starts import LocalStarts
+from stepwell.engine.worker.loop_monitor import LoopMonitor, tell_held
+from stepwell.engine.worker.orphans import OrphanedTickets
+from stepwell.engine.worker.reaper import Reaper
+from stepwell.engine.worker.release import TicketReleaser
 from stepwell.engine.worker.remote_step import RemoteStep, deliver, not_begun
-from stepwell.engine.worker.rerouter import Others
+from stepwell.engine.worker.rerouter import Rerouter
 from stepwell.engine.worker.retention import Retention
 from stepwell.errors import LogDamaged, StoreError, Suspended
 from stepwell.store.base import Store
-from stepwell.store.wakeups import Bulletin
+from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock
 
 _log = logging.getLogger("stepwell.engine")
@@ -70,7 +70,7 @@ class Worker:
     def __init__(
         self,
         store: Store,
-        bulletin: Bulletin,
+        notifier: Notifier,
         clock: Clock,
         ids: Ids,
         *,
@@ -80,7 +80,7 @@ class Worker:
         graphs: Callable[[bytes], Program] | None = None,
     ) -> None:
         self.store = store
-        self.bulletin = bulletin
+        self.notifier = notifier
         self.options = options
         self.active: dict[tuple[RunId, str], Activation | RemoteStep] = {}
         self._clock = clock
@@ -106,18 +106,20 @@ class Worker:
             reaped=self._reaped,
         )
         self._claimer = self._make_claimer()
-        self.own_starts = self._make_own_starts()
-        self._returns = Returns(store, self._runner, worker=lambda: self.id, note_due=self._claimer.note_due)
-        self._damaged = DamagedRuns(store, bulletin, self._returns, worker=lambda: self.id)
-        self._sweeper = Sweeper(store, sweep_seconds=options.sweep_seconds, swept=self._swept)
-        self._others = Others(store, options.queues, self.needs, programs, graphs)
+        self.local_starts = self._make_own_starts()
+        self._returns = TicketReleaser(
+            store, self._runner, worker=lambda: self.id, note_due=self._claimer.note_due
+        )
+        self._damaged = DamagedRuns(store, notifier, self._returns, worker=lambda: self.id)
+        self._sweeper = Reaper(store, sweep_seconds=options.sweep_seconds, swept=self._swept)
+        self._others = Rerouter(store, options.queues, self.needs, programs, graphs)
         self._services: Services | None = None
         self._idle = asyncio.Event()
         self._look_soon = False
-        self._watch = LoopWatch()
+        self._watch = LoopMonitor()
         self._stand_ins: Mapping[str, StepSpec] = {}
         self._fanning_out: set[RunId] = set()
-        self._strays = Strays(
+        self._strays = OrphanedTickets(
             store,
             clock,
             patience=options.heartbeat_seconds,
@@ -138,14 +140,14 @@ class Worker:
             solo_seconds=self.options.lease_seconds,
             fresh_share=self.options.fresh_share,
             slots=self.options.slots,
-            active=lambda: len(self.active) + self.own_starts.awaited,
+            active=lambda: len(self.active) + self.local_starts.awaited,
             worker=lambda: self._info.id,
             begin=self._begin,
             begin_late=lambda claim, now: self._strays.take(claim, now),  # noqa: PLW0108  # made later
         )
 
-    def _make_own_starts(self) -> OwnStarts:
-        return OwnStarts(
+    def _make_own_starts(self) -> LocalStarts:
+        return LocalStarts(
             self.store,
             self._clock,
             self._ids,
@@ -202,7 +204,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work until cancelled, once it is open; `stop` first for a graceful end."""
-        stop_listening = self.bulletin.on_work(self._work_hinted)
+        stop_listening = self.notifier.on_work(self._work_hinted)
         try:
             async with AsyncExitStack() as parts:
                 if isinstance(self._clock, SystemClock):  # simulated workers die without a word
@@ -215,14 +217,14 @@ class Worker:
                     self._others.run(self.options.sweep_seconds, self._announce, self._claimer.wake)
                 )
                 group.create_task(self._claimer.run())
-                group.create_task(self.own_starts.serve())
+                group.create_task(self.local_starts.serve())
                 if self.options.keep_finished_seconds is not None:
                     retention = Retention(self.store, keep_seconds=self.options.keep_finished_seconds)
                     group.create_task(retention.run())
                 group.create_task(self._watch_long_steps())
         finally:
             stop_listening()
-            self.own_starts.close()
+            self.local_starts.close()
             for work in list(self.active.values()):
                 work.lose()
             await self._runner.close()
@@ -233,7 +235,7 @@ class Worker:
             store=self.store,
             committer=self._committer,
             runner=self._runner,
-            bulletin=self.bulletin,
+            notifier=self.notifier,
             clock=self._clock,
             ids=self._ids,
             loop=asyncio.get_running_loop(),
@@ -263,7 +265,7 @@ class Worker:
                 await self._keeper.leave()
                 _log.info("worker %s stops; %d runs are under way", self._info.id, len(self.active))
                 await self._claimer.stop()
-                await self.own_starts.settled()
+                await self.local_starts.settled()
                 for work in list(self.active.values()):
                     if isinstance(work, Activation):
                         work.drain()
@@ -272,7 +274,7 @@ class Worker:
                     await self._idle.wait()
         except TimeoutError:
             _log.warning("%d runs did not come to a pause in time; they go on elsewhere", len(self.active))
-        self.own_starts.close()
+        self.local_starts.close()
         self._keeper.stopped = True
         for work in list(self.active.values()):
             work.lose()
@@ -280,7 +282,7 @@ class Worker:
             await self.store.deregister(self._info.id)
         except StoreError as error:
             _log.warning("could not sign off: %s; the lease will run out", error.message)
-        self.bulletin.work()
+        self.notifier.work()
 
     # Work
 
@@ -333,7 +335,7 @@ class Worker:
                     await asyncio.sleep(_PAUSE)
         finally:  # after an error of ours it is a stray, which is taken up again
             self._fanning_out.discard(claim.run_id)
-        self.bulletin.work()
+        self.notifier.work()
 
     def _ended(self, work: Activation | RemoteStep) -> None:
         key = (work.claim.run_id, work.claim.path)
@@ -348,7 +350,7 @@ class Worker:
         if not self.active:
             self._idle.set()
         if work.claim.limited:
-            self.bulletin.work()  # its slot is free: whoever waits for it may be anywhere
+            self.notifier.work()  # its slot is free: whoever waits for it may be anywhere
         self._claimer.freed(work.claim.lease)
 
     def _work_hinted(self, run_id: RunId | None) -> None:

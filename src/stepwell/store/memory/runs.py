@@ -21,7 +21,7 @@ from stepwell.domain.commit import (
     Started,
 )
 from stepwell.domain.events import BASES, KIND, Cancelled, CompensationCompleted, Retried, written
-from stepwell.domain.fence import due_after, judge, recognised
+from stepwell.domain.fence import check_fence, due_after, was_already_written
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.messages import Ending, cancel_request, child_ended
 from stepwell.domain.rates import Ledger, RatedAnswer, RatedStart, admitted
@@ -55,7 +55,7 @@ class MemoryRuns(Tables):
         if ticket is None:
             outcome = Outcome.LOST
         else:
-            outcome = judge(commit, lease=ticket.lease, head=ticket.head, wakes=ticket.wakes)
+            outcome = check_fence(commit, lease=ticket.lease, head=ticket.head, wakes=ticket.wakes)
         if outcome is not Outcome.OK or ticket is None:
             return self._not_written(commit, outcome, ticket)
         at = self._append(ticket, commit.events)
@@ -81,7 +81,7 @@ class MemoryRuns(Tables):
     def _not_written(self, commit: Commit, outcome: Outcome, ticket: Ticket | None) -> Committed:
         run = self._runs.get(commit.run_id)
         wakes = ticket.wakes if ticket else 0
-        if outcome is Outcome.LOST and run is not None and recognised(commit, run.log):
+        if outcome is Outcome.LOST and run is not None and was_already_written(commit, run.log):
             return Committed(Outcome.OK, wakes, run.log[commit.head + len(commit.events) - 1].at)
         return Committed(outcome, wakes, self._clock())
 

@@ -17,11 +17,11 @@ from stepwell.domain.commit import (
     RetryOutcome,
 )
 from stepwell.domain.events import KIND, Cancelled, Retried, written
-from stepwell.domain.fence import recognised
+from stepwell.domain.fence import was_already_written
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import Ending, cancel_request, child_ended
 from stepwell.domain.status import RETRYABLE, Status
-from stepwell.errors import AskedWrongly, InvalidInput, StepwellError, StoreUnavailable
+from stepwell.errors import InvalidInput, InvalidRequest, StepwellError, StoreUnavailable
 from stepwell.store.base import Encode
 from stepwell.store.postgres.commits import LAST_PATH, PostgresCommits
 from stepwell.store.postgres.database import pass_by
@@ -146,7 +146,7 @@ class PostgresEndings(PostgresCommits):
         made = turn(result)
         commit = await made if inspect.isawaitable(made) else made
         if not connection.is_in_transaction():
-            raise AskedWrongly(
+            raise InvalidRequest(
                 "a transactional step ended its transaction",
                 hint="leave COMMIT and ROLLBACK to Stepwell; connection.transaction() is fine",
             )
@@ -212,7 +212,7 @@ class PostgresEndings(PostgresCommits):
             locked = await connection.fetch(self._sql["lock_tickets"], [commit.run_id], [""])
             rows = await connection.fetch(self._sql["recognise"], commit.run_id, commit.head + 1, last)
             log = [LogRow(*row) for row in rows]
-            if not recognised(commit, log):
+            if not was_already_written(commit, log):
                 return None
             return Committed(Outcome.OK, locked[0]["wakes"] if locked else 0, log[-1].at)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewEvent, NewRun, Outcome, Park
-from stepwell.domain.fence import recognised
+from stepwell.domain.fence import was_already_written
 from stepwell.store.postgres.messages import PostgresDeliveries
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
@@ -63,7 +63,7 @@ class PostgresCommits(PostgresStarts, PostgresDeliveries):
             return [LogRow(*row) for row in rows]
 
         log = await lanes.run(work)
-        return Committed(Outcome.OK, lost.wakes, log[-1].at) if recognised(commit, log) else lost
+        return Committed(Outcome.OK, lost.wakes, log[-1].at) if was_already_written(commit, log) else lost
 
     async def _write_commits(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
         """The statement for members' own runs; also part of a transaction that reaches out."""

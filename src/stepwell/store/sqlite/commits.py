@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Outcome, Park
-from stepwell.domain.fence import due_after, judge, recognised
+from stepwell.domain.fence import check_fence, due_after, was_already_written
 from stepwell.store.sqlite.errors import BAD_VALUE
 from stepwell.store.sqlite.messages import Postman
 from stepwell.store.sqlite.session import Session, as_list
@@ -76,7 +76,7 @@ def write(session: Session, members: Sequence[Commit]) -> list[Committed]:
         if fence is None:
             answers.append(not_written(session, member, Outcome.LOST, 0))
             continue
-        outcome = judge(member, lease=fence.lease, head=fence.head, wakes=fence.wakes)
+        outcome = check_fence(member, lease=fence.lease, head=fence.head, wakes=fence.wakes)
         if outcome is not Outcome.OK:
             answers.append(not_written(session, member, outcome, fence.wakes))
             continue
@@ -101,7 +101,7 @@ def not_written(session: Session, member: Commit, outcome: Outcome, wakes: int) 
     if outcome is Outcome.LOST and member.events:
         last = member.head + len(member.events)
         log = [LogRow(*row) for row in session.rows("own_events", member.run_id, member.head, last)]
-        if recognised(member, log):
+        if was_already_written(member, log):
             return Committed(Outcome.OK, wakes, log[-1].at)
     return Committed(outcome, wakes, session.now)
 

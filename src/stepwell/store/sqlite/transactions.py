@@ -16,8 +16,8 @@ from typing import Any
 import apsw
 
 from stepwell.domain.commit import Commit, Committed, Outcome
-from stepwell.domain.fence import judge
-from stepwell.errors import AskedWrongly, InvalidDefinition, StepTimedOut
+from stepwell.domain.fence import check_fence
+from stepwell.errors import InvalidDefinition, InvalidRequest, StepTimedOut
 from stepwell.store.sqlite.commits import Fence, not_written, write
 from stepwell.store.sqlite.errors import translated
 from stepwell.store.sqlite.session import Session, as_list
@@ -69,7 +69,7 @@ class StepConnection:
 
     def _open(self) -> apsw.Connection:
         if self._connection is None:
-            raise AskedWrongly(
+            raise InvalidRequest(
                 "the transactional step has ended; its connection cannot be used any more",
                 hint="read what you need inside the step and return it",
             )
@@ -82,7 +82,7 @@ class StepConnection:
         try:
             yield cursor
         except apsw.AuthError as error:
-            raise AskedWrongly(
+            raise InvalidRequest(
                 "a transactional step cannot end its transaction, attach files or write Stepwell's tables",
                 hint="write your own tables and return: that and the step's event are committed together",
             ) from error
@@ -119,7 +119,7 @@ def transact(session: Session, asked: tuple[Callable[[Any], Any], Turn]) -> Comm
     if fence is None:
         raise Undone(not_written(session, commit, Outcome.LOST, 0))
     ticket = Fence(*fence)
-    outcome = judge(commit, lease=ticket.lease, head=ticket.head, wakes=ticket.wakes)
+    outcome = check_fence(commit, lease=ticket.lease, head=ticket.head, wakes=ticket.wakes)
     if outcome is not Outcome.OK:  # also when it was written before: then so were the body's writes
         raise Undone(not_written(session, commit, outcome, ticket.wakes))
     [committed] = write(session, [commit])

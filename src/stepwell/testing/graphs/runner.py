@@ -20,7 +20,7 @@ from stepwell.domain.commit import NEVER
 from stepwell.domain.events import Problem
 from stepwell.domain.status import Status
 from stepwell.engine.worker import worker
-from stepwell.errors import AskedWrongly, Conflict, InvalidInput, NotAssigned, RunError
+from stepwell.errors import Conflict, InvalidInput, InvalidRequest, NotAssigned, RunError
 from stepwell.settings import Settings
 from stepwell.store.open import open_store
 from stepwell.system import SystemIds
@@ -126,7 +126,7 @@ class _Play:
         async with engine:
             try:
                 run: RunHandle[Any] = await engine.start(self._programs[0], self._case.input)
-            except AskedWrongly as error:
+            except InvalidRequest as error:
                 return self._refused(error.code)
             begin = self._loop.time()
             async with asyncio.TaskGroup() as group:

@@ -23,7 +23,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.program import PlacedContext, Startable
 from stepwell.domain.text import clean
-from stepwell.errors import AskedWrongly, RunCancelling, StepError, StepwellError, WaitTimedOut
+from stepwell.errors import InvalidRequest, RunCancelling, StepError, StepwellError, WaitTimedOut
 
 EVENT_SIGNAL = "event:"  # events sent to one run come as signals of this name
 
@@ -91,7 +91,7 @@ class Driver:
 
     def _refused(self, ask: Ask, error: StepwellError) -> None:
         assert ask.step is not None
-        code = "CALL_DEPTH" if type(error) is AskedWrongly else error.code
+        code = "CALL_DEPTH" if type(error) is InvalidRequest else error.code
         failure = Failure(code, error.message, ask.step.node.id, ask.path, hint=error.hint, config=True)
         self._note(Note(NoteKind.FAILED, ask.path, failure))
         self._frontier.fail(ask, failure)

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class Patience(Generic[K]):
+class SharedTimeout(Generic[K]):
     """Belongs to one event loop, and to another only after that one was closed."""
 
     def __init__(self, seconds: float, give_up: Callable[[K], object]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from stepwell.domain.ids import RunId
-from stepwell.patience import Patience
-from stepwell.store.wakeups import Bulletin
+from stepwell.shared_timeout import SharedTimeout
+from stepwell.store.wakeups import Notifier
 from tests.stage import until
 
 
@@ -23,7 +23,7 @@ async def test_one_who_fails_to_give_up_keeps_nobody_waiting() -> None:
         if who == "first":
             raise RuntimeError("a fault")
 
-    patience = Patience(0.01, give_up)
+    patience = SharedTimeout(0.01, give_up)
     for who in ("first", "second", "third"):
         patience.begin(who, loop)
     await until(lambda: len(heard) == 3)
@@ -43,7 +43,7 @@ async def test_who_gives_up_may_begin_and_end_others() -> None:
             patience.end("third")
             patience.begin("fourth", loop)
 
-    patience = Patience(0.01, give_up)
+    patience = SharedTimeout(0.01, give_up)
     for who in ("first", "second", "third"):
         patience.begin(who, loop)
     await until(lambda: "fourth" in heard)
@@ -52,7 +52,7 @@ async def test_who_gives_up_may_begin_and_end_others() -> None:
 
 
 def test_a_watch_outlives_a_loop_that_was_left_in_the_middle() -> None:
-    watch = Bulletin().watch(RunId("r"))
+    watch = Notifier().watch(RunId("r"))
 
     def begun(loop: asyncio.AbstractEventLoop, wait: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = loop.create_task(wait)
