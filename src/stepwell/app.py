@@ -34,8 +34,8 @@ from stepwell.errors import (
     RunNotFound,
     SettingsInvalid,
     UnknownWorkflow,
+    excerpt,
 )
-from stepwell.errors.excerpt import excerpt
 from stepwell.settings import Settings
 from stepwell.store.base import Store
 from stepwell.store.encoded import encoded

@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 from typing import get_args
 
 from stepwell.domain.workflow_code import DirectCalls
-from stepwell.errors import SettingsInvalid
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import SettingsInvalid, excerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ import pydantic
 import pytest
 
 from stepwell import Context, Engine, Retry, RunHandle, Settings, StartRate, step, workflow
-from stepwell.errors import StepwellError
-from stepwell.errors.excerpt import LENGTH_MAX, excerpt
+from stepwell.errors import LENGTH_MAX, StepwellError, excerpt
 from tests.stage import Stage
 
 HUGE = "x" * 100_000

@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping
 
 from stepwell.cli.source import load
-from stepwell.errors import SettingsInvalid
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import SettingsInvalid, excerpt
 from stepwell.store.base import Store
 from stepwell.store.encoded import encoded
 from stepwell.store.open import open_store

@@ -58,8 +58,8 @@ from stepwell.errors import (
     StoreLocked,
     StoreUnavailable,
     UnknownWorkflow,
+    excerpt,
 )
-from stepwell.errors.excerpt import excerpt
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
 

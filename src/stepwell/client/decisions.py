@@ -17,8 +17,7 @@ from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState
 from stepwell.domain.status import RETRYABLE
 from stepwell.domain.text import checked_text
-from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, NotAssigned, RunEnded, WrongPlace
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, NotAssigned, RunEnded, WrongPlace, excerpt
 
 if TYPE_CHECKING:
     from stepwell.client.handle import RunHandle

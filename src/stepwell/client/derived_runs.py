@@ -34,8 +34,8 @@ from stepwell.errors import (
     RunNotFound,
     StepwellError,
     UnknownWorkflow,
+    excerpt,
 )
-from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stepwell.store.base import Store

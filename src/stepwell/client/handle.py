@@ -51,8 +51,8 @@ from stepwell.errors import (
     RunNotFound,
     SignalLimit,
     StoreError,
+    excerpt,
 )
-from stepwell.errors.excerpt import excerpt
 from stepwell.store.wakeups import Ended
 
 if TYPE_CHECKING:

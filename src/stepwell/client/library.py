@@ -18,8 +18,7 @@ from stepwell.domain.commit import Definition
 from stepwell.domain.ids import DRAFT
 from stepwell.domain.program import Startable
 from stepwell.domain.text import checked_text
-from stepwell.errors import Conflict, UnknownWorkflow
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import Conflict, UnknownWorkflow, excerpt
 
 if TYPE_CHECKING:
     from stepwell.client.client import Client

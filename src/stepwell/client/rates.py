@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from stepwell.domain.rates import Full, Window
-from stepwell.errors import InvalidInput, RateLimited
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidInput, RateLimited, excerpt
 
 _log = logging.getLogger("stepwell.client")
 

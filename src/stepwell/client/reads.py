@@ -13,8 +13,7 @@ from stepwell.domain.documents import Document, Documents
 from stepwell.domain.events import Event
 from stepwell.domain.ids import RunId
 from stepwell.domain.state import Checkpoint, RunState, fold
-from stepwell.errors import DocumentNotFound, InvalidInput
-from stepwell.errors.excerpt import excerpt, shortened
+from stepwell.errors import DocumentNotFound, InvalidInput, excerpt, shortened
 
 T = TypeVar("T")
 

@@ -21,8 +21,7 @@ from stepwell.domain.messages import PAYLOADS
 from stepwell.domain.status import Status
 from stepwell.domain.text import is_whole
 from stepwell.domain.whole_numbers import PRIORITY_MAX
-from stepwell.errors import InvalidFile, LogDamaged
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidFile, LogDamaged, excerpt
 
 FORMAT = "stepwell-run"
 VERSION = 1

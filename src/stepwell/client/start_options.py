@@ -11,8 +11,7 @@ from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.limits import Concurrency
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import checked_priority, whole_number
-from stepwell.errors import InvalidInput
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidInput, excerpt
 
 
 class _Options(TypedDict, total=False):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from stepwell.errors import InvalidDefinition
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, excerpt
 
 Duration = str | int | float | timedelta
 

@@ -23,8 +23,7 @@ from msgspec.structs import replace
 from stepwell.domain.commit import NEVER, ClaimRequest, Definition, NewRun
 from stepwell.domain.ids import NEEDS_EMIT, needs_step
 from stepwell.domain.program import RunOptions
-from stepwell.errors import InvalidDefinition, InvalidInput
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, InvalidInput, excerpt
 
 GRAPHS_PER_WORKSPACE = 50
 

@@ -15,8 +15,7 @@ from stepwell.domain.fact import NULL
 from stepwell.domain.ids import NEEDS_GRAPH, RunId, needs_workflow
 from stepwell.domain.limits import Concurrency, lane_of
 from stepwell.domain.program import RunOptions, Startable, needs_of
-from stepwell.errors import InvalidDefinition
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, excerpt
 
 EncodedInput = tuple[bytes, bytes]
 

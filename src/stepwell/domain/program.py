@@ -20,8 +20,7 @@ from stepwell.domain.duration import Duration
 from stepwell.domain.events import Accepted, DocumentSaved, NodeFact
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.steps import StepSpec, checked_name
-from stepwell.errors import InvalidDefinition
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, excerpt
 
 P = ParamSpec("P")
 R = TypeVar("R")

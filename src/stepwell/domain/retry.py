@@ -7,8 +7,7 @@ from typing import Literal
 
 from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.whole_numbers import whole_number
-from stepwell.errors import InvalidDefinition, Permanent, RetryAfter, StepError
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, Permanent, RetryAfter, StepError, excerpt
 
 _MAX_DELAY = 300.0  # seconds
 _ATTEMPTS_MAX = 10**9

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from stepwell.errors import InvalidInput
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidInput, excerpt
 
 
 class Status(StrEnum):

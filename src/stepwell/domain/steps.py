@@ -15,8 +15,7 @@ from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import PLAIN, Codec, codec_for
 from stepwell.domain.retry import ONCE, Retry
 from stepwell.domain.text import is_whole
-from stepwell.errors import InvalidDefinition, NotSerialisable
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, NotSerialisable, excerpt
 
 Isolation = Literal["none", "process"]
 STEP_TIMEOUT = 300.0  # seconds

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.errors import InvalidInput
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidInput, excerpt
 
 _KEY_MAX = 500
 _TEXT_MAX = 4000

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.errors import InvalidDefinition, InvalidRequest
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, InvalidRequest, excerpt
 
 PRIORITY_MAX = 1_000_000
 

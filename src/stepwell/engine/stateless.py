@@ -39,8 +39,7 @@ from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.run_limits import RunLimits
 from stepwell.engine.run.services import Services
-from stepwell.errors import InvalidInput, InvalidRequest, StatelessWait, UnknownWorkflow
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidInput, InvalidRequest, StatelessWait, UnknownWorkflow, excerpt
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock, SystemIds
 

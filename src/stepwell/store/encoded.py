@@ -38,8 +38,7 @@ from stepwell.domain.damage import damaged
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import Full, RatedAnswer, RatedStart
-from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable, excerpt
 from stepwell.store.base import PUBLISHED_MAX, Encode, Store
 from stepwell.store.codec_check import Secret, agreed
 from stepwell.store.encoded_tags import decoded_tags, encoded_tags

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from os import PathLike, fspath
 from urllib.parse import unquote, urlsplit
 
-from stepwell.errors import SettingsInvalid
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import SettingsInvalid, excerpt
 from stepwell.store.base import Store
 
 HINT = 'use a file ("app.db", "sqlite:///app.db"), ":memory:" or "postgresql://user@host/database"'

@@ -14,8 +14,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Protocol
 
-from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable, excerpt
 
 _COMPRESSED = b"\x01"
 _ENCRYPTED = b"\x02"

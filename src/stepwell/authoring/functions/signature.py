@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from stepwell.authoring.context_parameter import misfit
-from stepwell.errors import InvalidDefinition
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, excerpt
 
 _ONE_INPUT = "put several values into one input: a dataclass, a pydantic model or a dict"
 

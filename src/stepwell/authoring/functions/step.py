@@ -15,8 +15,7 @@ from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import ONCE, Retry
 from stepwell.domain.steps import STEP_TIMEOUT, Isolation, StepSpec, checked_name, describe, parameter_names
-from stepwell.errors import InvalidDefinition
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, excerpt
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.errors import InvalidDefinition
-from stepwell.errors.excerpt import excerpt, shortened
+from stepwell.errors import InvalidDefinition, excerpt, shortened
 
 _COMPARED_MAX = 32  # characters: comparing is quadratic in them
 _LISTED_MAX = 30  # more than there are types of nodes, or fields of one

@@ -16,8 +16,7 @@ from stepwell.domain.commit import Definition
 from stepwell.domain.program import RunOptions
 from stepwell.domain.schema import Schema
 from stepwell.domain.steps import checked_name
-from stepwell.errors import InvalidDefinition
-from stepwell.errors.excerpt import excerpt, shortened
+from stepwell.errors import InvalidDefinition, excerpt, shortened
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

@@ -19,8 +19,7 @@ from stepwell.domain.fork.run_copy import RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.new_run import needs_of_run
 from stepwell.domain.status import Status
-from stepwell.errors import StepNotFound
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import StepNotFound, excerpt
 
 _NAMED_MAX = 5  # paths that an error names
 

@@ -20,8 +20,7 @@ from stepwell.domain.compensation import is_leaving
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.status import Status
-from stepwell.errors import InvalidInput, NotForkable, StepNotFound
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidInput, NotForkable, StepNotFound, excerpt
 
 
 class Delivered(NamedTuple):

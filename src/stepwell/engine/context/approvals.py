@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stepwell.domain.text import checked_text, clean
-from stepwell.errors import InvalidInput
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidInput, excerpt
 
 
 def title_of(title: object) -> str:

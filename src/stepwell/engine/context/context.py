@@ -35,8 +35,7 @@ from stepwell.engine.run.child_handle import Child
 from stepwell.engine.run.children import new_child
 from stepwell.engine.run.replay_check import marks_all, unreached
 from stepwell.engine.run.workflow_loop import RunCancelling, Scope
-from stepwell.errors import Continue, InvalidDefinition, InvalidInput
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import Continue, InvalidDefinition, InvalidInput, excerpt
 
 if TYPE_CHECKING:
     from stepwell.engine.run.activation import Activation

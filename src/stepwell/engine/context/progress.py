@@ -6,8 +6,7 @@ import math
 
 from stepwell.domain.events import Progress
 from stepwell.domain.text import clean
-from stepwell.errors import InvalidInput
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidInput, excerpt
 
 
 def progress_of(done: object, total: object, text: object) -> Progress:

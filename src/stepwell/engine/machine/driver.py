@@ -40,8 +40,8 @@ from stepwell.errors import (
     TransitionStopped,
     TransitionTimedOut,
     Unwind,
+    excerpt,
 )
-from stepwell.errors.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stepwell.engine.machine.attempt import TransitionAttempt

@@ -21,8 +21,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.calls import Call, StepCall
-from stepwell.errors import CodeChanged
-from stepwell.errors.conflicts import DIFFERS
+from stepwell.errors import DIFFERS, CodeChanged
 
 _log = logging.getLogger("stepwell.engine")
 

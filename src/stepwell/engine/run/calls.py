@@ -16,8 +16,7 @@ from stepwell.domain.commit import NewRun
 from stepwell.domain.events import Undo
 from stepwell.domain.machine import Move
 from stepwell.domain.steps import StepSpec
-from stepwell.errors import CodeChanged
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import CodeChanged, excerpt
 
 
 class Call:

@@ -16,8 +16,7 @@ from stepwell.domain.codec import codec_for, encoded_by_type, limited
 from stepwell.domain.documents import Documents, document_id, is_direct, is_within
 from stepwell.domain.events import DocumentSaved, Kept
 from stepwell.engine.run.full_log import whole_log
-from stepwell.errors import DocumentNotFound
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import DocumentNotFound, excerpt
 
 if TYPE_CHECKING:
     from stepwell.engine.run.activation import Activation

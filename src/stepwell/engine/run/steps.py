@@ -25,8 +25,7 @@ from stepwell.engine.run import documents
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.calls import StepCall
 from stepwell.engine.run.own_faults import give_back, guarded
-from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, Unwind
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, Unwind, excerpt
 
 if TYPE_CHECKING:
     from stepwell.engine.run.activation import Activation

@@ -11,7 +11,7 @@ from stepwell.authoring.graphs.nodes.control import ConditionData, SwitchData
 from stepwell.authoring.graphs.nodes.join import MergeData
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import excerpt
 
 LOOPS_MAX = 3  # loops in loops
 NESTING_MAX = 10  # containers of any type

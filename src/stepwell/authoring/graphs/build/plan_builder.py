@@ -20,7 +20,7 @@ from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
 from stepwell.authoring.graphs.templates.node_compiler import Compiler, Sources
 from stepwell.domain.steps import StepSpec
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import excerpt
 
 _CACHE_MAX = 256
 

@@ -13,7 +13,7 @@ from stepwell.authoring.graphs.nodes.control import SetData
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
 from stepwell.authoring.graphs.templates.node_compiler import Compiler
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import excerpt
 
 _SEEN = frozenset({"ctx", "run", "step"})
 _SEEN_BY_MERGES = frozenset({"base", "branches"})

@@ -24,7 +24,7 @@ from stepwell.authoring.graphs.nodes.node_data import (
 from stepwell.authoring.graphs.nodes.node_type import NodeType
 from stepwell.authoring.graphs.nodes.registry import ALIASES, NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import excerpt
 
 SCHEMA_VERSION = "graph/1"
 _HANDLE_ALIASES = {"source": "out", "onError": "error", "fail": "error", "fail-branch": "error"}

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from stepwell.authoring.graphs.format.definition import SCHEMA_VERSION
-from stepwell.errors import InvalidDefinition
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, excerpt
 
 _COLUMN, _ROW = 220, 110
 

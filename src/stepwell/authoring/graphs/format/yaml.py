@@ -11,8 +11,7 @@ import re
 import reprlib
 from typing import Any, ClassVar
 
-from stepwell.errors import InvalidDefinition
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, excerpt
 
 _TAG = "tag:yaml.org,2002:"
 _WORDS = {

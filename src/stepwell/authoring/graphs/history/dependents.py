@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from stepwell.authoring.graphs.history.trace import Trace, TraceEntry
-from stepwell.errors import StepNotFound
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import StepNotFound, excerpt
 
 _PLACE = re.compile(r"(.*?)(?:[\[#](\d+)\]?)?")
 _PART = re.compile(r"/|[\[#](\d+)?")  # where a container's path ends in that of a step inside

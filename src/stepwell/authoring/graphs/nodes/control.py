@@ -22,7 +22,7 @@ from stepwell.authoring.graphs.nodes.node_data import (
 from stepwell.authoring.graphs.nodes.node_type import DONE, NodeType, Now, Outcome, Role, Scope
 from stepwell.authoring.graphs.templates.json_equality import equal
 from stepwell.authoring.graphs.templates.node_compiler import Compiler
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import excerpt
 
 
 class StartData(NodeData):

@@ -11,7 +11,7 @@ from stepwell.authoring.graphs.nodes.node_data import WHOLE, NodeData, Source, e
 from stepwell.authoring.graphs.nodes.node_type import NodeType, Role
 from stepwell.authoring.graphs.problems import did_you_mean
 from stepwell.authoring.graphs.templates.node_compiler import Compiler, MergeFunction
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import excerpt
 
 Mode = Literal["all", "any", "count", "timeout"]
 Strategy = Literal["merge-all", "last-write", "first-write", "custom"]

@@ -15,8 +15,7 @@ from stepwell.authoring.graphs.nodes.subworkflow import WORKFLOW
 from stepwell.authoring.graphs.nodes.waits import WAITING
 from stepwell.authoring.graphs.templates.node_compiler import MergeFunction
 from stepwell.domain.steps import StepSpec
-from stepwell.errors import InvalidDefinition
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import InvalidDefinition, excerpt
 
 ENTRY_POINTS = "stepwell.nodes"
 ALIASES = {"join": "merge", "wait_event": "wait", "data_query": "query", "subworkflow": "workflow"}

@@ -20,8 +20,7 @@ from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import Retry
 from stepwell.domain.steps import STEP_TIMEOUT, StepSpec, parameter_codecs
-from stepwell.errors import NotSerialisable
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import NotSerialisable, excerpt
 
 Handler = Callable[..., Any]
 

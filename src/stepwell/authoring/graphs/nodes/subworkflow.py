@@ -11,7 +11,7 @@ from stepwell.authoring.graphs.nodes.node_data import NodeData
 from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
 from stepwell.authoring.graphs.nodes.retry import retry_of
 from stepwell.authoring.graphs.templates.node_compiler import Compiler
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import excerpt
 
 
 class WorkflowData(NodeData):

@@ -27,8 +27,7 @@ from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Ro
 from stepwell.authoring.graphs.templates.node_compiler import Compiler
 from stepwell.authoring.graphs.templates.template import Template
 from stepwell.domain.duration import seconds
-from stepwell.errors import StepwellError
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import StepwellError, excerpt
 
 _LAST_MOMENT = datetime(3000, 1, 1, tzinfo=UTC).timestamp()
 ANSWERS = ("approved", "denied")

@@ -6,8 +6,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
-from stepwell.errors import SettingsInvalid
-from stepwell.errors.excerpt import excerpt
+from stepwell.errors import SettingsInvalid, excerpt
 
 DEFAULT_SCHEMA = "stepwell"
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
