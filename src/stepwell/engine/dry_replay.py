@@ -11,8 +11,8 @@ from stepwell.domain.events import Problem
 from stepwell.domain.ids import Ids, LeaseId, RunId, WorkerId
 from stepwell.domain.program import Program, needs_of
 from stepwell.engine.run.activation import Activation
-from stepwell.engine.run.run_limits import RunLimits
 from stepwell.engine.run.services import Services
+from stepwell.engine.run.timers import RunLimits
 from stepwell.errors import CodeChanged, InvalidInput
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock

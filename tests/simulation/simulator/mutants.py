@@ -34,12 +34,12 @@ from stepwell.domain.commit import (
 from stepwell.domain.fence import check_fence
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.engine.execution.attempt import StepAttempt
-from stepwell.engine.run import activation, continuing
+from stepwell.engine.run import activation, endings
 from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.broadcasts import Broadcasts
-from stepwell.engine.run.draft import Draft
 from stepwell.engine.run.endings import Ending
+from stepwell.engine.run.log_writer import Draft
 from stepwell.engine.run.steps import Steps
 from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.waits import Waits
@@ -275,7 +275,7 @@ def _take_all(self: Activation) -> bool:
 
 
 _take_one: Callable[..., bool] = Activation._take_next
-_continue: Callable[..., None] = continuing.begin_generation
+_continue: Callable[..., None] = endings.begin_generation
 
 
 def _continue_deaf(self: Activation, fact: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -18,27 +19,66 @@ from stepwell.domain.codec import codec_for, encoded_by_type, limited
 from stepwell.domain.compensation import undoing
 from stepwell.domain.documents import DIRECT
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
+from stepwell.domain.events import Progress
 from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.machine import MachineRun
 from stepwell.domain.new_run import NO_INPUT, given_input, startable
 from stepwell.domain.program import Startable
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
-from stepwell.domain.text import checked_text
+from stepwell.domain.text import checked_text, clean
 from stepwell.domain.whole_numbers import whole_number
-from stepwell.engine.context.approvals import assignees_of, title_of
 from stepwell.engine.context.path_context import Placed
-from stepwell.engine.context.progress import progress_of
 from stepwell.engine.run import documents
-from stepwell.engine.run.arguments import ReplayedArguments, short_digest, strict_digest
 from stepwell.engine.run.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
-from stepwell.engine.run.child_handle import Child
-from stepwell.engine.run.children import new_child
-from stepwell.engine.run.replay_check import marks_all, unreached
+from stepwell.engine.run.children import Child, new_child
+from stepwell.engine.run.replay import ReplayedArguments, marks_all, short_digest, strict_digest, unreached
 from stepwell.engine.run.workflow_loop import RunCancelling, Scope
 from stepwell.errors import Continue, InvalidDefinition, InvalidInput, excerpt
 
 if TYPE_CHECKING:
     from stepwell.engine.run.activation import Activation
+
+
+def title_of(title: object) -> str:
+    if not isinstance(title, str):
+        raise InvalidInput(f"title of ctx.approval is {excerpt(title)}", hint="give text", field="title")
+    return clean(title)
+
+
+def assignees_of(assignees: object) -> tuple[str, ...]:
+    if isinstance(assignees, str) or not isinstance(assignees, Iterable):
+        raise InvalidInput(
+            f"assignees of ctx.approval is {excerpt(assignees)}",
+            hint='give a list of names: assignees=["ana", "role:finance"]',
+            field="assignees",
+        )
+    return tuple(checked_text(name, "assignee") for name in assignees)
+
+
+def progress_of(done: object, total: object, text: object) -> Progress:
+    if not isinstance(text, str):
+        raise InvalidInput(f"text of ctx.progress is {excerpt(text)}", hint="give text", field="text")
+    return Progress(
+        done=_number(done, "done"),
+        total=None if total is None else _number(total, "total"),
+        text=clean(text),
+    )
+
+
+def _number(value: object, field: str) -> float:
+    """JSON has no NaN and no infinity, and what is no number could not be read back."""
+    if isinstance(value, int | float):
+        try:
+            if math.isfinite(value):
+                return value
+        except OverflowError:  # an int that no float can hold
+            pass
+    raise InvalidInput(
+        f"{field} of ctx.progress is no number that can be kept",
+        hint="give finite numbers: ctx.progress(47, 312)",
+        field=field,
+        type=type(value).__name__,
+    )
 
 
 class StepCaller:

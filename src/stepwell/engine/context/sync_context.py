@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.workflow_code import ThreadCode, thread_code
-from stepwell.engine.run.child_handle import Child
+from stepwell.engine.run.children import Child
 from stepwell.engine.run.workflow_loop import CANCELLING, RunCancelling, outside
 from stepwell.errors import Suspended
 

@@ -11,17 +11,56 @@ import contextvars
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stepwell.domain.events import DocumentSaved
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.execution.exit_guard import as_failure, contained
-from stepwell.engine.execution.running import outcome_of
 from stepwell.errors import StepTimedOut, Unwind
 
 if TYPE_CHECKING:
     from stepwell.engine.run.services import Services
+
+
+class Named(Protocol):
+    """What notes of long executions ask of a spec."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def transactional(self) -> bool: ...
+
+
+class Running(Protocol):
+    attempt: int
+    began: float  # by the monotonic clock; inf: a thread has not taken it up yet
+    noted: bool  # the log says that it takes long
+
+    @property
+    def spec(self) -> Named: ...
+
+    def begin(self) -> None:
+        """A thread or process has taken it up. May be called on that thread."""
+        ...
+
+    def look(self, now: float) -> None:
+        """Called now and then: has it run for too long?"""
+        ...
+
+    def stop(self) -> None:
+        """Nobody wants the result any more."""
+        ...
+
+
+def outcome_of(task: asyncio.Task[Any]) -> tuple[Any, BaseException | None]:
+    """The result and the error that a task has ended with."""
+    if task.cancelled():
+        return None, asyncio.CancelledError()
+    error = task.exception()
+    return (None if error is not None else task.result()), error
+
 
 _NOT_YET = float("inf")
 _EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own

@@ -9,9 +9,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from stepwell.domain.steps import StepSpec
-from stepwell.engine.execution.attempt import StepAttempt
+from stepwell.engine.execution.attempt import Running, StepAttempt
 from stepwell.engine.execution.process_pool import ProcessPool
-from stepwell.engine.execution.running import Running
 from stepwell.engine.execution.task_pool import TaskPool
 from stepwell.engine.execution.thread_pool import ThreadPool
 

@@ -15,8 +15,9 @@ from collections.abc import Coroutine
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepwell.domain import events as ev
 from stepwell.domain.steps import StepSpec
-from stepwell.engine.execution.running import outcome_of
+from stepwell.engine.execution.attempt import outcome_of
 from stepwell.engine.machine.attempt_context import BodyContext, ThreadContext
 from stepwell.engine.machine.task_tracker import TaskTracker, TrackedTask
 from stepwell.engine.machine.task_tracker import current as _station
@@ -27,6 +28,37 @@ from stepwell.errors import NotDurable, Suspended, TransitionTimedOut, Unwind
 if TYPE_CHECKING:
     from stepwell.engine.context.context import RunContext
     from stepwell.engine.run.activation import Activation
+
+
+_LEASE_LOOK = 0.1  # seconds
+
+
+def start_body(activation: Activation, call: BodyCall) -> None:
+    """Begin an attempt, once the log has everything that led to it and the lease holds."""
+    if activation.losses > 0 and not call.announced and not _is_told(activation, call):
+        # A worker was lost in this run: from now on the log says what is begun before it begins.
+        call.announced = True
+        activation.record(ev.StepStarted(step=call.move.name), call.path, call.attempt)
+        call.after = activation.writer.barrier
+        activation.commands.append(call)
+    elif not activation.services.lease_valid():
+        activation.busy += 1
+        activation.services.loop.call_later(_LEASE_LOOK, _start_late, activation, call)
+    else:
+        TransitionAttempt(activation, call).run()
+
+
+def _is_told(activation: Activation, call: BodyCall) -> bool:
+    """The log has this attempt as begun, by an owner before us."""
+    record = activation.journal.steps.get(call.path)
+    return record is not None and record.started and record.attempt == call.attempt
+
+
+def _start_late(activation: Activation, call: BodyCall) -> None:
+    activation.busy -= 1
+    if activation.closed is None and not call.future.done():
+        start_body(activation, call)
+
 
 _EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
 _NOT_YET = float("inf")

@@ -17,7 +17,7 @@ from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.steps import checked_name, spec_of
 from stepwell.engine.context.context import RunContext
 from stepwell.engine.execution.exit_guard import contained
-from stepwell.engine.run.child_handle import Child
+from stepwell.engine.run.children import Child
 from stepwell.engine.run.workflow_loop import outside
 from stepwell.errors import InvalidDefinition
 

@@ -30,7 +30,7 @@ from stepwell.engine.run.calls import BackoffCall, BodyCall, Call, StepCall, Tim
 from stepwell.engine.run.documents import visible_after
 from stepwell.engine.run.journal import StepRecord
 from stepwell.engine.run.machine_state import TRIGGER, arrive, begin_anew, open_calls
-from stepwell.engine.run.replay_check import unreached
+from stepwell.engine.run.replay import unreached
 from stepwell.engine.run.workflow_loop import RunCancelling
 from stepwell.errors import (
     CodeChanged,

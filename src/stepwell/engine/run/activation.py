@@ -21,18 +21,16 @@ from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.program import Program
 from stepwell.engine.context.context import RunContext
 from stepwell.engine.context.sync_context import SyncBody
-from stepwell.engine.machine.body_starts import start_body
+from stepwell.engine.machine.attempt import start_body
 from stepwell.engine.run import compensation, endings, parking
 from stepwell.engine.run.answers import MAY_ANSWER, RecordedResult, is_answer, result_path
 from stepwell.engine.run.calls import BodyCall, Call, ChildCall, StepCall, WaitCall
-from stepwell.engine.run.continuing import begin_generation
-from stepwell.engine.run.draft import Draft
+from stepwell.engine.run.endings import begin_generation
 from stepwell.engine.run.inbox import InboxReader
 from stepwell.engine.run.journal import Journal, read_journal
-from stepwell.engine.run.log_writer import LogWriter, opening
+from stepwell.engine.run.log_writer import Draft, LogWriter, opening
 from stepwell.engine.run.own_faults import give_back
-from stepwell.engine.run.replay import release
-from stepwell.engine.run.replay_check import left_open
+from stepwell.engine.run.replay import left_open, release
 from stepwell.engine.run.services import Services
 from stepwell.engine.run.steps import Steps
 from stepwell.engine.run.timers import Timers

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,20 +19,20 @@ from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.messages import HELD, cancel_request, child_ended
 from stepwell.domain.messages import Ending as Message
 from stepwell.domain.problems import problem_of
-from stepwell.domain.program import Program
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.engine.execution.exit_guard import as_failure
 from stepwell.engine.run.answers import RecordedResult
-from stepwell.engine.run.calls import BackoffCall, BodyCall, Call, StepCall
-from stepwell.engine.run.draft import Draft
-from stepwell.engine.run.journal import Journal
-from stepwell.engine.run.replay_check import left_open
+from stepwell.engine.run.calls import BackoffCall, BodyCall, StepCall
+from stepwell.engine.run.journal import Journal, absorb
+from stepwell.engine.run.log_writer import Draft
+from stepwell.engine.run.replay import code_changed, left_open
+from stepwell.engine.run.waits import Waits
 from stepwell.errors import (
-    CodeChanged,
     Continue,
     NotDurable,
     RunTimedOut,
     StepwellError,
+    Suspended,
     TransitionStopped,
     Unwind,
 )
@@ -41,6 +40,23 @@ from stepwell.store.wakeups import Ended
 
 if TYPE_CHECKING:
     from stepwell.engine.run.activation import Activation
+
+
+def begin_generation(activation: Activation, fact: ev.Continued) -> None:
+    """continue_as_new is on disk: leave the code and begin it again."""
+    activation.steps.stop_all()
+    activation.closed = Suspended
+    activation.turns.unwind(activation.calls.values(), Suspended)
+    activation.closed = None
+    absorb(activation.journal, ev.Event(activation.writer.head, activation.last_at, "", 0, fact))
+    activation.timers.dues.clear()
+    activation.timers.limit_run(activation.journal, activation.timed_out)
+    activation.live = False
+    activation.open_program()
+    activation.waits = Waits(activation)  # signals that were not taken come along in the journal
+    activation.start_main()
+    activation.advance()
+
 
 _WORK = (StepCall, BodyCall, BackoffCall)
 _KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after its first, if at all
@@ -201,21 +217,6 @@ def _held(row: InboxRow, losses: int) -> Ending:
         path=row.name,
     )
     return Ending(Status.FAILED, problem=problem)
-
-
-def code_changed(answer: RecordedResult, asked: Mapping[str, Call], program: Program) -> CodeChanged:
-    """A readable difference between what is recorded and what the code asks for."""
-    definition = program.definition
-    kind = ev.KIND[type(answer.fact)]
-    open_paths = list(asked)
-    close = difflib.get_close_matches(answer.path, open_paths, n=1, cutoff=0.3) or open_paths[:1]
-    instead = f"asks for {', '.join(close)}" if close else "asks for nothing more"
-    return CodeChanged(
-        f"event {answer.seq} recorded {answer.path} ({kind}), but the code now {instead}",
-        recorded=answer.path,
-        asked=", ".join(open_paths[:5]) or "nothing",
-        workflow=f"{definition.name} version {definition.version}",
-    )
 
 
 def _must_be_asked(answer: RecordedResult) -> bool:

@@ -24,10 +24,27 @@ from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.messages import decide_key
 from stepwell.domain.status import Status
-from stepwell.engine.run.active_time import count_active, count_from
 from stepwell.engine.run.answers import RecordedResult, result_path
 from stepwell.engine.run.machine_state import Attempts, arrive, begin_anew, note_visit, open_calls
-from stepwell.engine.run.replay_check import Opening
+
+
+def count_active(journal: Journal, until: float) -> None:
+    """Time since the last claim is time that the run was not suspended, while it had nothing to wait for,
+    or a step was with another worker, or something was to be tried again."""
+    if journal.claimed_at:
+        waits = bool(journal.timers or journal.waits or journal.children)
+        working = any(step.working for step in journal.steps.values())
+        if working or any(timer.fact.retry for timer in journal.timers.values()):
+            waits = False
+        journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal.claimed_at)
+    journal.claimed_at = 0.0
+
+
+def count_from(journal: Journal, active: float, at: float) -> None:
+    """What was active until then; what a fork copied tells of the old run's time, not of its own."""
+    origin = journal.accepted.origin
+    copied = origin is not None and journal.head <= origin.copied
+    journal.active_seconds, journal.claimed_at = (0.0, 0.0) if copied else (active, at)
 
 
 @dataclass(slots=True)
@@ -74,6 +91,13 @@ class Message:
     what: str
     name: str
     payload: Raw
+
+
+class Opening(NamedTuple):
+    """A wait, a timer or a remote step that the log has open, and where it was opened."""
+
+    seq: int
+    fact: ev.WaitOpened | ev.TimerSet | ev.StepScheduled
 
 
 class Journal(msgspec.Struct, eq=False):

@@ -18,7 +18,7 @@ from stepwell.system import Clock
 if TYPE_CHECKING:
     from stepwell.domain.commit import Commit
     from stepwell.engine.execution.step_runner import StepRunner
-    from stepwell.engine.run.run_limits import RunLimits
+    from stepwell.engine.run.timers import RunLimits
     from stepwell.engine.worker.committer import Written
 
 

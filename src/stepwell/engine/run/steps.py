@@ -19,8 +19,7 @@ from stepwell.domain.ids import needs_step
 from stepwell.domain.messages import Ending
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import encode_arguments
-from stepwell.engine.execution.attempt import StepAttempt
-from stepwell.engine.execution.running import Running
+from stepwell.engine.execution.attempt import Running, StepAttempt
 from stepwell.engine.run import documents
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.calls import StepCall

@@ -17,9 +17,9 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.messages import HELD, Decision, Ending, cancel_request, decide_key, event_key
 from stepwell.engine.run.broadcasts import Broadcasts
 from stepwell.engine.run.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
+from stepwell.engine.run.inbox import Signals
 from stepwell.engine.run.journal import Message, called_back
-from stepwell.engine.run.replay_check import check_form
-from stepwell.engine.run.signals import Signals
+from stepwell.engine.run.replay import check_form
 from stepwell.errors import StepwellError
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from stepwell.domain.steps import StepSpec
 from stepwell.domain.workflow_code import DirectCalls
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.engine.run.activation import Activation
-from stepwell.engine.run.run_limits import RunLimits
 from stepwell.engine.run.services import Services
+from stepwell.engine.run.timers import RunLimits
 from stepwell.engine.worker.claimer import Claimer
 from stepwell.engine.worker.committer import Committer
 from stepwell.engine.worker.damaged_runs import DamagedRuns
