@@ -16,7 +16,7 @@ TRANSITION_TIMEOUT = 300.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Transition:
     """A way from one place to another: what happens when its code fails or takes too long."""
 
     name: str
@@ -55,7 +55,7 @@ class MachineRun(Protocol):
         """Wait until somebody chooses one of these transitions; its name and what came with it."""
         ...
 
-    async def transit(self, move: Move, body: Callable[[Any], Any], state: Raw) -> None:
+    async def transit(self, move: Transition, body: Callable[[Any], Any], state: Raw) -> None:
         """Run the transition's code, again as its retry says, and be at the next place in one commit.
 
         `state` is what it begins with, and stays with when it goes elsewhere because it failed.

@@ -16,7 +16,7 @@ from stepwell.authoring.machines.trigger_fit import misfits, spelt
 from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import codec_for
 from stepwell.domain.duration import timeout_seconds
-from stepwell.domain.machine import Move
+from stepwell.domain.machine import Transition
 from stepwell.domain.retry import Retry
 from stepwell.domain.steps import annotations_of, checked_name
 from stepwell.errors import InvalidDefinition, StepwellError
@@ -130,7 +130,7 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
         # It never runs, but it leads from place to place: those are not to be reported as well.
         declared, takes = _mended(declared), 0
     moves = {
-        source: Move(
+        source: Transition(
             name=name,
             source=source,
             target=declared.target,

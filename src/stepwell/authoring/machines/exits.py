@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.domain.codec import PLAIN, Codec, codec_for
-from stepwell.domain.machine import Move
+from stepwell.domain.machine import Transition
 from stepwell.domain.steps import annotations_of
 from stepwell.errors import NoWayOut
 
@@ -29,7 +29,7 @@ class Exit:
     takes: int  # parameters of the method after self
     takes_input: int  # parameters of `when`
     priority: int
-    moves: dict[str, Move]
+    moves: dict[str, Transition]
 
     @property
     def payload_type(self) -> Any:

@@ -22,7 +22,7 @@ from stepwell.domain.codec import Codec, limited
 from stepwell.domain.commit import NEVER, InboxRow
 from stepwell.domain.events import Problem
 from stepwell.domain.fork.prefix import failed_answer
-from stepwell.domain.machine import Move
+from stepwell.domain.machine import Transition
 from stepwell.domain.messages import decide_key
 from stepwell.domain.problems import problem_of
 from stepwell.engine.run.answers import RecordedResult, result_path
@@ -106,7 +106,7 @@ class MachineDriver:
         answered = (path for path in self._activation.arrived if not path.endswith("!"))
         return any(unreached(self._activation)) or any(path.startswith(inside) for path in answered)
 
-    def _check_decisions(self, move: Move) -> None:
+    def _check_decisions(self, move: Transition) -> None:
         """The transition's code ended. A decision that was accepted for one of its questions, which the code
         did not ask for again, must not be discarded."""
         for path in unreached(self._activation):
@@ -211,7 +211,7 @@ class MachineDriver:
         message = await activation.ask(call)
         return message.name, message.payload
 
-    async def transit(self, move: Move, body: Callable[[Any], Any], state: Raw) -> None:
+    async def transit(self, move: Transition, body: Callable[[Any], Any], state: Raw) -> None:
         activation, attempts = self._activation, self._journal.attempts
         path = f"{activation.turns.root.path}/{move.name}@{self._journal.version + 1}"
         started = self._journal.steps.get(path)
@@ -248,7 +248,7 @@ class MachineDriver:
                 self._completed(move, path, move.target, Raw(after), None)
                 return
 
-    def _completed(self, move: Move, path: str, target: str, state: Raw, error: Problem | None) -> None:
+    def _completed(self, move: Transition, path: str, target: str, state: Raw, error: Problem | None) -> None:
         activation, journal = self._activation, self._journal
         fact = ev.TransitionCompleted(
             transition=move.name,
@@ -285,7 +285,7 @@ class MachineDriver:
         journal.told.clear()
         self._give_back()
 
-    def _failed(self, move: Move, path: str, error: BaseException, state: Raw) -> bool:
+    def _failed(self, move: Transition, path: str, error: BaseException, state: Raw) -> bool:
         """Record the failure; True: the machine went to another place, False: it is tried again."""
         activation, journal = self._activation, self._journal
         attempts = journal.attempts

@@ -14,7 +14,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, Codec
 from stepwell.domain.commit import NewRun
 from stepwell.domain.events import Undo
-from stepwell.domain.machine import Move
+from stepwell.domain.machine import Transition
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import CodeChanged, excerpt
 
@@ -178,7 +178,7 @@ class BodyCall(Call):
         self,
         path: str,
         future: asyncio.Future[Any],
-        move: Move,
+        move: Transition,
         body: Callable[[Any], Any],
         attempt: int,
     ) -> None:
@@ -203,7 +203,7 @@ class BackoffCall(TimerCall):
 
     __slots__ = ("due_at", "move")
 
-    def __init__(self, path: str, future: asyncio.Future[Any], move: Move, due_at: float) -> None:
+    def __init__(self, path: str, future: asyncio.Future[Any], move: Transition, due_at: float) -> None:
         super().__init__(path, future, 0.0, retry=True)
         self.move = move
         self.due_at = due_at
