@@ -19,7 +19,7 @@ from stepwell.errors import Conflict
 from stepwell.testing import VirtualEngine
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.crashes import CrashingStore
-from tests.machines.second_opinion import Chart, Model, Op, State, Way
+from tests.authoring.machines.second_opinion import Chart, Model, Op, State, Way
 
 # The last four: a crash behind the last attempt, and a cancel in the second one, were wrong once.
 SEEDS = (*range(50), 127, 588, 641, 1683)

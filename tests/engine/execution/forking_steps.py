@@ -1,4 +1,4 @@
-"""Steps that fork, for test_exiting: `python -m tests.engine.forking_steps PATH WHERE END`."""
+"""Steps that fork, for test_exiting: `python -m tests.engine.execution.forking_steps PATH WHERE END`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from stepwell import Context, Retry, RunFailed, StepContext, step, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidDefinition, RunTimedOut, StepTimedOut, WaitTimedOut
 from stepwell.testing import VirtualEngine
-from tests.authoring import process_steps
+from tests.engine.execution import process_steps
 from tests.stage import Stage, kinds, suspended, until
 
 

@@ -16,7 +16,7 @@ from stepwell.errors import (
     NotRetryable,
     RunNotFound,
 )
-from tests.engine.shop import ORDER, UNDONE, Order, Shop, start, tail
+from tests.engine.run.shop import ORDER, UNDONE, Order, Shop, start, tail
 from tests.stage import Stage, all_events, reaches, suspended
 
 

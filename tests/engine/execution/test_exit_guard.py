@@ -12,7 +12,7 @@ import pytest
 
 from stepwell import Context, Machine, Retry, RunFailed, node, step, transition, workflow
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.authoring.process_steps import leave
+from tests.engine.execution.process_steps import leave
 from tests.stage import Stage, all_events
 
 
@@ -146,7 +146,14 @@ async def test_a_transactional_step_that_exits_is_tried_again(stage: Stage) -> N
 def test_a_child_that_a_step_forked_ends_where_its_code_ends(
     tmp_path: Path, where: str, end: str, code: int
 ) -> None:
-    command = [sys.executable, "-m", "tests.engine.forking_steps", str(tmp_path / "app.db"), where, end]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.engine.execution.forking_steps",
+        str(tmp_path / "app.db"),
+        where,
+        end,
+    ]
 
     ended = subprocess.run(
         command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=30, check=True

@@ -11,7 +11,7 @@ from stepwell.errors import Conflict
 from stepwell.testing import VirtualEngine, crash_everywhere
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.crashes import CrashingStore
-from tests.machines.approvals import Review
+from tests.authoring.machines.approvals import Review
 
 
 async def review(engine: VirtualEngine, run: RunHandle[Any]) -> None:

@@ -21,7 +21,7 @@ from stepwell.errors import (
     NotRetryable,
     RunCancelled,
 )
-from tests.engine.shop import ORDER, Order, Shop
+from tests.engine.run.shop import ORDER, Order, Shop
 from tests.stage import SHORT_LEASE, Stage, all_events, crash, suspended, until
 
 

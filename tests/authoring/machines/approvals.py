@@ -1,6 +1,6 @@
 """A machine with questions, and one person as a process.
 
-python -m tests.machines.approvals URL RUN TRIGGER BY
+python -m tests.authoring.machines.approvals URL RUN TRIGGER BY
 """
 
 from __future__ import annotations

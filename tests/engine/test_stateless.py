@@ -18,7 +18,7 @@ from stepwell.errors import (
     StatelessWait,
     UnknownWorkflow,
 )
-from tests.machines.approvals import Review
+from tests.authoring.machines.approvals import Review
 
 
 @step(retry=Retry(3, delay=0.01))

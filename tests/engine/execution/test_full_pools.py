@@ -12,7 +12,7 @@ import pytest
 
 from stepwell import Context, step, workflow
 from stepwell.errors import StepTimedOut
-from tests.authoring import process_steps
+from tests.engine.execution import process_steps
 from tests.stage import SETTINGS, Stage, until
 
 _LIMIT = 1.0  # of the step that waits

@@ -22,7 +22,7 @@ from stepwell.errors import (
     RunEnded,
     WrongPlace,
 )
-from tests.machines.approvals import Approval, Review
+from tests.authoring.machines.approvals import Approval, Review
 from tests.stage import Stage, all_events, suspended, until
 
 ROOT = Path(__file__).parents[2]
@@ -182,7 +182,7 @@ def test_two_people_in_two_processes_and_exactly_one_wins(disk: Stage) -> None:
             command = [
                 sys.executable,
                 "-m",
-                "tests.machines.approvals",
+                "tests.authoring.machines.approvals",
                 str(disk.database),
                 run_id,
                 name,

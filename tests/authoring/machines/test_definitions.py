@@ -15,7 +15,7 @@ import pytest
 
 from stepwell import Context, Machine, Retry, transition
 from stepwell.errors import InvalidDefinition, InvalidInput
-from tests.machines.approvals import Review
+from tests.authoring.machines.approvals import Review
 from tests.stage import Stage
 
 

@@ -11,7 +11,7 @@ import pytest
 from stepwell import Context, Machine, Retry, RunFailed, StepContext, SyncContext, step, transition, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import DocumentNotFound, InvalidInput, PayloadTooLarge
-from tests.authoring.process_steps import save_apart
+from tests.engine.execution.process_steps import save_apart
 from tests.stage import Stage, all_events, kinds, log, suspended
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, RunFailed, step, workflow
 from stepwell.errors import StepError
-from tests.authoring import process_steps as ps
+from tests.engine.execution import process_steps as ps
 from tests.stage import Stage
 
 

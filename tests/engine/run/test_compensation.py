@@ -24,7 +24,7 @@ from stepwell.errors import (
     StepError,
 )
 from stepwell.testing import crash_everywhere
-from tests.engine.shop import ORDER, UNDONE, Order, Shop, start, tail
+from tests.engine.run.shop import ORDER, UNDONE, Order, Shop, start, tail
 from tests.stage import Stage, all_events, crash, kinds, log, suspended, until
 
 

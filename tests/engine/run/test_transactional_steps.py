@@ -15,7 +15,7 @@ import pytest
 
 from stepwell import Context, Retry, RunFailed, StepContext, Workflow, failpoints, step, workflow
 from stepwell.errors import InvalidDefinition, InvalidRequest
-from tests.engine.transactional_runs import paying
+from tests.engine.run.transactional_runs import paying
 from tests.stage import SHORT_LEASE, Stage, all_events, crash, kinds, log, until
 
 ROOT = Path(__file__).parents[2]
@@ -260,7 +260,7 @@ async def test_killed_process_leaves_exactly_one_write(disk: Stage, ledger: Ledg
     async with disk.engine(paying, worker=False) as client:
         await ledger.make()
         run = await client.start(paying, disk.kind)
-    command = [sys.executable, "-m", "tests.engine.transactional_runs", str(disk.database), run.id]
+    command = [sys.executable, "-m", "tests.engine.run.transactional_runs", str(disk.database), run.id]
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
 
     killed = await asyncio.to_thread(

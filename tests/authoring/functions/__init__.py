@@ -1,0 +1,1 @@
+"""Workflows as functions, as their authors see them."""

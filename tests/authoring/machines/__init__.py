@@ -1,0 +1,1 @@
+"""Workflows as state machines, as their authors see them."""

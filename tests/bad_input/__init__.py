@@ -1,1 +1,0 @@
-"""What people get wrong, and what they are told."""

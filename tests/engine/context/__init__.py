@@ -1,0 +1,1 @@
+"""What workflow code may call, and what it is refused."""

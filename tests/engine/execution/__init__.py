@@ -1,0 +1,1 @@
+"""Where step functions run."""

@@ -1,0 +1,1 @@
+"""One claimed run: replay, waits, children, compensation, ends."""

@@ -1,0 +1,1 @@
+"""One worker process: claims, leases, commits, limits, stops."""
