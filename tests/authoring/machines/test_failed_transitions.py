@@ -435,9 +435,9 @@ class TicketReleaser(Machine[dict[str, int]]):
 @pytest.mark.parametrize(
     ("how", "text", "hint"),
     [
-        ("async", r"later \(test_failing.py:\d+\) returned a value \(dict\)", "change self.state"),
-        ("thread", r"aside \(test_failing.py:\d+\) returned a value \(str\)", "change self.state"),
-        ("", r"unawaited \(test_failing.py:\d+\) returned a value \(coroutine\)", "async def"),
+        ("async", r"later \(test_failed_transitions.py:\d+\) returned a value \(dict\)", "change self.state"),
+        ("thread", r"aside \(test_failed_transitions.py:\d+\) returned a value \(str\)", "change self.state"),
+        ("", r"unawaited \(test_failed_transitions.py:\d+\) returned a value \(coroutine\)", "async def"),
     ],
 )
 async def test_a_transition_that_returns_something_is_told_so(

@@ -25,7 +25,7 @@ from stepwell.errors import (
 from tests.authoring.machines.approvals import Approval, Review
 from tests.stage import Stage, all_events, suspended, until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.req("M4", "K15")

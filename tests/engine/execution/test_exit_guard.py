@@ -156,7 +156,7 @@ def test_a_child_that_a_step_forked_ends_where_its_code_ends(
     ]
 
     ended = subprocess.run(
-        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=30, check=True
+        command, cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=30, check=True
     )
 
     assert ended.stdout == f"{code}\n"

@@ -18,7 +18,7 @@ from stepwell.errors import InvalidDefinition, InvalidRequest
 from tests.engine.run.transactional_runs import paying
 from tests.stage import SHORT_LEASE, Stage, all_events, crash, kinds, log, until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TABLE = "CREATE TABLE IF NOT EXISTS payments (who text NOT NULL CHECK (who <> 'bad'))"
 
 

@@ -396,7 +396,7 @@ def test_the_evaluator_asks_no_object_for_an_attribute_by_name() -> None:
         "format",
     }
 
-    for path in [*folder.glob("*.py"), folder.parent / "template.py"]:
+    for path in [*folder.glob("*.py"), folder.parent / "templates" / "template.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 name = node.func.id if isinstance(node.func, ast.Name) else ""
