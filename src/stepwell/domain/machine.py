@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -49,6 +49,10 @@ class MachineRun(Protocol):
     @property
     def here(self) -> Here:
         """Always the same, and as it is at the moment."""
+        ...
+
+    def declare(self, triggers: Collection[str]) -> None:
+        """The triggers that the machine knows, at any of its places."""
         ...
 
     async def triggered(self, place: str, choices: Mapping[str, Codec]) -> tuple[str, Raw]:

@@ -11,8 +11,8 @@ from stepwell.domain.events import Problem
 from stepwell.domain.ids import Ids, LeaseId, RunId, WorkerId
 from stepwell.domain.program import Program, needs_of
 from stepwell.engine.run.activation import Activation
-from stepwell.engine.run.services import Services
-from stepwell.engine.run.timers import RunLimits
+from stepwell.engine.run.services import RunLimits, Services
+from stepwell.engine.worker.styles import STYLES
 from stepwell.errors import CodeChanged, InvalidInput
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock
@@ -63,13 +63,13 @@ async def check_replay(
         stand_ins={},
         limits=RunLimits(),
         note_due=lambda seconds: None,
+        styles=STYLES,
     )
     claim = Claim(
         run_id, "", needs_of(program.definition), LeaseId("rehearsal"), log[-1].seq, 0, 0, "", log, ()
     )
     activation = Activation(services, claim, program, log[-1].at)
-    activation.draining = True  # whatever is asked for beyond the log is not begun
-    activation.begin()
+    activation.begin(draining=True)
     if activation.broken:
         raise RuntimeError(f"the engine failed while it rehearsed run {run_id}; its log says why")
     problem = activation.problem

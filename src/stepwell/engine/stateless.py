@@ -37,8 +37,8 @@ from stepwell.domain.program import Program, Startable, needs_of
 from stepwell.domain.status import Status
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.engine.run.activation import Activation
-from stepwell.engine.run.services import Services
-from stepwell.engine.run.timers import RunLimits
+from stepwell.engine.run.services import RunLimits, Services
+from stepwell.engine.worker.styles import STYLES
 from stepwell.errors import InvalidInput, InvalidRequest, StatelessWait, UnknownWorkflow, excerpt
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock, SystemIds
@@ -147,6 +147,7 @@ class _Pass:
             stand_ins={},
             limits=RunLimits(),
             note_due=lambda seconds: None,
+            styles=STYLES,
         )
 
     async def run(

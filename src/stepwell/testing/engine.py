@@ -131,8 +131,7 @@ class VirtualEngine(Engine):
         assert self.worker is not None
         assert self._task is not None
         for work in list(self.worker.active.values()):
-            work.on_end = None
-            work.lose()
+            work.vanish()
         self._task.cancel()
         await asyncio.wait({self._task})
         await self.memory.deregister(self.worker.id)

@@ -248,10 +248,10 @@ async def test_worker_goes_on_after_a_suspect_that_it_could_not_take_up(
     stage = Stage("memory", MemoryStore(clock))
     right, faults = Activation.__init__, [ZeroDivisionError("a bug of the engine")]
 
-    def broken(*args: Any) -> None:
+    def broken(*args: Any, **kwargs: Any) -> None:
         if faults:
             raise faults.pop()
-        right(*args)
+        right(*args, **kwargs)
 
     monkeypatch.setattr(release, "_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr(Activation, "__init__", broken)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from stepwell.domain.commit import InboxRow
 from stepwell.engine.context import context
 from stepwell.engine.run import activation, endings, journal
 from stepwell.engine.run.journal import Journal
@@ -14,20 +13,21 @@ from stepwell.engine.run.waits import Waits
 from tests.simulation.simulator.changes import CHANGES
 from tests.simulation.simulator.mutants import Mutant
 
-_keep: Callable[..., deque[InboxRow]] = Waits.keep
+_keep: Callable[[Waits], None] = Waits.keep
 _retried: Callable[[Journal, int], None] = journal._retried
 
 
-def _fits_always(owner: Any) -> None:
+def _fits_always(*args: Any) -> None:
     return None
 
 
-def _all_reached(owner: Any) -> Iterator[str]:
+def _all_reached(*args: Any) -> Iterator[str]:
     return iter(())
 
 
-def _keep_signals_only(self: Waits, rows: Iterable[InboxRow]) -> deque[InboxRow]:
-    return _keep(self, [row for row in rows if row.kind != "decide"])
+def _keep_signals_only(self: Waits) -> None:
+    self.rows = deque(row for row in self.rows if row.kind != "decide")
+    _keep(self)
 
 
 def _forget_openings(found: Journal, seq: int) -> None:

@@ -8,14 +8,12 @@ from typing import Any
 from stepwell.domain import events as ev
 from stepwell.domain.documents import Documents, document_id
 from stepwell.domain.events import Event
-from stepwell.domain.status import Status
 from stepwell.engine.machine import driver
 from stepwell.engine.machine.attempt import TransitionAttempt
 from stepwell.engine.machine.driver import MachineDriver
 from stepwell.engine.machine.task_tracker import TaskTracker, TrackedTask, _awaited
-from stepwell.engine.run import compensation
-from stepwell.engine.run.activation import Activation
-from stepwell.engine.run.endings import Ending
+from stepwell.engine.run import activation
+from stepwell.engine.run.compensation import Compensation
 from stepwell.engine.run.journal import Journal
 from stepwell.engine.run.machine_state import begin_anew
 from tests.simulation.simulator.mutants import Mutant
@@ -54,9 +52,8 @@ def _waits_for_the_done(self: TaskTracker, station: TrackedTask) -> bool:
     return bool(_awaited(station).tasks)
 
 
-def _resume_blindly(activation: Activation, started: ev.CompensationStarted) -> None:
-    ending = Ending(Status(started.status), problem=started.error)
-    compensation._begin(activation, compensation.Compensation(activation, ending, started))
+def _resume_blindly(self: Compensation, begin: Callable[[], None]) -> None:
+    begin()
 
 
 MACHINE_MUTANTS: tuple[Mutant, ...] = tuple(
@@ -80,7 +77,7 @@ MACHINE_MUTANTS: tuple[Mutant, ...] = tuple(
             "durable waits count for a timeout",
             ((TransitionAttempt, "rest", lambda self, quiet: None),),
         ),
-        ("undoes_the_rest", "only the last visit is undone", ((compensation, "_has_earlier", _never),)),
-        ("undoes_blindly", "the next owner does not look back", ((compensation, "resume", _resume_blindly),)),
+        ("undoes_the_rest", "only the last visit is undone", ((activation, "has_earlier", _never),)),
+        ("undoes_blindly", "the next owner does not look back", ((Compensation, "resume", _resume_blindly),)),
     )
 )

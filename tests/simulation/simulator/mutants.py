@@ -34,7 +34,6 @@ from stepwell.domain.commit import (
 from stepwell.domain.fence import check_fence
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.engine.execution.attempt import StepAttempt
-from stepwell.engine.run import activation, endings
 from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.broadcasts import Broadcasts
@@ -145,8 +144,8 @@ class _Forgetful(dict[str, None]):
 _init_waits: Callable[..., None] = Waits.__init__
 
 
-def _forget_keys(self: Waits, activation: Activation) -> None:
-    _init_waits(self, activation)
+def _forget_keys(self: Waits, *args: Any) -> None:
+    _init_waits(self, *args)
     self.keys = _Forgetful(self.keys)
 
 
@@ -169,7 +168,7 @@ class OwnsTwice(MemoryStore):
 
 
 def _since_last_moved(self: Broadcasts, name: str, key: str) -> float:
-    return self._activation.last_at
+    return self._run.writer.last_at
 
 
 def _no_cursors(self: Waits) -> list[Any]:
@@ -260,26 +259,26 @@ def _ask_at_once(self: Activation, call: Any) -> asyncio.Future[Any]:
 
 
 def _answer_last(self: Steps, call: Any, fact: Any) -> Commit:
-    writer, answers = self._activation.writer, self._activation.answers
+    writer, answers = self._run.writer, self._run.calls.answers
     return writer.transaction(
         fact, call.path, call.attempt, lambda at: answers.append(RecordedResult(writer.head, call.path, fact))
     )
 
 
 def _take_all(self: Activation) -> bool:
-    if not self.rows:
+    if not self.waits.rows:
         return _take_one(self)
-    self.waits.take(self.rows)
-    self.rows.clear()
+    while self.waits.rows:
+        self.waits.take(self.waits.rows.popleft())
     return True
 
 
 _take_one: Callable[..., bool] = Activation._take_next
-_continue: Callable[..., None] = endings.begin_generation
+_continue: Callable[..., None] = Activation._begin_generation
 
 
 def _continue_deaf(self: Activation, fact: Any) -> None:
-    self.rows.clear()
+    self.waits.rows.clear()
     _continue(self, fact)
 
 
@@ -304,10 +303,18 @@ def _nothing(self: Any, *args: Any) -> None:
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    Mutant("no_fence", "a commit needs no lease and no head", patches=((memory_runs, "check_fence", _no_fence),)),
+    Mutant(
+        "no_fence", "a commit needs no lease and no head", patches=((memory_runs, "check_fence", _no_fence),)
+    ),
     Mutant("two_transactions", "tickets, children and messages come after the commit", TwoTransactions),
-    Mutant("blind_park", "park although a message came", patches=((memory_runs, "check_fence", _park_blindly),)),
-    Mutant("blind_finish", "end although a message came", patches=((memory_runs, "check_fence", _finish_blindly),)),
+    Mutant(
+        "blind_park", "park although a message came", patches=((memory_runs, "check_fence", _park_blindly),)
+    ),
+    Mutant(
+        "blind_finish",
+        "end although a message came",
+        patches=((memory_runs, "check_fence", _finish_blindly),),
+    ),
     Mutant("old_snapshot", "claim reads the inbox in the statement that locks", OldSnapshot),
     Mutant("forgets_keys", "a consumed key is new again", patches=((Waits, "__init__", _forget_keys),)),
     Mutant("worker_clock", "leases by the workers' clocks", WorkerClock),
@@ -341,7 +348,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "as_they_are_told",
         "an event is taken when its message comes, whatever came before it",
-        patches=((Broadcasts, "told_of", _nothing), (Waits, "_take_one", _take_what_is_told)),
+        patches=((Broadcasts, "notify", _nothing), (Waits, "_take_one", _take_what_is_told)),
         shapes=LISTENERS,
     ),
     Mutant(
@@ -359,7 +366,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "deaf_between",
         "messages that came with the last commit of a generation are lost",
-        patches=((activation, "begin_generation", _continue_deaf),),
+        patches=((Activation, "_begin_generation", _continue_deaf),),
     ),
     Mutant(
         "children_forgotten",

@@ -165,8 +165,8 @@ class World:
             if engine.worker is not None:
                 engine.worker.forget()
                 for work in engine.worker.active.values():
-                    turns = getattr(work, "turns", None)
-                    for task in list(turns._scopes) if turns is not None else ():
+                    loop = getattr(work, "loop", None)
+                    for task in list(loop._scopes) if loop is not None else ():
                         close_quietly(task)
                 engine.worker.active.clear()
         self.loop.bury()

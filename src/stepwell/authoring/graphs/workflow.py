@@ -82,7 +82,7 @@ class GraphWorkflow:
         return self._run(ctx, input)
 
     async def _run(self, ctx: Any, input: bytes) -> bytes:
-        output = await Driver(self.plan, ctx.placed).run(PLAIN.decode(input))
+        output = await Driver(self.plan, ctx).run(PLAIN.decode(input))
         return PLAIN.encode(output)
 
     def __repr__(self) -> str:

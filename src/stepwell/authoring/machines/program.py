@@ -29,7 +29,8 @@ _MEND = (
 
 async def run_machine(plan: Plan, ctx: Any, input: bytes) -> bytes:
     """Lead the machine to one of its ends; its state there is the result."""
-    at: MachineRun = ctx.machine(plan.triggers)
+    at: MachineRun = ctx
+    at.declare(plan.triggers)
     here = at.here
     while True:
         place = here.place or START

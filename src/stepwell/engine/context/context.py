@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-import msgspec
 from msgspec import Raw
 
 from stepwell.domain import events as ev
@@ -21,22 +19,19 @@ from stepwell.domain.documents import DIRECT
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.events import Progress
 from stepwell.domain.ids import RunId, recorded_random
-from stepwell.domain.machine import MachineRun
 from stepwell.domain.new_run import NO_INPUT, given_input, startable
-from stepwell.domain.program import Startable
+from stepwell.domain.program import Program, Startable
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.domain.text import checked_text, clean
 from stepwell.domain.whole_numbers import whole_number
-from stepwell.engine.context.path_context import Placed
 from stepwell.engine.run import documents
-from stepwell.engine.run.calls import Call, ChildCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.run.arguments import short_digest, strict_digest
+from stepwell.engine.run.calls import ChildCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.run.children import Child, new_child
-from stepwell.engine.run.replay import ReplayedArguments, marks_all, short_digest, strict_digest, unreached
-from stepwell.engine.run.workflow_loop import RunCancelling, Scope
+from stepwell.engine.run.port import Call, RunPort, check_open, unreached
+from stepwell.engine.run.values import record_value, time_at
+from stepwell.engine.run.workflow_loop import RunCancelling
 from stepwell.errors import Continue, InvalidDefinition, InvalidInput, excerpt
-
-if TYPE_CHECKING:
-    from stepwell.engine.run.activation import Activation
 
 
 def title_of(title: object) -> str:
@@ -66,7 +61,7 @@ def progress_of(done: object, total: object, text: object) -> Progress:
 
 
 def _number(value: object, field: str) -> float:
-    """JSON has no NaN and no infinity, and what is no number could not be read back."""
+    """JSON has no NaN and no infinity, and anything but a number could not be read back."""
     if isinstance(value, int | float):
         try:
             if math.isfinite(value):
@@ -74,10 +69,17 @@ def _number(value: object, field: str) -> float:
         except OverflowError:  # an int that no float can hold
             pass
     raise InvalidInput(
-        f"{field} of ctx.progress is no number that can be kept",
+        f"{field} of ctx.progress is not a number that can be kept",
         hint="give finite numbers: ctx.progress(47, 312)",
         field=field,
         type=type(value).__name__,
+    )
+
+
+def no_trigger(trigger: str) -> InvalidDefinition:
+    return InvalidDefinition(
+        f"ctx.start(trigger={excerpt(trigger)})",
+        hint="only a machine's own, not detached children trigger its transitions",
     )
 
 
@@ -93,54 +95,44 @@ class StepCaller:
     def __call__(
         self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
-        return self._context.call_step(spec_of(function), args, kwargs, self._queue)
+        return self._context._call_step(spec_of(function), args, kwargs, self._queue)
 
     def on(self, *, queue: str) -> StepCaller:
         return StepCaller(self._context, checked_name(queue))
 
 
 class RunContext:
-    def __init__(self, activation: Activation) -> None:
-        self._activation = activation
-        self._turns = activation.turns
-        # All its steps keep a strict digest of their arguments.
-        self.marks = marks_all(activation) or activation.journal.retries > 0
-        self._replays = activation.program.definition.kind == "function"
-        self.arguments = ReplayedArguments()
+    _digests_all = True  # steps of the main task record a short digest of their arguments
+
+    def __init__(self, run: RunPort, program: Program) -> None:
+        self._run = run
+        self._loop = run.loop
+        self._program = program
         self.step = StepCaller(self)
 
     @property
     def run_id(self) -> RunId:
-        return self._activation.run_id
+        return self._run.run_id
 
     @property
     def key(self) -> str:
-        return self._activation.journal.accepted.key or self._activation.run_id
+        return self._run.journal.accepted.key or self._run.run_id
 
     @property
     def attempt(self) -> int:
-        return self._activation.journal.claims + 1
-
-    @property
-    def enter(self) -> Callable[[Scope], AbstractContextManager[None]]:
-        return self._turns.enter
-
-    @property
-    def placed(self) -> Placed:
-        """The verbs for programs that name the places of their calls themselves."""
-        return Placed(self._activation)
+        return self._run.journal.claims + 1
 
     # Steps
 
-    async def call_step(
+    async def _call_step(
         self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], queue: str
     ) -> Any:
-        scope = self._turns.scope()
-        # In one task the name and the order tell steps apart; between tasks their arguments help.
-        concurrent = scope is not self._turns.root and "~" in scope.path
+        scope = self._loop.scope()
+        # Within one task the name and the order identify a step; between tasks its arguments help.
+        concurrent = scope is not self._loop.root and "~" in scope.path
         call = self._step_call(scope.name(spec.name), spec, args, kwargs, queue, concurrent=concurrent)
         try:
-            answer = await self._activation.ask(call)
+            answer = await self._run.ask(call)
         except asyncio.CancelledError:
             raise self._left(call) from None
         return spec.returns.decode(answer)
@@ -158,18 +150,18 @@ class RunContext:
         queue = queue or spec.queue
         if queue and spec.transactional:
             raise InvalidDefinition(f"{spec.name} is transactional and cannot run on queue {excerpt(queue)}")
-        if concurrent or self.marks:
+        if concurrent or self._run.calls.strict:
             mark = strict_digest(args, kwargs)
         else:
-            mark = short_digest(args, kwargs) if self._replays else ""
-        future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
+            mark = short_digest(args, kwargs) if self._digests_all else ""
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
         if spec.compensate is not None:
-            call.undo = undoing(spec, args, kwargs, self._activation.services.payload_bytes_max)
+            call.undo = undoing(spec, args, kwargs, self._run.services.payload_bytes_max)
         return call
 
     async def _answer(self, call: Call) -> Any:
-        future = self._activation.ask(call)
+        future = self._run.ask(call)
         try:
             return await future
         except asyncio.CancelledError:
@@ -178,8 +170,8 @@ class RunContext:
     def _left(self, call: Call | None) -> BaseException:
         """The code that had asked was cancelled; what it is to raise. None: others still want the answer."""
         if call is not None:
-            self._activation.withdraw(call)
-        return RunCancelling() if self._activation.cancelling else asyncio.CancelledError()
+            self._run.withdraw(call)
+        return RunCancelling() if self._run.cancelling else asyncio.CancelledError()
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], *, limit: int = 50) -> list[Any]:
         whole_number(limit, "limit of ctx.map", 1, 10**9, "give 1 or more", wrong=InvalidInput)
@@ -196,8 +188,9 @@ class RunContext:
     async def first(self, *awaitables: Awaitable[Any]) -> Any:
         if not awaitables:
             raise InvalidDefinition("ctx.first() needs at least one awaitable")
-        path = self._turns.scope().name("first")
-        tasks = [self._turns.create_task(_awaited(a)) for a in awaitables]
+        scope = self._loop.scope()
+        path = scope.name("first")
+        tasks = [self._loop.start(_awaited(a), scope.child()) for a in awaitables]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -205,25 +198,25 @@ class RunContext:
                 task.cancel()
         winner = next(i for i, task in enumerate(tasks) if task in done)
         await asyncio.gather(*tasks, return_exceptions=True)
-        if path not in self._activation.journal.values:
-            self.record_value(path, "winner", winner)
+        if path not in self._run.journal.values:
+            record_value(self._run, path, "winner", winner)
         return tasks[winner].result()
 
     # Waits
 
     async def sleep(self, duration: Duration) -> None:
         length = seconds(duration, name="ctx.sleep")
-        path = self._turns.scope().name("sleep")
-        await self._answer(TimerCall(path, self._turns.create_future(), length))
+        path = self._loop.scope().name("sleep")
+        await self._answer(TimerCall(path, self._loop.create_future(), length))
 
     async def signal(self, name: str, type: Any = Any, *, timeout: Duration | None = None) -> Any:
-        path = self._turns.scope().name(f"signal:{checked_name(name)}")
+        path = self._loop.scope().name(f"signal:{checked_name(name)}")
         return await self._wait(path, "signal", name, type, timeout)
 
     async def event(
         self, name: str, type: Any = Any, *, key: str = "", timeout: Duration | None = None
     ) -> Any:
-        path = self._turns.scope().name(f"event:{checked_name(name)}")
+        path = self._loop.scope().name(f"event:{checked_name(name)}")
         return await self._wait(path, "event", name, type, timeout, key=checked_text(key, "key of ctx.event"))
 
     async def approval(
@@ -235,7 +228,7 @@ class RunContext:
         timeout: Duration | None = None,
         name: str = "approval",
     ) -> Any:
-        path = self._turns.scope().name(f"approval:{checked_name(name)}")
+        path = self._loop.scope().name(f"approval:{checked_name(name)}")
         asked = {"title": title_of(title), "assignees": assignees_of(assignees)}
         return await self._wait(path, "approval", name, form, timeout, **asked)
 
@@ -244,7 +237,7 @@ class RunContext:
     ) -> Any:
         codec = codec_for(type)
         limit = timeout_seconds(timeout)
-        future = self._turns.create_future()
+        future = self._loop.create_future()
         call = WaitCall(path, future, what=what, name=name, codec=codec, timeout=limit, **details)
         return codec.decode(await self._answer(call))
 
@@ -262,26 +255,16 @@ class RunContext:
         detached: bool = False,
         trigger: str = "",
     ) -> Child:
-        if trigger and (detached or self._activation.visits is None):
-            raise InvalidDefinition(
-                f"ctx.start(trigger={excerpt(trigger)})",
-                hint="only a machine's own, not detached children trigger its transitions",
-            )
-        if trigger and self._activation.visits is not None:
-            self._activation.visits.check_trigger(trigger)
+        if trigger:
+            self._check_trigger(trigger, detached)
         startable(workflow)
-        path = self._turns.scope().name(f"child:{workflow.definition.name}")
-        activation = self._activation
-        # A replay of a thousand children needs none of them made again.
-        started = path in activation.recorded and path not in activation.journal.lost
-        if activation.visits is not None and self.marks:
-            started = False  # it may be another than was asked for before
-        new = None if started else new_child(activation, path, workflow, input, detached)
-        call = ChildCall(path, self._turns.create_future(), new, detached, trigger)
+        path = self._loop.scope().name(f"child:{workflow.definition.name}")
+        new = None if self._is_started(path) else new_child(self._run, path, workflow, input, detached)
+        call = ChildCall(path, self._loop.create_future(), new, detached, trigger)
         run_id = RunId(await self._answer(call))
         return Child(
-            self._turns,
-            activation.ask,
+            self._loop,
+            self._run.ask,
             self._left,
             path,
             run_id=run_id,
@@ -289,17 +272,17 @@ class RunContext:
             detached=detached,
         )
 
+    def _check_trigger(self, trigger: str, detached: bool) -> None:
+        raise no_trigger(trigger)
+
+    def _is_started(self, path: str) -> bool:
+        """The log has this child: a replay of a thousand children prepares none of them again."""
+        return path in self._run.calls.recorded and path not in self._run.journal.lost
+
     # Recorded values
 
     def now(self) -> datetime:
-        return datetime.fromtimestamp(self.time_at(self._turns.scope().name("now")), tz=UTC)
-
-    def time_at(self, path: str) -> float:
-        """The time, recorded at this path: a replay sees the same."""
-        known = self._activation.journal.values.get(path)
-        if known is None:
-            known = self.record_value(path, "now", self._activation.timers.now())
-        return msgspec.json.decode(known, type=float)
+        return datetime.fromtimestamp(time_at(self._run, self._loop.scope().name("now")), tz=UTC)
 
     def random(self) -> float:
         return (self._recorded("random") >> 75) / (1 << 53)
@@ -308,76 +291,56 @@ class RunContext:
         return UUID(int=self._recorded("uuid"), version=4)
 
     def _recorded(self, what: str) -> int:
-        path = self._turns.scope().name(what)
-        return recorded_random(self._activation.journal.seed_now, path)
+        path = self._loop.scope().name(what)
+        return recorded_random(self._run.journal.seed_now, path)
 
     def patched(self, change: str) -> bool:
-        self._turns.scope()  # only the workflow's own code may ask
-        path = f"{self._turns.root.path}/patched:{checked_name(change)}"
-        values = self._activation.journal.values
+        self._loop.scope()  # only the workflow's own code may ask
+        path = f"{self._loop.root.path}/patched:{checked_name(change)}"
+        values = self._run.journal.values
         if path not in values:
-            self._activation.check_open()
+            check_open(self._run)
             values[path] = self._patched_anew(path)
         return bytes(values[path]) == b"true"
 
     def _patched_anew(self, path: str) -> Raw:
-        activation = self._activation
-        if activation.visits is not None:  # it does not replay: only the log keeps the answer the same
-            return self.record_value(path, "patched", not activation.visits.came_further)
-        if not activation.live and (activation.answers or any(unreached(activation))):
+        run = self._run
+        if run.calls.replaying and (run.calls.answers or any(unreached(run.journal, run.calls))):
             return Raw(b"false")
-        return self.record_value(path, "patched", True)
+        return record_value(run, path, "patched", True)
 
-    def known_value(self, path: str) -> Any:
-        """What was recorded here, None: nothing yet."""
-        known = self._activation.journal.values.get(path)
-        return None if known is None else msgspec.json.decode(known)
-
-    def record_value(self, path: str, what: str, value: Any) -> Raw:
-        self._activation.check_open()
-        raw = Raw(msgspec.json.encode(value))
-        self._activation.journal.values[path] = raw
-        self._activation.record(ev.ValueRecorded(what=what, value=raw), path)
-        return raw
-
-    # News and going on
+    # News, documents and the next generation
 
     def publish(self, topic: str, data: Any = None) -> None:
-        limit = self._activation.services.payload_bytes_max
+        limit = self._run.services.payload_bytes_max
         news = Raw(limited(encoded_by_type(data), f"what is published on {topic}", limit))
-        self._tell(f"publish:{checked_name(topic)}", lambda: ev.Published(topic=topic, data=news))
+        self._report(f"publish:{checked_name(topic)}", lambda: ev.Published(topic=topic, data=news))
 
     def save(self, name: str, value: Any) -> None:
-        path = self._turns.scope().name(f"{DIRECT}{checked_name(name)}")
-        documents.save(self._activation, path, name, value)
+        path = self._loop.scope().name(f"{DIRECT}{checked_name(name)}")
+        documents.save(self._run, path, name, value)
 
     async def document(self, name: str, type: Any = Any) -> Any:
-        self._turns.scope()
-        return await documents.read(self._activation, name, type)
+        self._loop.scope()
+        return documents.read(self._run.journal, name, type)
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         news = progress_of(done, total, text)
-        self._tell("progress", lambda: news)
+        self._report("progress", lambda: news)
 
-    def _tell(self, what: str, fact: Callable[[], ev.Fact]) -> None:
-        """News are recorded once: a replay that passes here again has nothing to tell."""
-        path = self._turns.scope().name(what)
-        if path not in self._activation.journal.told:
-            self._activation.check_open()
-            self._activation.journal.told.add(path)
-            self._activation.record(fact(), path)
-
-    def machine(self, triggers: Collection[str]) -> MachineRun:
-        """For the program of a machine: its checkpoint, and what moves it; `triggers` are those it knows."""
-        from stepwell.engine.machine.driver import MachineDriver  # most runs are no machines
-
-        return MachineDriver(self._activation, triggers)
+    def _report(self, what: str, fact: Callable[[], ev.Fact]) -> None:
+        """News are recorded once: a replay that passes here again records nothing."""
+        path = self._loop.scope().name(what)
+        if path not in self._run.journal.told:
+            check_open(self._run)
+            self._run.journal.told.add(path)
+            self._run.record(fact(), path)
 
     def continue_as_new(self, input: Any = NO_INPUT) -> Any:
-        self._turns.scope()
-        program = self._activation.program
+        self._loop.scope()
+        program = self._program
         data = program.encode_input(given_input(program, input))
-        limit = self._activation.services.payload_bytes_max
+        limit = self._run.services.payload_bytes_max
         raise Continue(limited(data, "the input of continue_as_new", limit))
 
 
@@ -393,8 +356,8 @@ class _Map:
         self._next = 0
         self._done = 0
         self._running: dict[int, StepCall] = {}
-        self._gate = context._turns.create_future()
-        self._base = context._turns.scope().name(spec.name)
+        self._gate = context._loop.create_future()
+        self._base = context._loop.scope().name(spec.name)
 
     async def run(self) -> list[Any]:
         self._launch()
@@ -404,7 +367,7 @@ class _Map:
             except BaseException:
                 for call in list(self._running.values()):
                     call.future.cancel()
-                    self._context._activation.withdraw(call)
+                    self._context._run.withdraw(call)
                 raise
         return self._results
 
@@ -414,7 +377,7 @@ class _Map:
             path = f"{self._base}[{index}]"
             call = self._context._step_call(path, self._spec, (self._items[index],), {}, "", concurrent=True)
             self._running[index] = call
-            self._context._activation.ask(call).add_done_callback(partial(self._one_done, index))
+            self._context._run.ask(call).add_done_callback(partial(self._one_done, index))
 
     def _one_done(self, index: int, future: asyncio.Future[Any]) -> None:
         self._running.pop(index, None)

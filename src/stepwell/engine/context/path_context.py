@@ -1,6 +1,6 @@
-"""Placed: calls at places that the program names itself, answered through callbacks.
+"""PathContext: calls at paths that the program names itself, answered through callbacks.
 
-For programs that keep their own books (graphs): no task, no counting of names. The rest is as for
+For programs that keep their own state (graphs): no task, no counting of names. The rest is as for
 workflow code: answers come in log order, one a turn, and a replay asks for the same.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Raw
 
@@ -17,11 +17,10 @@ from stepwell.domain.codec import PLAIN
 from stepwell.domain.program import Startable
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.run.answers import result_path
-from stepwell.engine.run.calls import Call, ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.run.calls import ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.run.children import finding, found_workflow, new_child
-
-if TYPE_CHECKING:
-    from stepwell.engine.run.activation import Activation
+from stepwell.engine.run.port import Call, RunPort
+from stepwell.engine.run.values import time_at
 
 Answered = Callable[["asyncio.Future[Any]"], object]
 
@@ -42,45 +41,44 @@ class FormCodec:
         return self._schema
 
 
-class Placed:
-    def __init__(self, activation: Activation) -> None:
-        self._activation = activation
-        self._turns = activation.turns
-        self._prefix = f"{self._turns.root.path}/"
+class PathContext:
+    def __init__(self, run: RunPort) -> None:
+        self._run = run
+        self._loop = run.loop
+        self._prefix = f"{self._loop.root.path}/"
 
     @property
     def run_id(self) -> str:
-        return self._activation.run_id
+        return self._run.run_id
 
     @property
     def accepted(self) -> ev.Accepted:
-        return self._activation.journal.accepted
+        return self._run.journal.accepted
 
     def path(self, place: str) -> str:
         return self._prefix + place
 
     def future(self) -> asyncio.Future[Any]:
-        return self._turns.create_future()
+        return self._loop.create_future()
 
     def recorded(self, place: str) -> bool:
-        """The log has an answer for this place that was not given out yet."""
-        return self._prefix + place in self._activation.recorded
+        """The log has an answer for this place that was not released yet."""
+        return self._prefix + place in self._run.calls.recorded
 
     # Asking
 
     def step(
         self, place: str, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], answered: Answered
     ) -> Call:
-        future: asyncio.Future[Any] = asyncio.Future(loop=self._turns)
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         call = StepCall(self._prefix + place, future, spec, args, kwargs, queue=spec.queue, digest="")
-        self._activation.ask(call).add_done_callback(answered)
+        self._run.ask(call).add_done_callback(answered)
         return call
 
     def attempt(self, call: Call) -> int:
         """How often a step was executed."""
-        record = self._activation.journal.steps.get(call.path)
-        known = record.attempt if record is not None else 0
-        return max(known, call.attempt if isinstance(call, StepCall) else 0, 1)
+        record = self._run.journal.steps.get(call.path)
+        return max(record.attempt if record is not None else 0, call.attempt, 1)
 
     def timer(self, place: str, seconds: float, answered: Answered, *, retry: bool = False) -> Call:
         return self._asked(TimerCall(self._prefix + place, self.future(), seconds, retry=retry), answered)
@@ -125,18 +123,17 @@ class Placed:
         detached: bool = False,
     ) -> Call:
         """Start a child; answered with its run id when that is on disk."""
-        activation, path = self._activation, self._prefix + place
-        started = path in activation.recorded and path not in activation.journal.lost
+        run, path = self._run, self._prefix + place
+        started = path in run.calls.recorded and path not in run.journal.lost
         new = None
         if not started:
             assert workflow is not None
-            new = new_child(activation, path, workflow, input, detached)
+            new = new_child(run, path, workflow, input, detached)
         return self._asked(ChildCall(path, self.future(), new, detached), answered)
 
     def find(self, place: str, name: str, version: str, answered: Answered) -> Call:
         """Look a workflow up in the store; the result is for `found`."""
-        activation = self._activation
-        spec = finding(activation.services.store, activation.run_id)
+        spec = finding(self._run.services.store, self._run.run_id)
         return self.step(place, spec, (name, version), {}, answered)
 
     def found(self, result: Any) -> Startable[Any, Any] | None:
@@ -147,42 +144,42 @@ class Placed:
         return self._asked(ResultCall(result_path(self._prefix + place), self.future()), answered)
 
     def _asked(self, call: Call, answered: Answered) -> Call:
-        self._activation.ask(call).add_done_callback(answered)
+        self._run.ask(call).add_done_callback(answered)
         return call
 
     def withdraw(self, call: Call) -> None:
         if not call.future.done():
-            self._activation.withdraw(call)
+            self._run.withdraw(call)
 
     def forgo(self, place: str) -> None:
         """Nothing is asked here after all; a log may have an answer from the time when it was."""
-        self._activation.withdrawn.add(self._prefix + place)
+        self._run.calls.withdrawn.add(self._prefix + place)
 
-    # Telling
+    # Recording
 
     def note(self, fact: ev.NodeFact, place: str) -> None:
-        """Recorded once: a replay that passes here again has nothing to tell."""
+        """Record a fact once: a replay that passes here again records nothing."""
         path = self._prefix + place
-        told = f"{ev.KIND[type(fact)]} {path}"
-        journal = self._activation.journal
-        if told not in journal.told:
-            journal.told.add(told)
-            self._activation.record(fact, path)
+        news = f"{ev.KIND[type(fact)]} {path}"
+        journal = self._run.journal
+        if news not in journal.told:
+            journal.told.add(news)
+            self._run.record(fact, path)
 
     def time(self, place: str) -> float:
         """The time, recorded: a replay sees the same."""
-        return self._activation.ctx.time_at(f"{self._prefix}{place}@now")
+        return time_at(self._run, f"{self._prefix}{place}@now")
 
     def workflow(self, name: str, version: str) -> Startable[Any, Any] | None:
         """A workflow that this worker knows; of several versions the latest."""
-        found = [
+        programs = [
             program
-            for program in self._activation.services.programs.values()
+            for program in self._run.services.programs.values()
             if program.definition.name == name and version in ("", program.definition.version)
         ]
-        if not found:
+        if not programs:
             return None
-        latest: Any = max(found, key=lambda program: _order(program.definition.version))
+        latest: Any = max(programs, key=lambda program: _order(program.definition.version))
         startable: Startable[Any, Any] = latest
         return startable
 

@@ -12,24 +12,24 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextvars import copy_context
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.workflow_code import ThreadCode, thread_code
+from stepwell.engine.context.context import RunContext
 from stepwell.engine.run.children import Child
+from stepwell.engine.run.port import RunPort
 from stepwell.engine.run.workflow_loop import CANCELLING, RunCancelling, outside
 from stepwell.errors import Suspended
-
-if TYPE_CHECKING:
-    from stepwell.engine.run.activation import Activation
 
 _VALUES = ("now", "random", "uuid", "patched", "publish", "progress", "save")
 _WAITS = ("sleep", "signal", "event", "approval", "map", "run", "document")
 
 
 class SyncBody:
-    def __init__(self, activation: Activation, body: Callable[[Any], bytes]) -> None:
-        self._activation = activation
+    def __init__(self, run: RunPort, ctx: RunContext, body: Callable[[Any], bytes]) -> None:
+        self._run = run
+        self._ctx = ctx
         self._body = body
         self._pending: concurrent.futures.Future[Any] | None = None
         self.running = True  # the thread is in its own code, not in a ctx call
@@ -39,51 +39,51 @@ class SyncBody:
 
     async def drive(self) -> bytes:
         """The workflow's main coroutine: ends when the thread does."""
-        done = self._activation.turns.create_future()
+        done = self._run.loop.create_future()
         # Not from here: in a turn the running loop is the workflow's, and no thread may call that.
-        services = self._activation.services
+        services = self._run.services
         services.loop.call_soon(lambda: services.runner.spawn(self._run_thread(done)))
         return bytes(await done)
 
     async def _run_thread(self, done: asyncio.Future[Any]) -> None:
         result, error = None, None
         try:
-            threads = self._activation.services.runner.workflow_threads
+            threads = self._run.services.runner.workflow_threads
             result = await threads.run(partial(copy_context().run, self._in_thread))
         except BaseException as failure:
             error = failure
         self.running = False
-        if done.done() or self._activation.closed is not None:
+        if done.done() or self._run.closed is not None:
             return
         if error is not None:
             done.set_exception(error)
         else:
             done.set_result(result)
-        self._activation.advance()
+        self._run.advance()
 
     def _in_thread(self) -> bytes:
         self._thread = get_ident()
-        thread_code.set(ThreadCode(self._thread, self._activation.services.direct_calls))
-        return self._body(SyncContext(self))
+        thread_code.set(ThreadCode(self._thread, self._run.services.direct_calls))
+        return self._body(SyncContext(self, self._ctx))
 
     def call(self, make: Callable[[], Any]) -> Any:
         """On the thread: run `make` as a turn of the workflow and wait for what comes of it."""
         if get_ident() != self._thread:  # on the worker's own it would wait for itself
             raise outside()
         reply: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self._activation.services.loop.call_soon_threadsafe(self._enter, make, reply)
+        self._run.services.loop.call_soon_threadsafe(self._enter, make, reply)
         return reply.result()
 
     def _enter(self, make: Callable[[], Any], reply: concurrent.futures.Future[Any]) -> None:
-        activation = self._activation
-        if activation.closed is not None or self._left:
-            reply.set_exception((activation.closed or Suspended)())
+        run = self._run
+        if run.closed is not None or self._left:
+            reply.set_exception((run.closed or Suspended)())
             return
         self.running = False
         self._pending = reply
-        self._asking = task = activation.turns.create_task(_turn(make), scope=activation.turns.root)
+        self._asking = task = run.loop.start(_turn(make), run.loop.root)
         task.add_done_callback(self._reply)
-        activation.advance()
+        run.advance()
 
     def _reply(self, task: asyncio.Task[Any]) -> None:
         reply, self._pending = self._pending, None
@@ -92,7 +92,7 @@ class SyncBody:
             return
         self.running = True
         if task.cancelled():
-            cancelling = self._activation.cancelling and self._activation.closed is None
+            cancelling = self._run.cancelling and self._run.closed is None
             reply.set_exception(RunCancelling() if cancelling else Suspended())
         elif (error := task.exception()) is not None:
             reply.set_exception(error)
@@ -105,15 +105,11 @@ class SyncBody:
             self._asking.cancel(CANCELLING)
 
     def leave(self) -> None:
-        """Its code is over, although the activation goes on: no ctx call of it is answered any more."""
+        """Its code is over: no ctx call of it is answered from now on, and the thread leaves it."""
         self._left = True
-        self.stop()
-
-    def stop(self) -> None:
-        """The activation is over: the thread leaves its code."""
-        if self._pending is not None and self._activation.closed is not None:
+        if self._pending is not None and self._run.closed is not None:
             reply, self._pending = self._pending, None
-            reply.set_exception(self._activation.closed())
+            reply.set_exception(self._run.closed())
 
 
 async def _turn(make: Callable[[], Any]) -> Any:
@@ -124,9 +120,9 @@ async def _turn(make: Callable[[], Any]) -> Any:
 class SyncContext:
     """The context of a plain workflow function: the same verbs, without `await`."""
 
-    def __init__(self, body: SyncBody) -> None:
+    def __init__(self, body: SyncBody, ctx: RunContext) -> None:
         self._body = body
-        self._ctx = body._activation.ctx
+        self._ctx = ctx
         self.run_id = self._ctx.run_id
         self.key = self._ctx.key
         self.attempt = self._ctx.attempt

@@ -20,7 +20,21 @@ from stepwell.engine.execution.exit_guard import as_failure, contained
 from stepwell.errors import StepTimedOut, Unwind
 
 if TYPE_CHECKING:
-    from stepwell.engine.run.services import Services
+    from stepwell.engine.execution.step_runner import StepRunner
+    from stepwell.system import Clock
+
+
+class AttemptServices(Protocol):
+    """What an attempt needs of its worker."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def runner(self) -> StepRunner: ...
 
 
 class Named(Protocol):
@@ -90,7 +104,7 @@ class StepAttempt:
 
     def __init__(
         self,
-        services: Services,
+        services: AttemptServices,
         spec: StepSpec,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],

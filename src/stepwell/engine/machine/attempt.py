@@ -1,9 +1,9 @@
-"""Body: one attempt of a transition's code.
+"""TransitionAttempt: one attempt of a transition's code.
 
 It runs on the worker's own loop, as a step does, so it may await whatever it likes. Each of its ctx
 calls crosses to the workflow's loop, runs there as a task in the visit's scope, and comes back. While
-every task of the body is in such a call nothing executes: then the run may park, the body is left, and
-the next owner begins it again over the answers that the log has.
+every task of the attempt is in such a call nothing executes: then the run may park, the attempt is left,
+and the next owner begins it again over the answers that the log has.
 """
 
 from __future__ import annotations
@@ -11,53 +11,59 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from stepwell.domain import events as ev
 from stepwell.domain.steps import StepSpec
+from stepwell.engine.context.context import RunContext
 from stepwell.engine.execution.attempt import outcome_of
 from stepwell.engine.machine.attempt_context import BodyContext, ThreadContext
+from stepwell.engine.machine.calls import TransitionCall
 from stepwell.engine.machine.task_tracker import TaskTracker, TrackedTask
 from stepwell.engine.machine.task_tracker import current as _station
-from stepwell.engine.run.calls import BodyCall
+from stepwell.engine.run.port import RunPort, check_open
+from stepwell.engine.run.values import record_value, recorded_value
 from stepwell.engine.run.workflow_loop import RunCancelling, Scope, outside
 from stepwell.errors import NotDurable, Suspended, TransitionTimedOut, Unwind
-
-if TYPE_CHECKING:
-    from stepwell.engine.context.context import RunContext
-    from stepwell.engine.run.activation import Activation
-
 
 _LEASE_LOOK = 0.1  # seconds
 
 
-def start_body(activation: Activation, call: BodyCall) -> None:
+class Driver(Protocol):
+    """What an attempt asks of the machine's driver."""
+
+    @property
+    def ctx(self) -> RunContext: ...
+
+    touched: bool  # this visit has left something that the next must not see
+
+
+def begin_attempt(run: RunPort, driver: Driver, call: TransitionCall) -> None:
     """Begin an attempt, once the log has everything that led to it and the lease holds."""
-    if activation.losses > 0 and not call.announced and not _is_told(activation, call):
+    if run.writer.losses > 0 and not call.announced and not _is_logged(run, call):
         # A worker was lost in this run: from now on the log says what is begun before it begins.
         call.announced = True
-        activation.record(ev.StepStarted(step=call.move.name), call.path, call.attempt)
-        call.after = activation.writer.barrier
-        activation.commands.append(call)
-    elif not activation.services.lease_valid():
-        activation.busy += 1
-        activation.services.loop.call_later(_LEASE_LOOK, _start_late, activation, call)
+        run.record(ev.StepStarted(step=call.transition.name), call.path, call.attempt)
+        run.calls.begin_again(call, run.writer.barrier)
+    elif not run.services.lease_valid():
+        run.hold()
+        run.services.loop.call_later(_LEASE_LOOK, _begin_late, run, driver, call)
     else:
-        TransitionAttempt(activation, call).run()
+        TransitionAttempt(run, driver, call).run()
 
 
-def _is_told(activation: Activation, call: BodyCall) -> bool:
+def _is_logged(run: RunPort, call: TransitionCall) -> bool:
     """The log has this attempt as begun, by an owner before us."""
-    record = activation.journal.steps.get(call.path)
+    record = run.journal.steps.get(call.path)
     return record is not None and record.started and record.attempt == call.attempt
 
 
-def _start_late(activation: Activation, call: BodyCall) -> None:
-    activation.busy -= 1
-    if activation.closed is None and not call.future.done():
-        start_body(activation, call)
+def _begin_late(run: RunPort, driver: Driver, call: TransitionCall) -> None:
+    run.release_hold()
+    if run.closed is None and not call.future.done():
+        begin_attempt(run, driver, call)
 
 
 _EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
@@ -76,14 +82,15 @@ class Label(NamedTuple):
 
 class TransitionAttempt:
     __slots__ = (
-        "_activation",
         "_advances",
         "_call",
         "_code",
         "_crossings",
+        "_driver",
         "_handle",
         "_left_at",
         "_made",
+        "_run",
         "_services",
         "_task",
         "attempt",
@@ -96,10 +103,11 @@ class TransitionAttempt:
         "variables",
     )
 
-    def __init__(self, activation: Activation, call: BodyCall) -> None:
-        self._activation = activation
+    def __init__(self, run: RunPort, driver: Driver, call: TransitionCall) -> None:
+        self._run = run
+        self._driver = driver
         self._call = call
-        self._services = activation.services
+        self._services = run.services
         self._task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
         self.coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
         self._handle: asyncio.TimerHandle | None = None
@@ -113,19 +121,19 @@ class TransitionAttempt:
         self.thread = 0  # of a plain function
         self.variables = call.variables.copy()
         self.noted = False
-        self.began = _NOT_YET if call.move.threaded else self._services.clock.monotonic()
+        self.began = _NOT_YET if call.transition.threaded else self._services.clock.monotonic()
 
     def run(self) -> None:
-        call, services, ctx = self._call, self._services, self._activation.ctx
+        call, services, ctx = self._call, self._services, self._driver.ctx
         call.running = self
         try:
-            work = self._in_thread(ctx) if call.move.threaded else call.body(BodyContext(self, ctx))
+            work = self._in_thread(ctx) if call.transition.threaded else call.body(BodyContext(self, ctx))
         except Exception as error:
             services.loop.call_soon(self._end, None, error)
             return
         self._code = work
-        self._activation.steps.executing[self.path] = self
-        if call.move.threaded:
+        self._run.steps.executing[self.path] = self
+        if call.transition.threaded:
             self._task = task = asyncio.Task(work, loop=services.loop, context=self.variables)
             task.add_done_callback(lambda task: self.done(*outcome_of(task)))
             services.runner.running[self] = None
@@ -140,26 +148,26 @@ class TransitionAttempt:
             return
         self._task = task
         self._services.runner.running[self] = None
-        limit = self._call.move.timeout
+        limit = self._call.transition.timeout
         if limit is not None and limit < _EXACT_BELOW:
             self._handle = self._services.loop.call_later(limit, self.look_again)
 
     @property
     def place(self) -> tuple[str, str]:
         """Its run, and its path there."""
-        return self._activation.run_id, self.path
+        return self._run.run_id, self.path
 
     @property
     def label(self) -> str:
         """What messages to people call it."""
-        return f"run {self._activation.run_id}, transition {self.path}"
+        return f"run {self._run.run_id}, transition {self.path}"
 
     @property
     def spec(self) -> Label:
-        return Label(self._call.move.name)
+        return Label(self._call.transition.name)
 
     def _in_thread(self, ctx: RunContext) -> Coroutine[Any, Any, Any]:
-        spec = StepSpec(name=self._call.move.name, function=self._call.body)
+        spec = StepSpec(name=self._call.transition.name, function=self._call.body)
         return self._services.runner.in_thread(spec, (ThreadContext(self, ctx),), {}, self)
 
     # Time
@@ -171,13 +179,13 @@ class TransitionAttempt:
 
     def look(self, now: float) -> None:
         """Called now and then: has it run for too long? Time in which it only waits does not count."""
-        limit = self._call.move.timeout
+        limit = self._call.transition.timeout
         if limit is not None and self._left_at is None and now - self.began >= limit:
             self._time_out(limit)
 
     def look_again(self) -> None:
         """The same by a timer of its own."""
-        limit = self._call.move.timeout
+        limit = self._call.transition.timeout
         if self.over or limit is None:
             return
         now = self._services.clock.monotonic()
@@ -187,7 +195,7 @@ class TransitionAttempt:
             self._handle = self._services.loop.call_later(max(0.005, limit - used), self.look_again)
 
     def _time_out(self, limit: float) -> None:
-        error = TransitionTimedOut(f"{self._call.move.name} took longer than {limit:g} s")
+        error = TransitionTimedOut(f"{self._call.transition.name} took longer than {limit:g} s")
         self._leave(cancel=True)
         self._end(None, error)
 
@@ -196,22 +204,22 @@ class TransitionAttempt:
     def done(self, result: Any, error: BaseException | None) -> None:
         """Its code returned or raised."""
         if isinstance(error, asyncio.CancelledError):
-            error = asyncio.CancelledError(f"{self._call.move.name} was cancelled from inside")
+            error = asyncio.CancelledError(f"{self._call.transition.name} was cancelled from inside")
         if not self.over:
             self._leave(cancel=False)
             self._end(result, error)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
-        """Tell the machine. Behind a cancel request whatever the code ended with is its cleanup."""
-        activation, future = self._activation, self._call.future
-        activation.calls.pop(self.path, None)
-        if activation.closed is not None or future.done():
+        """Answer the machine. After a cancel request whatever the code ended with is its cleanup."""
+        run, future = self._run, self._call.future
+        run.calls.pending.pop(self.path, None)
+        if run.closed is not None or future.done():
             return
-        if activation.cancelling:
+        if run.cancelling:
             error = RunCancelling()
         elif isinstance(error, Unwind):
             error = NotDurable(
-                f"{self._call.move.name} used the ctx of a transition that had ended, or raised "
+                f"{self._call.transition.name} used the ctx of a transition that had ended, or raised "
                 f"{type(error).__name__} itself",
                 hint="use the ctx that the transition is given, and do not keep it",
             )
@@ -219,7 +227,7 @@ class TransitionAttempt:
             future.set_exception(error)
         else:
             future.set_result(result)
-        activation.advance()
+        run.advance()
 
     def _leave(self, *, cancel: bool) -> None:
         """Nothing that this attempt still does counts; its open ctx calls are withdrawn."""
@@ -228,8 +236,8 @@ class TransitionAttempt:
         self._services.runner.running.pop(self, None)
         if self._handle is not None:
             self._handle.cancel()
-        if self._activation.closed is None:
-            self._activation.steps.executing.pop(self.path, None)
+        if self._run.closed is None:
+            self._run.steps.executing.pop(self.path, None)
         for task in list(self._crossings):
             task.cancel()
         if self.coroutine is not None:
@@ -278,8 +286,7 @@ class TransitionAttempt:
         found = self._stations.get(self._task)
         if found is None:
             found = self._stations.main(Scope(self.path), self._task, self._code)
-            if self._activation.visits is not None:
-                self._activation.visits.touched = True
+            self._driver.touched = True
         return found
 
     def station(self) -> TrackedTask:
@@ -304,7 +311,7 @@ class TransitionAttempt:
             task = None
         if task is None or task.get_loop() is not self._services.loop:
             raise NotDurable(
-                f"{self._call.move.name} uses ctx outside its own tasks: in a thread or in a callback",
+                f"{self._call.transition.name} uses ctx outside its own tasks: in a thread or in a callback",
                 hint="call ctx in the transition itself, or in tasks that it awaits; a transition that is a "
                 "plain `def` runs in a thread and has the same verbs without await",
             )
@@ -320,21 +327,38 @@ class TransitionAttempt:
 
     def _look_around(self) -> None:
         """A branch is over: perhaps all others wait."""
-        if not self.over and self._activation.closed is None:
+        if not self.over and self._run.closed is None:
             self._stir()
-            self._activation.advance()
+            self._run.advance()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
+        """The worker's own."""
         return self._services.loop
+
+    def at_once(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a verb that does not wait: recorded values and news."""
+        self.check()
+        with self._run.loop.enter(self.station().scope):
+            result = verb(*args, **kwargs)
+        self.drafted()
+        return result
+
+    def won(self, path: str) -> int | None:
+        """Which branch of ctx.first was recorded as the first."""
+        winner: int | None = recorded_value(self._run, path)
+        return winner
+
+    def record_winner(self, path: str, winner: int) -> None:
+        record_value(self._run, path, "winner", winner)
 
     def drafted(self) -> None:
         """News and recorded values are written with the next commit; begin it."""
-        if self._activation.closed is None:
-            self._activation.settle()
+        if self._run.closed is None:
+            self._run.settle()
 
     def check(self) -> None:
-        self._activation.check_open()
+        check_open(self._run)
         if self.over:
             raise Suspended  # a later attempt may be under way: this one must not write any more
 
@@ -352,7 +376,7 @@ class TransitionAttempt:
         except asyncio.CancelledError:
             if task in self._crossings:
                 task.cancel()
-                self._activation.advance()
+                self._run.advance()
             raise
 
     def enter(self, work: Coroutine[Any, Any, Any], station: TrackedTask, reply: Reply) -> asyncio.Task[Any]:
@@ -362,13 +386,13 @@ class TransitionAttempt:
         except BaseException:
             work.close()
             raise
-        task = self._activation.turns.create_task(work, scope=station.scope)
+        task = self._run.loop.start(work, station.scope)
         self._crossings[task] = reply
         task.add_done_callback(lambda done: self._answered(done, station))
         if self._stations.enters(station):
-            self._activation.steps.executing.pop(self.path, None)
+            self._run.steps.executing.pop(self.path, None)
         if station.owner is self._task:
-            self._activation.advance()
+            self._run.advance()
         elif not self._advances:  # once for all branches that ask in this turn of the loop
             self._advances = True
             self._services.loop.call_soon(self._advance)
@@ -376,8 +400,8 @@ class TransitionAttempt:
 
     def _advance(self) -> None:
         self._advances = False
-        if self._activation.closed is None:
-            self._activation.advance()
+        if self._run.closed is None:
+            self._run.advance()
 
     def _answered(self, task: asyncio.Task[Any], station: TrackedTask) -> None:
         self._stations.leaves(station)
@@ -388,7 +412,7 @@ class TransitionAttempt:
                 task.exception()  # seen
             return
         if task.cancelled():
-            if self._activation.cancelling:
+            if self._run.cancelling:
                 reply.set_exception(RunCancelling())
             elif isinstance(reply, asyncio.Future):
                 reply.cancel()
@@ -403,8 +427,8 @@ class TransitionAttempt:
 
     def _stir(self) -> None:
         """Its code is about to run, or may be."""
-        if not self.over and self._activation.closed is None:
-            self._activation.steps.executing[self.path] = self
+        if not self.over and self._run.closed is None:
+            self._run.steps.executing[self.path] = self
             self.rest(quiet=False)
 
     def weigh(self) -> bool:
@@ -412,7 +436,7 @@ class TransitionAttempt:
         done = self._task is not None and self._task.done()  # and about to say so
         runs = done or not self._stations.rest()
         if not runs:
-            self._activation.steps.executing.pop(self.path, None)
+            self._run.steps.executing.pop(self.path, None)
         return runs
 
     def stays(self) -> bool:

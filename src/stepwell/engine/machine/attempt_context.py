@@ -14,8 +14,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from stepwell.domain.new_run import NO_INPUT
-from stepwell.domain.steps import checked_name, spec_of
-from stepwell.engine.context.context import RunContext
+from stepwell.engine.context.context import RunContext, StepCaller
 from stepwell.engine.execution.exit_guard import contained
 from stepwell.engine.run.children import Child
 from stepwell.engine.run.workflow_loop import outside
@@ -33,7 +32,7 @@ class BodyContext:
 
     @property
     def step(self) -> BodySteps:
-        return BodySteps(self)
+        return BodySteps(self._body, self._ctx.step)
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._ctx, name)
@@ -41,15 +40,7 @@ class BodyContext:
             return verb
         if inspect.iscoroutinefunction(verb):
             return lambda *args, **kwargs: self._body.cross(verb(*args, **kwargs))
-        return lambda *args, **kwargs: self._at_once(verb, args, kwargs)
-
-    def _at_once(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A verb that does not wait: recorded values and news."""
-        self._body.check()
-        with self._ctx.enter(self._body.station().scope):
-            result = verb(*args, **kwargs)
-        self._body.drafted()
-        return result
+        return lambda *args, **kwargs: self._body.at_once(verb, args, kwargs)
 
     async def all(self, *awaitables: Awaitable[Any]) -> list[Any]:
         if not awaitables:
@@ -68,14 +59,14 @@ class BodyContext:
         if not awaitables:
             raise InvalidDefinition("ctx.first() needs at least one awaitable")
         path = self._body.station().scope.name("first")
-        won = self._ctx.known_value(path)
+        won = self._body.won(path)
         tasks = self._branches(awaitables)
         try:
             wanted = tasks if won is None else [tasks[won]]
             await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
             winner = next(i for i, task in enumerate(tasks) if task in wanted and task.done())
             if won is None:
-                self._ctx.record_value(path, "winner", winner)
+                self._body.record_winner(path, winner)
             return tasks[winner].result()
         finally:
             await self._end(tasks)
@@ -106,20 +97,19 @@ class BodyContext:
 class BodySteps:
     """`await ctx.step(fn, *args)` of a transition."""
 
-    __slots__ = ("_context", "_queue")
+    __slots__ = ("_body", "_caller")
 
-    def __init__(self, context: BodyContext, queue: str = "") -> None:
-        self._context = context
-        self._queue = queue
+    def __init__(self, body: TransitionAttempt, caller: StepCaller) -> None:
+        self._body = body
+        self._caller = caller
 
     def __call__(
         self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
-        context = self._context
-        return context._body.cross(context._ctx.call_step(spec_of(function), args, kwargs, self._queue))
+        return self._body.cross(self._caller(function, *args, **kwargs))
 
     def on(self, *, queue: str) -> BodySteps:
-        return BodySteps(self._context, checked_name(queue))
+        return BodySteps(self._body, self._caller.on(queue=queue))
 
 
 class BodyChild:
@@ -156,7 +146,7 @@ class ThreadContext:
 
     @property
     def step(self) -> ThreadSteps:
-        return ThreadSteps(self)
+        return ThreadSteps(self, self._ctx.step)
 
     def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> ThreadChild:
         return ThreadChild(self, self._call(lambda: self._ctx.start(workflow, input, **options)))
@@ -183,18 +173,17 @@ class ThreadContext:
 class ThreadSteps:
     """`ctx.step(fn, *args)` of a transition that is a plain function."""
 
-    __slots__ = ("_context", "_queue")
+    __slots__ = ("_caller", "_context")
 
-    def __init__(self, context: ThreadContext, queue: str = "") -> None:
+    def __init__(self, context: ThreadContext, caller: StepCaller) -> None:
         self._context = context
-        self._queue = queue
+        self._caller = caller
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        context, spec = self._context, spec_of(function)
-        return context._call(lambda: context._ctx.call_step(spec, args, kwargs, self._queue))
+        return self._context._call(lambda: self._caller(function, *args, **kwargs))
 
     def on(self, *, queue: str) -> ThreadSteps:
-        return ThreadSteps(self._context, checked_name(queue, "a queue"))
+        return ThreadSteps(self._context, self._caller.on(queue=queue))
 
 
 class ThreadChild:

@@ -1,160 +1,159 @@
 """Activation: one claimed run, from the claim until it is parked, ended or lost.
 
-Workflow code runs in turns (`turns`). Its questions are calls; answers are released one by one, in
-log order, with a turn after each. What happened is drafted and handed to the committer; one commit
-is in flight at a time. An answer is released to the code when it is drafted, but effects (steps,
-children) that were asked for behind it start only when the log has it: a crash in between repeats
-a decision, never an effect.
+Workflow code runs in turns (`workflow_loop`). Its questions are calls; answers are released one by one, in
+log order, with a turn after each. What happened is drafted and handed to the committer; one commit is in
+flight at a time. An answer is released to the code when it is drafted, but effects (steps, children) that
+were asked for after it start only when the log has it: a crash between repeats a decision, never an effect.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stepwell.domain import events as ev
-from stepwell.domain.commit import Claim, Committed, Finish, InboxRow, Outcome, Park
+from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.program import Program
-from stepwell.engine.context.context import RunContext
-from stepwell.engine.context.sync_context import SyncBody
-from stepwell.engine.machine.attempt import start_body
-from stepwell.engine.run import compensation, endings, parking
+from stepwell.engine.run import endings
 from stepwell.engine.run.answers import MAY_ANSWER, RecordedResult, is_answer, result_path
-from stepwell.engine.run.calls import BodyCall, Call, ChildCall, StepCall, WaitCall
-from stepwell.engine.run.endings import begin_generation
+from stepwell.engine.run.compensation import (
+    Compensation,
+    compensates,
+    ending_of,
+    ending_undone,
+    has_earlier,
+    undoable,
+)
+from stepwell.engine.run.endings import Ending
 from stepwell.engine.run.inbox import InboxReader
-from stepwell.engine.run.journal import Journal, read_journal
+from stepwell.engine.run.journal import Journal, absorb, read_journal
 from stepwell.engine.run.log_writer import Draft, LogWriter, opening
-from stepwell.engine.run.own_faults import give_back
-from stepwell.engine.run.replay import left_open, release
+from stepwell.engine.run.parking import Parking
+from stepwell.engine.run.port import Call, OpenCalls
+from stepwell.engine.run.replay import code_changed, left_open, release
 from stepwell.engine.run.services import Services
 from stepwell.engine.run.steps import Steps
+from stepwell.engine.run.style import StyleRules
 from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.unserved import Unserved
 from stepwell.engine.run.waits import Waits
-from stepwell.engine.run.workflow_loop import Scope, WorkflowLoop
-from stepwell.errors import CodeChanged, LeaseLost, LogDamaged, Unwind
+from stepwell.engine.run.workflow_loop import CANCELLING, Scope, WorkflowLoop
+from stepwell.errors import CodeChanged, LeaseLost, LogDamaged, Suspended, Unwind
 
-if TYPE_CHECKING:
-    from stepwell.engine.machine.driver import MachineDriver
+_log = logging.getLogger("stepwell.engine")
 
 
 class Activation:
-    def __init__(self, services: Services, claim: Claim, program: Program, now: float) -> None:
+    """Implements `RunPort`."""
+
+    def __init__(
+        self,
+        services: Services,
+        claim: Claim,
+        program: Program,
+        now: float,
+        *,
+        on_end: Callable[[Activation], None] | None = None,
+        on_move: Callable[[LeaseId], bool] | None = None,
+    ) -> None:
         self.services = services
         self.claim = claim
         self.run_id: RunId = claim.run_id
         self.program = program
-        self.journal: Journal = read_journal(claim.log, now)
-        self.last_at = self.journal.last_at
-        self.losses = claim.losses  # owners that died since the run last moved
-        self.closed: type[Unwind] | None = None  # why no ctx call is answered any more
-        self.live = False  # the log was replayed to its end
+        self._style_of: Callable[[Activation], StyleRules] = services.styles[program.definition.kind]
+        by_visits: bool = services.styles[program.definition.kind].by_visits
+        self.journal: Journal = read_journal(claim.log, now, by_visits=by_visits)
+        self.closed: type[Unwind] | None = None  # why no call is answered from now on
         self.draining = False
         self.cancelling = False
-        self.thread: SyncBody | None = None
-        self.visits: MachineDriver | None = None  # of a machine
-        self.compensation: compensation.Compensation | None = None
-        self.busy = 0  # things under way outside the workflow's code: looks into the store
-        self.writer = LogWriter(
-            claim, committer=services.committer, written=self._written, broken=partial(give_back, self)
-        )
-        self.advancing = False  # or held: something must be read before anything moves
-        self._again = False
-        self._ending: endings.Ending | None = None
-        self.rows: deque[InboxRow] = deque(claim.inbox)  # messages that the code has not been told of
-        self.inbox = InboxReader(services, claim, self._took)
-        self.timers = Timers(services, now, self.advance)
-        self.steps = Steps(self)
-        self.waits = Waits(self)
-        self.began = services.clock.monotonic()
-        self.heard = False  # messages came in this activation
-        self.lingered = False  # kept the lease for more of them since the last came
         self.broken = False  # our own mistake ended it: the run must be given back
         self.damage: LogDamaged | None = None  # or its log cannot be read: it must be set aside
-        self.on_end: Callable[[Activation], None] | None = None
+        self.writer = LogWriter(
+            claim, committer=services.committer, written=self._written, broken=self.abandon
+        )
+        self.writer.last_at = self.journal.last_at
+        self.timers = Timers(services, now, self.advance)
+        self._inbox = InboxReader(services, claim, self._took)
+        self._parking = Parking(self, self._inbox, limited=claim.limited)
+        self._holds = 0  # things under way outside the workflow's code: looks into the store
+        self._advancing = False  # or held: something must be read before anything moves
+        self._again = False
+        self._ending: Ending | None = None
+        self._compensation: Compensation | None = None
+        self._on_end = on_end
         # At the first settled fact after losses; True: others wait for this worker, leave it to them.
-        self.on_move: Callable[[LeaseId], bool] | None = None
-        self.open_program()
+        self._on_move = on_move
+        self.steps = Steps(self)
+        self.waits = Waits(self, deque(claim.inbox))
+        self._open_program()
 
     # Life
 
-    def begin(self) -> None:
-        """Replay what is recorded, then go on from there."""
+    def begin(self, *, draining: bool = False) -> None:
+        """Replay what is recorded, then continue from there. Draining: begin nothing beyond the log."""
+        self.draining = draining
         for fact in opening(self.claim, self.services.worker, self.timers.claimed_at):
             self.writer.open_with(fact)
         self.timers.limit_run(self.journal, self.timed_out)
-        if self.losses >= self.services.lost_leases_max:
-            self._ending = endings.poisoned(self.journal, self.losses, self.claim.inbox)
+        if self.writer.losses >= self.services.lost_leases_max:
+            self._ending = endings.poisoned(self.journal, self.writer.losses, self.claim.inbox)
             self.settle()
         else:
-            self.start_main()
+            self._start_main()
             self.advance()
 
-    def open_program(self) -> None:
+    def _open_program(self, *, replaying: bool = True) -> None:
         journal = self.journal
         root = Scope(str(journal.generation))
-        self.turns = WorkflowLoop(root, self.services.direct_calls)  # type: ignore[abstract]  # what it lacks it refuses by name
-        self.calls: dict[str, Call] = {}
-        self.answers: deque[RecordedResult] = journal.answers
-        self.recorded = {answer.path for answer in journal.answers}
-        self.withdrawn: set[str] = set()  # asked for, and not wanted any more
-        self.arrived: dict[str, RecordedResult] = {}  # a child's end that nobody awaits yet
-        self.commands: deque[Call] = deque()
-        self.ctx = RunContext(self)
+        self.loop = WorkflowLoop(root, self.services.direct_calls)  # type: ignore[abstract]  # what it lacks it refuses by name
+        self._style = self._style_of(self)
+        # Comparing the arguments of every step is for tests, where the code cannot have changed. A transition
+        # may give others when it begins again.
+        always = self.services.replay_always and self._style.replays_code
+        self.calls = OpenCalls(journal.answers, strict=always or journal.retries > 0, replaying=replaying)
 
-    def start_main(self) -> None:
-        if self.journal.compensation is not None:
-            return compensation.resume(self, self.journal.compensation)
-        if self.journal.undoes is not None:
-            return compensation.undo(self, self.journal.undoes)
-        if isinstance(self.program, Unserved):
-            self._ending = compensation.instead(self, self.program.ending(self))
-            return None
-        data = bytes(self.journal.input)
-        if self.program.sync:
-            self.thread = SyncBody(self, lambda ctx: self.program.run(ctx, data))
-            body = self.thread.drive()
+    def _start_main(self) -> None:
+        journal = self.journal
+        if journal.compensation is not None:
+            self._compensate(ending_of(journal.compensation), journal.compensation)
+        elif journal.undoes is not None:
+            self._compensate(ending_undone(journal.undoes))
+        elif isinstance(self.program, Unserved):
+            self._ending = self._undo_before(self.program.ending(journal, self.waits.rows))
         else:
-            body = self.program.run(self.ctx, data)
-        self.main = self.turns.create_main(body)
-        return None
+            self._style, body = self._style.start(self.program, bytes(journal.input))
+            self._main = self.loop.start(body, self.loop.root)
 
     @property
     def problem(self) -> ev.Problem | None:
         return self._ending.problem if self._ending is not None else None  # why it is about to fail
 
-    def check_open(self) -> None:
-        if self.closed is not None:
-            raise self.closed()
-
     # Turns
 
     def ask(self, call: Call) -> asyncio.Future[Any]:
-        """Workflow code wants an answer: from the log if it has one, else something must be done."""
         if self.closed is not None:
             raise self.closed()
-        path = call.path
-        self.calls[path] = call
-        if path in self.arrived:
-            self._release(self.arrived.pop(path))
-        elif path not in self.recorded and not (self.visits is not None and self.visits.refuses(call)):
+        path, calls = call.path, self.calls
+        calls.pending[path] = call
+        if path in calls.arrived:
+            self._release(calls.arrived.pop(path))
+        elif path not in calls.recorded and not (self._style.may_refuse and self._style.refuses(call)):
             call.after = self.writer.barrier
-            self.commands.append(call)
+            calls.commands.append(call)
         return call.future
 
     def advance(self) -> None:
-        """Let workflow code run as far as it can, then write what came of it."""
         if self.closed is not None:
             return
-        if self.advancing:
+        if self._advancing:
             self._again = True
             return
-        self.advancing = True
+        self._advancing = True
         try:
             self._again = True
             while self._again:
@@ -163,9 +162,9 @@ class Activation:
             if self.closed is None:
                 self.settle()
         except Exception:
-            give_back(self)
+            self.abandon()
         finally:
-            self.advancing = False
+            self._advancing = False
 
     def _run_turns(self) -> None:
         try:
@@ -175,116 +174,119 @@ class Activation:
 
     def _turn_by_turn(self) -> None:
         while self.closed is None and self._ending is None:
-            if self.turns.ready:
-                self.turns.run_turn()
-                if self.turns.endless:
+            if self.loop.ready:
+                self.loop.run_turn()
+                if self.loop.endless:
                     self._ending = endings.endless()
                     continue
-                if self.main.done():
-                    if not (self.cancelling and self.turns.cancel_rest(self.main)):
-                        self._ending = compensation.after_main(self)
+                if self._main.done():
+                    if not (self.cancelling and self.loop.cancel_rest(self._main)):
+                        self._ending = self._after_main()
                     continue
-            if self.thread is not None and self.thread.running:
+            thread, calls = self._style.thread, self.calls
+            if thread is not None and thread.running:
                 return
-            if self.answers:
+            if calls.answers:
                 if self.writer.turn_held:
                     return  # a transactional step is about to come first in the log
-                self._release(self.answers.popleft())
-            elif not self.live:
+                self._release(calls.answers.popleft())
+            elif calls.replaying:
                 self._go_live()
-            elif (self.rows or self.timers.dues) and self._take_next():
+            elif (self.waits.rows or self.timers.dues) and self._take_next():
                 continue
             else:
-                commands = self.commands
+                commands = calls.commands
                 if len(commands) == 1 and commands[0].is_effect and commands[0].after > self.writer.head:
                     return  # most often: it begins when the log has what led to it
                 if not (commands and self._start_commands()):
                     return
 
     def _go_live(self) -> None:
-        """The replay is over: now the messages that came with the claim."""
-        self.live = True
-        if (changed := left_open(self)) is not None:
+        """The replay is over: take the messages that came with the claim."""
+        self.calls.replaying = False
+        if self._style.replays_code and (changed := left_open(self.journal, self.calls)) is not None:
             raise changed
         self.waits.start_again()
-        if self.rows:
+        if self.waits.rows:
             # Waits and remote steps must be open for their answers; but nothing begins or times out
             # before the messages are taken: an answer that came in time wins, a cancel comes first.
-            for call in self.commands:
-                if isinstance(call, StepCall):
-                    self.steps.recall(call)
-                elif isinstance(call, WaitCall):
-                    self.waits.recall(call)
+            for call in self.calls.commands:
+                call.recall(self)
 
     def _take_next(self) -> bool:
-        """One message, or one path that is due. One at a time: what it leads to may withdraw the next."""
-        if self.rows:
-            self.waits.take([self.rows.popleft()])
+        """Take one message, or one path that is due: what that leads to may withdraw the next."""
+        if self.waits.rows:
+            row = self.waits.rows.popleft()
+            if not self._style.keeps(row):
+                self.waits.take(row)
             return True
         path = self.timers.next_due()
         if path is None:
             return False
         del self.timers.dues[path]
-        call = self.calls.get(path)
-        if isinstance(call, StepCall):
-            self.steps.due(call)
-        elif call is not None:
-            self.waits.due(call)
+        call = self.calls.pending.get(path)
+        # While it drains, the run parks soon, and the next owner begins the attempt.
+        if call is not None and not (self.draining and call.retrying):
+            call.due(self)
         return True
 
     def _release(self, answer: RecordedResult) -> None:
+        if type(answer.fact) is ev.CancelRequested:
+            self._cancel()
+            return
         try:
-            release(self, answer)
+            if not release(self, self._style, answer) and self.calls.replaying:
+                self._ending = endings.failed(code_changed(answer, self.calls.pending, self.program))
         except CodeChanged as error:
             self._ending = endings.failed(error)
 
+    def _cancel(self) -> None:
+        """Raise in every pending call, in the order of asking; cleanup may ask again.
+
+        The code of a function is cancelled as asyncio cancels a task: by what the main task awaits.
+        """
+        self.cancelling = True
+        if self._style.thread is not None:
+            self._style.thread.cancel()
+        elif self._style.replays_code:
+            self._main.cancel(CANCELLING)
+        else:
+            for call in list(self.calls.pending.values()):
+                call.cancel(self)
+
     def _start_commands(self) -> bool:
         """Begin what the code asked for; effects only when the log has all that led to them."""
-        commands, answers, head = self.commands, self.answers, self.writer.head
+        commands, answers, head = self.calls.commands, self.calls.answers, self.writer.head
         held: list[Call] = []
         while commands and not answers:  # one answer at a time: it may withdraw the next
             call = commands.popleft()
             if call.withdrawn or call.future.done():
                 continue
-            if not call.is_effect:
-                self.waits.open(call)
-            elif call.after > head or self.draining:
+            if call.is_effect and (call.after > head or self.draining):
                 held.append(call)
-            elif isinstance(call, StepCall):
-                if self.ctx.arguments.displaced and (moved := self.ctx.arguments.moved(call)) is not None:
-                    self._ending = endings.failed(moved)
-                    return True
-                self.steps.start(call)
-            elif isinstance(call, ChildCall):
-                self.waits.start_child(call)
-            elif isinstance(call, BodyCall):
-                start_body(self, call)
+            else:
+                call.begin(self)
         commands.extendleft(reversed(held))
         return bool(answers) or (bool(self.timers.dues) and self.timers.next_due() is not None)
 
     def withdraw(self, call: Call) -> None:
-        """Workflow code does not want this answer any more."""
         if call.withdrawn:
             return
         call.withdrawn = True
-        self.withdrawn.add(call.path)
-        self.calls.pop(call.path, None)
+        self.calls.withdrawn.add(call.path)
+        self.calls.pending.pop(call.path, None)
         self.timers.dues.pop(call.path, None)
-        self.writer.draft.dues.pop(call.path, None)
+        self.writer.forget_due(call.path)
         if self.closed is None:
-            if isinstance(call, StepCall):
-                self.steps.withdraw(call)
-            else:
-                self.waits.withdraw(call)
+            call.withdraw(self)
 
     # Writing
 
     def record(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
-        """Draft a fact; workflow code that waits for it goes on at once."""
         seq = self.writer.add(fact, path, attempt)
         kind = type(fact)
         if kind is ev.StepCompleted or (kind in MAY_ANSWER and is_answer(fact)):
-            self.answers.append(
+            self.calls.answers.append(
                 RecordedResult(seq, result_path(path) if kind is ev.ChildEnded else path, fact)
             )
 
@@ -292,29 +294,34 @@ class Activation:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
         if self.closed is not None or self.writer.in_flight is not None:
             return
-        draft = self.writer.draft
         then: Park | Finish | None = None
         if self._ending is not None:
-            if self._ending.continues is not None:
-                draft.base = self.writer.add(self._ending.continues, "", 0)
-            else:
-                self.steps.stop_all()
-                then = endings.finish(self, self._ending)
+            then = self._finish(self._ending)
         elif (
-            # What can be told at a glance: most often something is under way, or about to begin.
-            (not self.steps.executing and (not self.commands or self.draining))
-            or (self.visits is not None and self.visits.in_calls)
-        ) and parking.idle(self):
-            if not (self.calls or self.commands or self.draining):
+            # A cheap look first: most often something is under way, or about to begin.
+            (not self.steps.executing and (not self.calls.commands or self.draining)) or self._style.in_calls
+        ) and self._parking.idle(
+            self._style, busy=self._holds > 0 or self.calls.replaying, draining=self.draining
+        ):
+            if not (self.calls.pending or self.calls.commands or self.draining):
                 self._ending = endings.stuck()
                 self.settle()
                 return
-            then = parking.park(self)
+            then = self._parking.park(self._style, self.waits, draining=self.draining)
         elif self.timers.dues:
             self.timers.watch()
-        if then is None and not draft.needed:
+        if then is None and not self.writer.draft.needed:
             return
         self.writer.send(then)
+
+    def _finish(self, ending: Ending) -> Finish | None:
+        if ending.continues is not None:
+            self.writer.add(ending.continues, "", 0)
+            self.writer.checkpoint()
+            return None
+        self.steps.stop_all()
+        where_at = self._style.where(ending.problem.path if ending.problem else "")
+        return endings.finish(self, self.waits, ending, seen=self._inbox.seen, where_at=where_at)
 
     def _written(self, draft: Draft, result: Committed, then: Park | Finish | None) -> None:
         """The committer's answer. Not ok: nothing of the draft was written."""
@@ -322,27 +329,28 @@ class Activation:
             return
         self.timers.held = False
         if result.outcome is Outcome.OK:
-            self.writer.head += len(draft.events)
-            self.last_at = result.at
-            suspect = draft.settled and self.losses > 0
+            writer = self.writer
+            writer.head += len(draft.events)
+            writer.last_at = result.at
+            suspect = draft.settled and writer.losses > 0
             if suspect:
-                self.losses = 0
+                writer.losses = 0
             for path, seconds in draft.dues.items():
                 self.timers.dues[path] = result.at + seconds
             for action in draft.then_do:
                 action(result.at)
             if then is not None:
-                parking.left(self, then)
+                self._given_back(then)
             else:
-                if suspect and self.on_move is not None and self.on_move(self.claim.lease):
+                if suspect and self._on_move is not None and self._on_move(self.claim.lease):
                     self.draining = True
                 self._go_on(result, continued=draft.base is not None)
         elif result.outcome is Outcome.WOKEN:
             if self._ending is not None:
                 self._ending.undraft(draft)
             self.writer.take_back(draft)
-            self.inbox.look(result.wakes)
-            if not self.inbox.reading:  # the messages were read while the commit was on its way
+            self._inbox.look(result.wakes)
+            if not self._inbox.reading:  # the messages were read while the commit was on its way
                 self.advance()
         elif result.outcome is Outcome.REFUSED:
             self.writer.drop(draft)
@@ -354,32 +362,133 @@ class Activation:
     def _go_on(self, result: Committed, *, continued: bool) -> None:
         if continued and self._ending is not None and self._ending.continues is not None:
             fact, self._ending = self._ending.continues, None
-            begin_generation(self, fact)
+            self._begin_generation(fact)
             return
-        if result.wakes > self.inbox.seen:
-            self.inbox.look(result.wakes)
+        if result.wakes > self._inbox.seen:
+            self._inbox.look(result.wakes)
         if self.run_id in self.services.notifier.followed:
             self.services.notifier.moved(self.run_id)
-        if self.services.replay_always and not parking.executes(self) and self.thread is None:
+        if (
+            self.services.replay_always
+            and not self._parking.executes(self._style)
+            and self._style.thread is None
+        ):
             self.draining = True  # give it back at once: the next claim replays the log
         self.advance()
 
-    # Idle, park, finish
+    def _given_back(self, then: Park | Finish) -> None:
+        """The lease was given back: leave the code, and report it."""
+        now = self.timers.now()
+        self.close(Suspended)
+        if isinstance(then, Park):
+            due = min(then.due_at - now, then.due_in)
+            if due != NEVER:
+                self.services.note_due(max(0.0, due))
+            self.services.notifier.moved(self.run_id)
+        else:
+            endings.announce(self, then)
+
+    def _begin_generation(self, fact: ev.Continued) -> None:
+        """continue_as_new is on disk: leave the code and begin it again."""
+        self.steps.stop_all()
+        self.closed = Suspended
+        self.loop.unwind([call.future for call in self.calls.pending.values()], Suspended)
+        self.closed = None
+        absorb(self.journal, ev.Event(self.writer.head, self.writer.last_at, "", 0, fact))
+        self.timers.dues.clear()
+        self.timers.limit_run(self.journal, self.timed_out)
+        self._open_program()
+        # Signals that were not taken are in the journal.
+        self.waits = Waits(self, self.waits.rows)
+        self._start_main()
+        self.advance()
+
+    # Compensation
+
+    def _after_main(self) -> Ending | None:
+        """The code, or its compensation, has ended."""
+        if self._compensation is not None:
+            self._main.result()  # an error here is ours: the run is given back
+            return self._compensation.ending
+        if self.calls.replaying:
+            changed = endings.unfinished_replay(self, self._style, self._main, self.program)
+            if changed is not None:
+                return self._undo_before(changed)
+        return self._undo_before(endings.of_main(self, self.waits, self._main))
+
+    def _undo_before(self, ending: Ending) -> Ending | None:
+        """The ending, or None when there is something to undo before it."""
+        if self._compensation is not None:
+            return None  # it has begun, and continues
+        if not compensates(ending, self.program.options) or not (
+            undoable(self.journal, self.calls.answers) or has_earlier(self.journal, self.claim.log)
+        ):
+            return ending
+        self._leave_code()
+        self._compensate(ending)
+        return None
+
+    def _leave_code(self) -> None:
+        """The code is over: what it still waits for is withdrawn, and it hears of nothing from now on."""
+        self._style.leave()
+        for call in list(self.calls.pending.values()):
+            self.withdraw(call)
+        self.steps.stop_all()
+        self.closed = Suspended
+        self.loop.unwind((), Suspended)
+        self._style.unwound()
+        self.closed = None
+        self.timers.dues.clear()
+        self.journal.answers.clear()
+        self.journal.opened.clear()
+        self.journal.lost.clear()
+        self._open_program(replaying=self.calls.replaying)
+
+    def _compensate(self, ending: Ending, started: ev.CompensationStarted | None = None) -> None:
+        earlier = has_earlier(self.journal, self.claim.log)
+        self._compensation = compensation = Compensation(self, ending, started, earlier=earlier)
+        self.cancelling = True  # a cancel that comes now changes nothing
+        self.timers.unlimit_run()
+        if started is not None and earlier:
+            # First it must know all that is to be undone: answers and messages wait until it asks for them.
+            self._advancing = True
+            compensation.resume(self._begin_compensation)
+        else:
+            self._main = self.loop.start(compensation.run(), Scope("compensate"))
+
+    def _begin_compensation(self) -> None:
+        """All that is to be undone is known now."""
+        assert self._compensation is not None
+        self._advancing = False
+        self._main = self.loop.start(self._compensation.run(), Scope("compensate"))
+
+    # Time and messages
 
     def timed_out(self, limit: float) -> None:
         if self.closed is None and self._ending is None:
-            self._ending = compensation.instead(self, endings.timed_out(self, limit))
+            self._ending = self._undo_before(endings.timed_out(self.calls.pending.values(), limit))
             self.advance()
 
     def woken(self, wakes: int) -> None:
-        """Somebody says that messages came; look if they are news."""
+        """Messages may have come; look if there are new ones."""
         if self.closed is None:
-            self.inbox.look(wakes)
+            self._inbox.look(wakes)
 
     def _took(self, rows: Sequence[InboxRow]) -> None:
-        self.rows.extend(rows)
-        self.heard, self.lingered = True, False
+        self.waits.rows.extend(rows)
+        self._parking.heard()
         self.advance()
+
+    def hold(self) -> None:
+        self._holds += 1
+
+    def release_hold(self) -> None:
+        self._holds -= 1
+
+    def note_long(self, mark: float) -> None:
+        """Log steps that have been running since before `mark`."""
+        if self.steps.note_long(mark):
+            self.settle()
 
     # Leaving
 
@@ -392,25 +501,42 @@ class Activation:
         """Somebody else owns the run now."""
         self.close(LeaseLost)
 
+    def vanish(self) -> None:
+        """For tests: the process dies, so nobody hears of the end."""
+        self._on_end = None
+        self.close(LeaseLost)
+
+    def abandon(self, *, expected: bool = False) -> None:
+        """In the handler of an error of the engine: it ends what this worker does with the run, not the run.
+
+        Kept, the run would wait forever for what the error swallowed: nobody takes over from a living owner.
+        """
+        error = sys.exception()
+        if isinstance(error, LogDamaged):
+            self.damage = error
+        elif not expected:
+            _log.exception("run %s: the engine failed; the run is given back", self.run_id)
+        self.broken = True
+        self.close(LeaseLost)
+
     def close(self, why: type[Unwind]) -> None:
-        """Leave the code: every pending call raises, nothing is answered any more."""
+        """Leave the code: every pending call raises, nothing is answered from now on."""
         if self.closed is not None:
             return
         self.closed = why
         self.timers.stop()
-        if self.visits is not None:
-            self.visits.leave()
+        self._style.leave()
         self.steps.stop_all()
-        self.turns.unwind(self.calls.values(), why)
-        if self.thread is not None:
-            self.thread.stop()
-        if self.on_end is not None:
-            self.on_end(self)
+        self.loop.unwind([call.future for call in self.calls.pending.values()], why)
+        self._style.unwound()
+        if self._on_end is not None:
+            self._on_end(self)
         # Without these the whole is freed at once, not by the garbage collector: a third of the time.
         self.writer.close()
-        self.inbox.close()
+        self._inbox.close()
         self.timers.close()
-        self.calls.clear()
-        self.__dict__.pop("main", None)
-        self.visits = None
-        del self.ctx, self.steps, self.waits
+        self.calls.pending.clear()
+        self.calls.commands.clear()
+        self.__dict__.pop("_main", None)
+        self.__dict__.pop("_compensation", None)
+        del self.steps, self.waits, self._parking, self._style, self._on_end

@@ -1,20 +1,19 @@
-"""Answers: the recorded facts that let workflow code go on, and what it had asked for."""
+"""Answers: the recorded facts that let workflow code continue, and the questions that they answer."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from stepwell.domain import events as ev
-from stepwell.engine.run.calls import Call
 
 _ALWAYS = frozenset((ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded, ev.CancelRequested))
 MAY_ANSWER = _ALWAYS | {ev.StepFailed, ev.WaitEnded}
 
 
 def is_answer(fact: ev.Fact) -> bool:
-    """Does this fact let workflow code go on?"""
+    """Does this fact let workflow code continue?"""
     if type(fact) in _ALWAYS:
         return True
     if isinstance(fact, ev.StepFailed):
@@ -22,11 +21,33 @@ def is_answer(fact: ev.Fact) -> bool:
     return isinstance(fact, ev.WaitEnded) and fact.outcome != "withdrawn"
 
 
-Question: TypeAlias = ev.TimerSet | ev.WaitOpened | Call | None
+class Asking(Protocol):
+    """A timer or a wait that this activation has asked for itself."""
+
+    timeout: float | None
+
+    def question(self) -> object: ...
+
+
+Question: TypeAlias = ev.TimerSet | ev.WaitOpened | Asking | None
+
+
+def question_of(asked: Question) -> object:
+    """What is compared when code asks again after a failure."""
+    match asked:
+        case None | ev.WaitOpened(what="trigger"):
+            return None  # its path says to which place it belongs: the choices there may change
+        case ev.TimerSet():
+            return asked.seconds
+        case ev.WaitOpened():
+            form = msgspec.json.decode(asked.form)
+            return asked.what, asked.name, asked.key, asked.title, asked.assignees, form
+        case _:
+            return asked.question()
 
 
 class RecordedResult(msgspec.Struct, frozen=True, eq=False):
-    """A recorded fact that lets workflow code go on."""
+    """A recorded fact that lets workflow code continue."""
 
     seq: int
     path: str

@@ -1,7 +1,7 @@
 """Broadcasts: how the waits of one activation take broadcast events, in the order of the events.
 
-There is one way in: the store is asked what lies behind the run's cursor. A message in the inbox says
-only that there is something new, for messages may come in any order; so does a wait that is opened.
+There is one way in: the store is asked for the events after the run's cursor. A message in the inbox says
+only that there is something new, because messages may come in any order; so does a wait that is opened.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from stepwell.domain.commit import NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor, behind, cursor_path, move, shorten, since, written_cursors
 from stepwell.domain.messages import event_key
 from stepwell.engine.run.calls import WaitCall
-from stepwell.engine.run.own_faults import guarded
+from stepwell.engine.run.port import RunPort
 from stepwell.errors import StoreError
 
 if TYPE_CHECKING:
-    from stepwell.engine.run.activation import Activation
     from stepwell.engine.run.waits import Waits
 
 _log = logging.getLogger("stepwell.engine")
@@ -27,47 +26,53 @@ _PAUSE = 0.2  # seconds, when the store does not answer
 
 
 class Broadcasts:
-    def __init__(self, activation: Activation, waits: Waits) -> None:
-        self._activation = activation
+    def __init__(self, run: RunPort, waits: Waits) -> None:
+        self._run = run
         self._waits = waits
-        self._cursors = activation.journal.cursors
+        self._cursors = run.journal.cursors
         self._looks: dict[tuple[str, str], bool] = {}  # under way -> to be made once more
         self._overdue: dict[str, WaitCall] = {}  # timed out while a look is under way
 
     def since(self, name: str, key: str) -> float:
         """The run's cursor: events of this name and key count from here on."""
-        return since(self._cursors, name, key, self._activation.journal.accepted_at)
+        return since(self._cursors, name, key, self._run.journal.accepted_at)
 
     # Looking
 
-    def told_of(self, call: WaitCall | None) -> None:
+    def notify(self, call: WaitCall | None) -> None:
         """A message says that an event came, for this wait; None: that one has taken another."""
         for wait in [call] if call is not None else self._waits.open_events():
             self.look(wait.name, wait.key)
 
     def look(self, name: str, key: str) -> None:
-        """Give the open waits for this name and key what lies behind the cursor. Until then nothing parks."""
+        """Give the open waits for this name and key the events after the cursor. Until then nothing parks."""
         if (name, key) in self._looks:
             self._looks[name, key] = True
             return
         self._looks[name, key] = False
-        self._activation.busy += 1
-        self._activation.services.runner.spawn(guarded(self._activation, self._look(name, key)))
+        self._run.hold()
+        self._run.services.runner.spawn(self._look_guarded(name, key))
+
+    async def _look_guarded(self, name: str, key: str) -> None:
+        try:
+            await self._look(name, key)
+        except Exception:
+            self._run.abandon()
 
     async def _look(self, name: str, key: str) -> None:
-        activation, again = self._activation, True
-        while again and activation.closed is None:
+        run, again = self._run, True
+        while again and run.closed is None:
             self._looks[name, key] = False
             await self._read(name, key)
             again = self._looks[name, key]
         del self._looks[name, key]
-        activation.busy -= 1
-        if activation.closed is None:
+        run.release_hold()
+        if run.closed is None:
             self._end_overdue(name, key)
-            activation.advance()
+            run.advance()
 
     async def _read(self, name: str, key: str) -> None:
-        """Page by page, until every wait has its event or no more are there."""
+        """Page by page, until every wait has its event or there are no more."""
         while waits := self._waiting(name, key):
             # One wait for any key makes its order that of all keys.
             wide = "" if any(not wait.key for wait in waits) else key
@@ -86,15 +91,15 @@ class Broadcasts:
 
     async def _page(self, name: str, key: str, *, limit: int) -> Sequence[PublishedEvent] | None:
         """None: the run was left meanwhile."""
-        store, activation = self._activation.services.store, self._activation
-        found: Sequence[PublishedEvent] | None = None
-        while found is None and activation.closed is None:
+        store, run = self._run.services.store, self._run
+        page: Sequence[PublishedEvent] | None = None
+        while page is None and run.closed is None:
             try:
-                found = await store.published(name, key, since=self.since(name, key), limit=limit)
+                page = await store.published(name, key, since=self.since(name, key), limit=limit)
             except StoreError as error:  # without this look the run must not park
                 _log.warning("published events could not be read: %s", error.message)
                 await asyncio.sleep(_PAUSE)
-        return None if activation.closed is not None else found
+        return None if run.closed is not None else page
 
     def _offer(self, event: PublishedEvent, wide: str) -> None:
         """To the first open wait that it fits, if the run has not taken it before.
@@ -111,7 +116,7 @@ class Broadcasts:
         move(self._cursors, wait.name, wait.key, to)
         path = cursor_path(wait.name, wait.key)
         row = NewWait(path=path, kind="cursor", name=wait.name, key=wait.key, since=to)
-        self._activation.writer.draft.rest.waits_opened.append(row)
+        self._run.writer.open_wait(row)
         self._waits.take_event(wait, event)
 
     # Time
@@ -134,6 +139,6 @@ class Broadcasts:
 
     def carried(self) -> list[Cursor]:
         """The cursors, for a log that is read from here on. They are few: those that moved last."""
-        for place in shorten(self._cursors):
-            self._activation.writer.draft.rest.waits_closed.append(cursor_path(*place))
+        if dropped := [cursor_path(*place) for place in shorten(self._cursors)]:
+            self._run.writer.close_waits(dropped)
         return written_cursors(self._cursors)

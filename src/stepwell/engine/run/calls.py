@@ -1,9 +1,8 @@
-"""Calls: what workflow code has asked for and not been told yet."""
+"""Calls: what workflow code can ask for, and how each kind begins, ends and is withdrawn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Any
 
@@ -11,31 +10,13 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.domain import events as ev
-from stepwell.domain.codec import PLAIN, Codec
+from stepwell.domain.codec import Codec
 from stepwell.domain.commit import NewRun
 from stepwell.domain.events import Undo
-from stepwell.domain.machine import Transition
 from stepwell.domain.steps import StepSpec
-from stepwell.errors import CodeChanged, excerpt
-
-
-class Call:
-    """One pending question of workflow code, answered through its future."""
-
-    __slots__ = ("after", "future", "path", "withdrawn")
-    is_effect = False  # something begins outside: only when the log has all that led to it
-    digest = ""  # of a step's arguments
-
-    def __init__(self, path: str, future: asyncio.Future[Any]) -> None:
-        self.path = path
-        self.future = future
-        self.withdrawn = False
-        self.after = 0  # effects may start once the log has reached this seq
-
-    @property
-    def text(self) -> str:
-        """For people: what the run waits for."""
-        return self.path
+from stepwell.engine.run.answers import RecordedResult
+from stepwell.engine.run.arguments import same_arguments
+from stepwell.engine.run.port import Call, OpenCalls, RunPort
 
 
 class StepCall(Call):
@@ -44,6 +25,8 @@ class StepCall(Call):
         *("answered", "attempt", "failures", "retrying"),
     )
     is_effect = True
+    under_way = True
+    working = True
 
     def __init__(
         self,
@@ -76,9 +59,45 @@ class StepCall(Call):
     def text(self) -> str:
         return f"retry of {self.path}" if self.retrying else f"step {self.path}"
 
+    def begin(self, run: RunPort) -> None:
+        if run.calls.arguments.displaced:
+            run.calls.arguments.check_moved(self)
+        run.steps.start(self)
+
+    def recall(self, run: RunPort) -> None:
+        run.steps.recall(self)
+
+    def due(self, run: RunPort) -> None:
+        run.steps.due(self)
+
+    def withdraw(self, run: RunPort) -> None:
+        run.steps.withdraw(self)
+
+    def remote_ended(self, run: RunPort, payload: bytes) -> None:
+        run.steps.remote_ended(self, payload)
+
+    @property
+    def parkable(self) -> bool:
+        return self.retrying or bool(self.queue)
+
+    @property
+    def may_end_soon(self) -> bool:
+        return bool(self.queue) and not self.retrying
+
+    def matches(self, recorded: RecordedResult, *, retried: bool) -> bool:
+        if isinstance(recorded.fact, ev.StepCompleted | ev.StepFailed):
+            # Before the failure the code called `notify("failed")`, now `notify("paid")`: another step.
+            return same_arguments(self, recorded.fact.digest)
+        return super().matches(recorded, retried=retried)
+
+    def check_recorded(self, fact: ev.Fact, calls: OpenCalls) -> None:
+        if isinstance(fact, ev.StepCompleted | ev.StepFailed):
+            calls.arguments.compare(self, fact, calls.answers)
+
 
 class TimerCall(Call):
     __slots__ = ("retry", "seconds")
+    asks = True
 
     def __init__(
         self, path: str, future: asyncio.Future[Any], seconds: float, *, retry: bool = False
@@ -91,9 +110,26 @@ class TimerCall(Call):
     def text(self) -> str:
         return f"retry at {self.path}" if self.retry else "sleeping"
 
+    def begin(self, run: RunPort) -> None:
+        run.waits.set_timer(self)
+
+    def due(self, run: RunPort) -> None:
+        run.waits.fire_timer(self)
+
+    def withdraw(self, run: RunPort) -> None:
+        run.waits.withdraw_timer(self)
+
+    @property
+    def working(self) -> bool:
+        return self.retry
+
+    def question(self) -> object:
+        return self.seconds
+
 
 class WaitCall(Call):
     __slots__ = ("assignees", "codec", "key", "name", "timeout", "title", "what")
+    asks = True
 
     def __init__(
         self,
@@ -123,7 +159,7 @@ class WaitCall(Call):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The signals that answer it; whoever waits for an event or a decision takes none."""
+        """The signals that answer it; a wait for an event or a decision takes none."""
         return (self.name,) if self.what == "signal" else ()
 
     def decode(self, name: str, payload: Raw) -> Any:
@@ -134,83 +170,21 @@ class WaitCall(Call):
     def choices(self) -> list[ev.Choice]:
         return []
 
+    def begin(self, run: RunPort) -> None:
+        run.waits.open(self)
 
-class TriggerCall(WaitCall):
-    """Waits at a place of a machine for one of the transitions that must be triggered."""
+    def recall(self, run: RunPort) -> None:
+        run.waits.recall(self)
 
-    __slots__ = ("codecs",)
+    def due(self, run: RunPort) -> None:
+        run.waits.due(self)
 
-    def __init__(
-        self, path: str, future: asyncio.Future[Any], place: str, codecs: Mapping[str, Codec]
-    ) -> None:
-        super().__init__(path, future, what="trigger", name=place, codec=PLAIN, timeout=None)
-        self.codecs = codecs
+    def withdraw(self, run: RunPort) -> None:
+        run.waits.withdraw(self)
 
-    @property
-    def text(self) -> str:
-        return f"at {self.name}: waiting for {' or '.join(self.codecs)}"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.codecs)
-
-    def decode(self, name: str, payload: Raw) -> Any:
-        codec = self.codecs.get(name)
-        if codec is None:  # an older version of the code had asked
-            raise CodeChanged(f"nothing that {excerpt(name)} triggers leaves {excerpt(self.name)} any more")
-        return codec.decode(payload)
-
-    @property
-    def choices(self) -> list[ev.Choice]:
-        return [
-            ev.Choice(name=name, form=Raw(msgspec.json.encode(codec.schema())))
-            for name, codec in self.codecs.items()
-        ]
-
-
-class BodyCall(Call):
-    """Asks for a transition's code to be run once; answered with the state that it leaves."""
-
-    __slots__ = ("announced", "attempt", "body", "move", "running", "variables")
-    is_effect = True
-
-    def __init__(
-        self,
-        path: str,
-        future: asyncio.Future[Any],
-        move: Transition,
-        body: Callable[[Any], Any],
-        attempt: int,
-    ) -> None:
-        self.path = path
-        self.future = future
-        self.withdrawn = False
-        self.after = 0
-        self.move = move
-        self.body = body
-        self.attempt = attempt
-        self.announced = False
-        self.variables = copy_context()
-        self.running: Any = None  # the engine's Body, once it has begun
-
-    @property
-    def text(self) -> str:
-        return f"at {self.move.source}: {self.move.name}"
-
-
-class BackoffCall(TimerCall):
-    """Waits for the time of a transition's next attempt: a timer that its failure has set."""
-
-    __slots__ = ("due_at", "move")
-
-    def __init__(self, path: str, future: asyncio.Future[Any], move: Transition, due_at: float) -> None:
-        super().__init__(path, future, 0.0, retry=True)
-        self.move = move
-        self.due_at = due_at
-
-    @property
-    def text(self) -> str:
-        return f"at {self.move.source}: retry of {self.move.name}"
+    def question(self) -> object:
+        form = msgspec.json.decode(msgspec.json.encode(self.codec.schema()))
+        return self.what, self.name, self.key, self.title, [*self.assignees], form
 
 
 class ChildCall(Call):
@@ -232,12 +206,25 @@ class ChildCall(Call):
         self.detached = detached
         self.trigger = trigger
 
+    def begin(self, run: RunPort) -> None:
+        run.waits.start_child(self)
+
+    def matches(self, recorded: RecordedResult, *, retried: bool) -> bool:
+        if isinstance(recorded.fact, ev.ChildStarted):
+            digest = recorded.fact.digest
+            return self.new is None or not digest or digest == self.new.digest
+        return super().matches(recorded, retried=retried)
+
 
 class ResultCall(Call):
-    """Asks for a child's end."""
+    """Asks for a child's end, which comes as a message."""
 
     __slots__ = ()
+    may_end_soon = True
 
     @property
     def text(self) -> str:
         return f"waiting for child {self.path.rstrip('!')}"
+
+    def withdraw(self, run: RunPort) -> None:
+        run.waits.withdraw_child(self.path.rstrip("!"))

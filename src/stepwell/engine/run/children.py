@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -19,13 +19,11 @@ from stepwell.domain.retry import Retry
 from stepwell.domain.schema import Schema
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.run.answers import result_path
-from stepwell.engine.run.calls import Call, ResultCall
+from stepwell.engine.run.calls import ResultCall
+from stepwell.engine.run.port import Call, RunPort
 from stepwell.engine.run.workflow_loop import WorkflowLoop
 from stepwell.errors import InvalidRequest, Unwind
-
-if TYPE_CHECKING:
-    from stepwell.engine.run.activation import Activation
-    from stepwell.store.base import Store
+from stepwell.store.base import Store
 
 
 class _End(asyncio.Future[Any]):
@@ -135,10 +133,8 @@ class Child:
 _FIND_RETRY = Retry(10, 0.5, "exponential", 30.0)
 
 
-def new_child(
-    activation: Activation, path: str, workflow: Startable[Any, Any], input: Any, detached: bool
-) -> NewRun:
-    journal, services = activation.journal, activation.services
+def new_child(run: RunPort, path: str, workflow: Startable[Any, Any], input: Any, detached: bool) -> NewRun:
+    journal, services = run.journal, run.services
     depth = 0 if detached else journal.accepted.depth + 1
     if depth > services.child_depth_max:
         raise InvalidRequest(
@@ -146,7 +142,7 @@ def new_child(
             hint="start it detached, or raise Settings.child_depth_max",
         )
     # A parent that a person retried gets a new child: the old one has failed for good.
-    run_id = child_run_id(activation.run_id, f"{path}@{journal.retries}")
+    run_id = child_run_id(run.run_id, f"{path}@{journal.retries}")
     found = workflow if isinstance(workflow, FoundWorkflow) else None
     return new_run(
         workflow,
@@ -156,11 +152,11 @@ def new_child(
         run_id=run_id,
         key="",
         seed=f"{recorded_random(journal.seed_now, path):032x}",
-        parent="" if detached else activation.run_id,
+        parent="" if detached else run.run_id,
         parent_path="" if detached else path,
-        root=run_id if detached else journal.accepted.root or activation.run_id,
+        root=run_id if detached else journal.accepted.root or run.run_id,
         depth=depth,
-        trigger=f"run/{activation.run_id}",
+        trigger=f"run/{run.run_id}",
         workspace=found.definition.workspace if found is not None else DEFAULT_WORKSPACE,
         graph=found.graph if found is not None else b"",
     )

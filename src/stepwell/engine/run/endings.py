@@ -1,11 +1,10 @@
-"""Endings: how a run's code came out, and what that writes."""
+"""Endings: how a run's code ended, and what that writes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
@@ -19,46 +18,26 @@ from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.messages import HELD, cancel_request, child_ended
 from stepwell.domain.messages import Ending as Message
 from stepwell.domain.problems import problem_of
+from stepwell.domain.program import Program
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.engine.execution.exit_guard import as_failure
 from stepwell.engine.run.answers import RecordedResult
-from stepwell.engine.run.calls import BackoffCall, BodyCall, StepCall
-from stepwell.engine.run.journal import Journal, absorb
+from stepwell.engine.run.journal import Journal
 from stepwell.engine.run.log_writer import Draft
+from stepwell.engine.run.port import Call, RunPort
 from stepwell.engine.run.replay import code_changed, left_open
+from stepwell.engine.run.style import StyleRules
 from stepwell.engine.run.waits import Waits
 from stepwell.errors import (
     Continue,
     NotDurable,
     RunTimedOut,
     StepwellError,
-    Suspended,
     TransitionStopped,
     Unwind,
 )
 from stepwell.store.wakeups import Ended
 
-if TYPE_CHECKING:
-    from stepwell.engine.run.activation import Activation
-
-
-def begin_generation(activation: Activation, fact: ev.Continued) -> None:
-    """continue_as_new is on disk: leave the code and begin it again."""
-    activation.steps.stop_all()
-    activation.closed = Suspended
-    activation.turns.unwind(activation.calls.values(), Suspended)
-    activation.closed = None
-    absorb(activation.journal, ev.Event(activation.writer.head, activation.last_at, "", 0, fact))
-    activation.timers.dues.clear()
-    activation.timers.limit_run(activation.journal, activation.timed_out)
-    activation.live = False
-    activation.open_program()
-    activation.waits = Waits(activation)  # signals that were not taken come along in the journal
-    activation.start_main()
-    activation.advance()
-
-
-_WORK = (StepCall, BodyCall, BackoffCall)
 _KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after its first, if at all
 
 
@@ -84,26 +63,36 @@ class Ending:
         self.messages = []
 
 
-def of_main(activation: Activation) -> Ending:
+def unfinished_replay(
+    run: RunPort, style: StyleRules, main: asyncio.Task[bytes], program: Program
+) -> Ending | None:
+    """The code returned during the replay although the log has more: it is not the code that was recorded.
+
+    An error of the code is reported as it is.
+    """
+    if main.cancelled() or not (main.exception() is None or isinstance(main.exception(), Continue)):
+        return None
+    for answer in run.calls.answers:
+        if _must_be_asked(answer):
+            return failed(code_changed(answer, run.calls.pending, program))
+    gone = left_open(run.journal, run.calls) if style.replays_code else None
+    return None if gone is None else failed(gone)
+
+
+def of_main(run: RunPort, waits: Waits, main: asyncio.Task[bytes]) -> Ending:
     """What the workflow's own code returned or raised."""
-    main = activation.main
-    left = () if activation.live else [a for a in activation.answers if _must_be_asked(a)]
-    if left and _came_to_its_end(main):
-        return failed(code_changed(left[0], activation.calls, activation.program))
-    if not activation.live and _came_to_its_end(main) and (gone := left_open(activation)) is not None:
-        return failed(gone)
     if main.cancelled():
         error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
     else:
         error = _bare(main.exception())
     if isinstance(error, Continue):
-        return _continued(activation, error)
-    if activation.cancelling:
+        return _continued(run.journal, waits, error)
+    if run.cancelling:
         unwound = isinstance(error, Unwind | asyncio.CancelledError)
         failure = None if error is None or unwound else problem_of(error)
-        return Ending(Status.CANCELLED, reason=activation.waits.cancel_reason, problem=failure)
+        return Ending(Status.CANCELLED, reason=run.journal.cancel_reason, problem=failure)
     if error is None:
-        return _completed(activation, main.result())
+        return _completed(main.result(), run.services.payload_bytes_max)
     return failed(error)
 
 
@@ -121,29 +110,25 @@ def _bare(error: BaseException | None) -> BaseException | None:
     return None if error is None else as_failure(error)
 
 
-def _completed(activation: Activation, result: bytes) -> Ending:
+def _completed(result: bytes, bytes_max: int) -> Ending:
     try:
-        return Ending(
-            Status.COMPLETED,
-            result=limited(result, "the run's result", activation.services.payload_bytes_max),
-        )
+        return Ending(Status.COMPLETED, result=limited(result, "the run's result", bytes_max))
     except StepwellError as error:
         return failed(error)
 
 
-def _continued(activation: Activation, error: Continue) -> Ending:
-    journal = activation.journal
+def _continued(journal: Journal, waits: Waits, error: Continue) -> Ending:
     generation = journal.generation + 1
-    activation.waits.leave()
+    waits.leave()
     fact = ev.Continued(
         generation=generation,
         input=Raw(error.input),
         seed=f"{recorded_random(journal.seed_now, f'continue/{generation}'):032x}",
-        carried=[ev.Carried(name=m.name, payload=m.payload) for m in activation.waits.unmatched()],
-        keys=list(activation.waits.keys)[-_KEYS_KEPT:],
+        carried=[ev.Carried(name=m.name, payload=m.payload) for m in waits.unmatched()],
+        keys=list(waits.keys)[-_KEYS_KEPT:],
         documents=list(journal.documents.values()),
-        children=activation.waits.children_left(),
-        cursors=activation.waits.cursors(),
+        children=waits.children_left(),
+        cursors=waits.cursors(),
     )
     return Ending(Status.RUNNING, continues=fact)
 
@@ -155,9 +140,9 @@ def failed(error: BaseException) -> Ending:
     return Ending(Status.FAILED, problem=problem_of(error))
 
 
-def timed_out(activation: Activation, limit: float) -> Ending:
-    """It names what was under way: a retry begins that anew, so alone it must fit into the timeout."""
-    under_way = [call.text for call in activation.calls.values() if isinstance(call, _WORK)]
+def timed_out(pending: Iterable[Call], limit: float) -> Ending:
+    """It names what was under way: a retry begins that anew, so it must fit into the timeout by itself."""
+    under_way = [call.text for call in pending if call.under_way]
     doing = f"; under way: {', '.join(under_way[:3])}" if under_way else ""
     error = RunTimedOut(
         f"the run was active for more than its timeout of {limit:g} s{doing}",
@@ -187,7 +172,7 @@ def stuck() -> Ending:
 def endless() -> Ending:
     error = NotDurable(
         "the workflow goes round and round without waiting for anything",
-        hint="wait with a ctx verb in the loop, for example ctx.sleep; asyncio.sleep(0) is no wait",
+        hint="wait with a ctx verb in the loop, for example ctx.sleep; asyncio.sleep(0) does not wait",
     )
     return failed(error)
 
@@ -220,47 +205,42 @@ def _held(row: InboxRow, losses: int) -> Ending:
 
 
 def _must_be_asked(answer: RecordedResult) -> bool:
-    """Code that ends before it asks for this is not the code that the log was written by."""
+    """Code that ends before it asks for this is not the code that wrote the log."""
     return not answer.optional and not isinstance(answer.fact, ev.ChildEnded | ev.CancelRequested)
 
 
-def _came_to_its_end(main: asyncio.Task[bytes]) -> bool:
-    """An error of the code is told as it is; this is about code that thinks that it is done."""
-    return not main.cancelled() and (main.exception() is None or isinstance(main.exception(), Continue))
-
-
-def finish(activation: Activation, ending: Ending) -> Finish:
-    """Draft the last event and what goes with it: news for the parent, the end of open children."""
-    draft = activation.writer.draft
+def finish(run: RunPort, waits: Waits, ending: Ending, *, seen: int, where_at: str) -> Finish:
+    """Draft the last event and what goes with it: a message to the parent, the end of open children."""
+    writer = run.writer
     if ending.status in RETRYABLE:
-        activation.rows = activation.waits.keep(activation.rows)
-    unconsumed = [*activation.waits.untaken_keys(), *(row.key for row in activation.rows)]
-    ending.event = draft.add(_last_fact(ending, unconsumed))
-    accepted = activation.journal.accepted
+        waits.keep()
+    unconsumed = [*waits.untaken_keys(), *(row.key for row in waits.rows)]
+    ending.event = writer.end_with(_last_fact(ending, unconsumed))
+    accepted = run.journal.accepted
     if accepted.parent:
         message = Message(
             status=ending.status,
             result=Raw(ending.result or b"null"),
             error=ending.problem,
-            run=activation.run_id,
+            run=run.run_id,
         )
-        seq = activation.writer.head + len(draft.events)
+        seq = writer.head + len(writer.draft.events)
         ending.messages.append(child_ended(RunId(accepted.parent), accepted.parent_path, seq, message))
     if ending.status is not Status.COMPLETED:
-        children = list(activation.waits.open_children())
-        reason = f"parent run {activation.run_id} is {ending.status}"
+        children = list(waits.open_children())
+        reason = f"parent run {run.run_id} is {ending.status}"
         ending.messages.extend(cancel_request(child, reason) for child in children)
         if children:  # they may be anywhere
-            draft.then_do.append(lambda at: activation.services.notifier.work())
+            writer.after_commit(lambda at: run.services.notifier.work())
     if ending.messages:
-        draft.rest.deliveries.extend(ending.messages)
+        writer.deliver(ending.messages)
     return Finish(
-        seen=activation.inbox.seen,
+        seen=seen,
         status=ending.status,
         output=ending.result,
         error=msgspec.json.encode(ending.problem) if ending.problem else None,
-        where_at=_where(activation, ending),
-        started_at=activation.journal.started_at or activation.timers.claimed_at,
+        where_at=where_at,
+        started_at=run.journal.started_at or run.timers.claimed_at,
     )
 
 
@@ -275,16 +255,9 @@ def _last_fact(ending: Ending, unconsumed: list[str]) -> ev.Fact:
     return ev.Failed(error=ending.problem, unconsumed=unconsumed)
 
 
-def _where(activation: Activation, ending: Ending) -> str:
-    path = ending.problem.path if ending.problem else ""
-    if activation.visits is None:
-        return path
-    return f"at {activation.journal.place or 'start'}" + (f": {path}" if path else "")
-
-
-def announce(activation: Activation, then: Finish) -> None:
-    """Tell this process, and by a hint the others, that the run has ended."""
-    notifier = activation.services.notifier
-    notifier.ended(activation.run_id, Ended(then.status, then.output, then.error))
-    if activation.journal.accepted.parent:
-        notifier.work(RunId(activation.journal.accepted.parent))
+def announce(run: RunPort, then: Finish) -> None:
+    """Report to this process, and by a hint to the others, that the run has ended."""
+    notifier = run.services.notifier
+    notifier.ended(run.run_id, Ended(then.status, then.output, then.error))
+    if run.journal.accepted.parent:
+        notifier.work(RunId(run.journal.accepted.parent))

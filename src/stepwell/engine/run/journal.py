@@ -146,6 +146,7 @@ class Journal(msgspec.Struct, eq=False):
     attempts: Attempts = msgspec.field(default_factory=Attempts)
     lease: str = ""
     claimed_at: float = 0.0
+    by_visits: bool = False  # of a machine
 
     @property
     def replays(self) -> bool:
@@ -161,17 +162,20 @@ class Journal(msgspec.Struct, eq=False):
         return f"{origin.salt}/{self.seed}"
 
 
-def read_journal(rows: Sequence[LogRow], now: float = 0.0) -> Journal:
-    """Fold a run's log, claimed at `now`: its first event, then all since it last continued as new."""
+def read_journal(rows: Sequence[LogRow], now: float = 0.0, *, by_visits: bool = False) -> Journal:
+    """Fold a run's log, claimed at `now`: its first event, then all since it last continued as new.
+
+    The log of a machine is read visit by visit.
+    """
     first = ev.read(rows[0])
     assert isinstance(first.fact, ev.Accepted)
     journal = Journal(first.fact, first.at, input=first.fact.input, seed=first.fact.seed)
+    journal.by_visits = by_visits
     journal.head, journal.last_at = first.seq, first.at
-    machine = first.fact.kind == "machine"
     for row in islice(rows, 1, None):
         event = ev.read(row)
         absorb(journal, event)
-        if machine:
+        if by_visits:
             note_visit(journal, event)
     count_active(journal, max(now, journal.last_at))
     return journal
@@ -234,7 +238,7 @@ def absorb(journal: Journal, event: Event) -> None:
             journal.told.add(f"{event.kind} {path}")
         case ev.DocumentSaved():
             journal.told.add(path)
-            if journal.accepted.kind == "machine" or not is_direct(path):  # else the code keeps it again
+            if journal.by_visits or not is_direct(path):  # else the code saves it again
                 journal.saved.setdefault(path, []).append((event.attempt, fact))
         case _:
             _absorb_run_fact(journal, event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -29,7 +29,7 @@ _ROW_BYTES = 200  # of an event, beside its payload
 
 
 class Draft(msgspec.Struct, eq=False):
-    """Most drafts hold events only, so the rest is made when it is first asked for."""
+    """Most drafts hold events only, so the rest is created when it is first used."""
 
     events: list[NewEvent] = []
     size: int = 0  # about how many bytes
@@ -56,7 +56,7 @@ class Draft(msgspec.Struct, eq=False):
         return event
 
     def absorb(self, later: Draft) -> None:
-        """Put what was drafted meanwhile behind a draft that was not written."""
+        """Append what was drafted meanwhile to a draft that was not written."""
         self.events.extend(later.events)
         self.size += later.size
         self.then_do.extend(later.then_do)
@@ -107,14 +107,16 @@ class LogWriter:
         self, claim: Claim, *, committer: Submits, written: Written, broken: Callable[[], None]
     ) -> None:
         self._run_id = claim.run_id
-        self._lease = claim.lease
+        self.lease = claim.lease
+        self.losses = claim.losses  # owners that died since the run last moved
         self._committer = committer
         self._written = written
         self._broken = broken  # hears of an error of `written`, while it is handled
         self.in_flight: Draft | None = None  # what comes now goes with the next
         self.turn_held = ""  # path of the transactional step whose fact comes before what is drafted now
-        self._turn_free: asyncio.Event | None = None  # made by the first transactional step that waits
+        self._turn_free: asyncio.Event | None = None  # created by the first transactional step that waits
         self.head = claim.head  # the log ends here
+        self.last_at = 0.0  # when it last grew
         self.barrier = 0  # seq of the last fact that was drafted
         self.draft = Draft()
 
@@ -124,7 +126,7 @@ class LogWriter:
         return self.head + (len(self.in_flight.events) if self.in_flight else 0) + len(self.draft.events)
 
     def open_with(self, fact: ev.Fact) -> None:
-        """A fact that goes first in the next commit, but is no reason for one."""
+        """A fact that goes first in the next commit, but is not a reason for one."""
         self.draft.events.append(ev.written(fact))
 
     def add(self, fact: ev.Fact, path: str, attempt: int) -> int:
@@ -134,10 +136,74 @@ class LogWriter:
         self.barrier = seq = self.head + len(draft.events) + (len(flying.events) if flying is not None else 0)
         return seq
 
+    def checkpoint(self) -> None:
+        """The next claim reads the log from the last drafted fact on."""
+        self.draft.base = self.barrier
+
+    def end_with(self, fact: ev.Fact) -> NewEvent:
+        """Draft the last fact of a run; a refused commit takes it back."""
+        return self.draft.add(fact)
+
+    # What the next commit writes beside its events
+
+    def after_commit(self, action: Callable[[float], None]) -> None:
+        """Call `action` with the commit's time, once it is written."""
+        self.draft.then_do.append(action)
+
+    def due(self, path: str, seconds: float) -> None:
+        """The path is due so many seconds after the commit."""
+        self.draft.dues[path] = seconds
+
+    def is_due(self, path: str) -> bool:
+        return path in self.draft.dues
+
+    def forget_due(self, path: str) -> None:
+        self.draft.dues.pop(path, None)
+
+    def consume(self, key: str, *, needed: bool = False) -> None:
+        """Take a message out of the inbox. Needed: that alone is a reason for a commit."""
+        self.draft.rest.consumed.append(key)
+        if needed:
+            self.draft.needed = True
+
+    def open_wait(self, wait: NewWait) -> None:
+        self.draft.rest.waits_opened.append(wait)
+
+    def close_waits(self, paths: Iterable[str]) -> None:
+        self.draft.rest.waits_closed.extend(paths)
+
+    def open_ticket(self, ticket: NewTicket) -> None:
+        self.draft.rest.tickets_opened.append(ticket)
+
+    def close_ticket(self, path: str, *, needed: bool = False) -> None:
+        self.draft.rest.tickets_closed.append(path)
+        if needed:
+            self.draft.needed = True
+
+    def start(self, new: NewRun, notify: Callable[[], None]) -> None:
+        """Start a child; `notify` is called once for all children of the commit."""
+        starts = self.draft.rest.starts
+        if not starts:
+            self.after_commit(lambda at: notify())
+        starts.append(new)
+
+    def deliver(self, messages: Iterable[Message]) -> None:
+        self.draft.rest.deliveries.extend(messages)
+
+    def request(self, message: Message, notify: Callable[[], None]) -> None:
+        """Deliver a message that is a reason for a commit; `notify` as in `start`."""
+        deliveries = self.draft.rest.deliveries
+        if not deliveries:
+            self.after_commit(lambda at: notify())
+        deliveries.append(message)
+        self.draft.needed = True
+
+    # Committing
+
     def send(self, then: Park | Finish | None) -> None:
         draft, self.draft = self.draft, Draft()
         self.in_flight = draft
-        commit = draft.commit(self._run_id, self._lease, self.head, then)
+        commit = draft.commit(self._run_id, self.lease, self.head, then)
         self._committer.submit(commit, draft.size, self._answered)
 
     def _answered(self, result: Committed, then: Park | Finish | None) -> None:
@@ -156,7 +222,7 @@ class LogWriter:
         self.draft = draft
 
     def close(self) -> None:
-        """Nobody wants to hear of it any more."""
+        """The activation has ended: it no longer hears of commits."""
         self._written, self._broken = _unheard, _too_late
 
     def drop(self, draft: Draft) -> None:
@@ -184,7 +250,7 @@ class LogWriter:
         assert self.in_flight is not None
         self.in_flight.add(fact, path, attempt)
         self.in_flight.then_do.append(then_do)
-        return self.in_flight.commit(self._run_id, self._lease, self.head, None)
+        return self.in_flight.commit(self._run_id, self.lease, self.head, None)
 
     def transacted(self, result: Committed) -> None:
         self.turn_held = ""
@@ -202,7 +268,7 @@ class LogWriter:
 
 
 def opening(claim: Claim, worker: str, since: float = 0.0) -> list[ev.Fact]:
-    """What the log is to say of a new owner before anything else."""
+    """What the log says of a new owner before anything else."""
     lost = [ev.LeaseLost(lease=claim.lost_lease)] if claim.lost_lease else []
     return [*lost, ev.Claimed(lease=claim.lease, worker=worker, since=since)]
 

@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
+from stepwell.domain.commit import Commit, Committed, Finish, Park
 from stepwell.domain.ids import Ids, WorkerId
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
 from stepwell.domain.workflow_code import DirectCalls
+from stepwell.engine.execution.step_runner import StepRunner
+from stepwell.shared_timeout import SharedTimeout
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock
 
-if TYPE_CHECKING:
-    from stepwell.domain.commit import Commit
-    from stepwell.engine.execution.step_runner import StepRunner
-    from stepwell.engine.run.timers import RunLimits
-    from stepwell.engine.worker.committer import Written
+Written = Callable[[Committed, Park | Finish | None], None]
+
+_SHARED_MAX = 100  # a caller may give every run a timeout of its own
 
 
 class Submits(Protocol):
     """What an activation asks of a committer."""
 
     def submit(self, commit: Commit, size: int, written: Written) -> None: ...
+
+
+class Expires(Hashable, Protocol):
+    def ran_out(self) -> None: ...
+
+
+class RunLimits:
+    """Timeouts of runs; runs with equal timeouts share one timer."""
+
+    def __init__(self) -> None:
+        self._shared: dict[float, SharedTimeout[Expires]] = {}
+
+    def of(self, seconds: float, *, shared: bool) -> SharedTimeout[Expires]:
+        timeout = self._shared.get(seconds) if shared else None
+        if timeout is None:
+            timeout = SharedTimeout(seconds, lambda timers: timers.ran_out())
+            if shared and len(self._shared) < _SHARED_MAX:
+                self._shared[seconds] = timeout
+        return timeout
 
 
 @dataclass(slots=True)
@@ -43,10 +63,11 @@ class Services:
     payload_bytes_max: int
     keep_lease_seconds: float  # waits shorter than this do not park
     child_depth_max: int
-    lost_leases_max: int  # then a run that lost so many workers is set aside
+    lost_leases_max: int  # a run that lost this many workers is set aside
     replay_always: bool  # for tests: forget the code's state after every commit
     lease_valid: Callable[[], bool]  # by our own clock the lease still holds
     stand_ins: Mapping[str, StepSpec]  # for tests: other functions in steps' places
     limits: RunLimits
-    note_due: Callable[[float], None]  # a ticket becomes due in so many seconds
+    note_due: Callable[[float], None]  # a ticket becomes due in that many seconds
+    styles: Mapping[str, Any]  # by kind: the `StyleRules` of functions, machines and graphs
     direct_calls: DirectCalls = "warn"  # steps that workflow code calls without ctx.step

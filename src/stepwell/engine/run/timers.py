@@ -1,7 +1,7 @@
 """Timers: when the paths of one activation must be looked at, by the store's clock.
 
-Our own clock only measures how long ago the store told its time, so that no timer is early however
-wrong this machine's clock is.
+Our own clock only measures how long ago the store reported its time, so no timer is early, however wrong
+this machine's clock is.
 """
 
 from __future__ import annotations
@@ -12,34 +12,19 @@ from functools import partial
 
 from stepwell.domain.commit import NEVER
 from stepwell.engine.run.journal import Journal
-from stepwell.engine.run.services import Services
+from stepwell.engine.run.services import Expires, Services
 from stepwell.shared_timeout import SharedTimeout
-
-_SHARED_MAX = 100  # a caller may give every run a timeout of its own
-
-
-class RunLimits:
-    def __init__(self) -> None:
-        self._shared: dict[float, SharedTimeout[Timers]] = {}
-
-    def of(self, seconds: float, *, shared: bool) -> SharedTimeout[Timers]:
-        found = self._shared.get(seconds) if shared else None
-        if found is None:
-            found = SharedTimeout(seconds, Timers.ran_out)
-            if shared and len(self._shared) < _SHARED_MAX:
-                self._shared[seconds] = found
-        return found
 
 
 class Timers:
     def __init__(self, services: Services, now: float, fired: Callable[[], None]) -> None:
         self._services = services
-        self._told = now
-        self._told_mark = services.clock.monotonic()
+        self._reported = now
+        self._reported_mark = services.clock.monotonic()
         self._fired = fired
         self._handle: asyncio.TimerHandle | None = None
         self._wakes_at = 0.0
-        self._limit: SharedTimeout[Timers] | None = None
+        self._limit: SharedTimeout[Expires] | None = None
         self._timed_out: Callable[[], None] = _unheard
         self.claimed_at = now
         self.dues: dict[str, float] = {}
@@ -47,22 +32,27 @@ class Timers:
         self.held = False  # the run is about to be given back: what is due is the next owner's
 
     def now(self) -> float:
-        """The store's time, never ahead of it: what it told us plus what we have counted since."""
-        return self._told + self._services.clock.monotonic() - self._told_mark
+        """The store's time, never ahead of it: what it reported plus what we have counted since."""
+        return self._reported + self._services.clock.monotonic() - self._reported_mark
+
+    @property
+    def seconds_held(self) -> float:
+        """How long this owner has had the run."""
+        return self._services.clock.monotonic() - self._reported_mark
 
     @property
     def soonest(self) -> float:
         return min(self.dues.values(), default=NEVER)
 
     def next_due(self) -> str | None:
-        """The path whose time came first; None: none has come yet."""
+        """The path whose time came first; None: no path is due yet."""
         if not self.dues or self.held:
             return None
         path = min(self.dues, key=self.dues.__getitem__)
         return path if self.dues[path] <= self.now() else None
 
     def wake_in(self, seconds: float) -> None:
-        """The lease is kept for so short a wait: come back by ourselves."""
+        """The lease is kept for a short wait: look again by ourselves."""
         self.stop()
         self._wakes_at = self.now() + seconds
         self._handle = self._services.loop.call_later(max(0.0, seconds), self._fire)
@@ -86,7 +76,7 @@ class Timers:
             self._limit.begin(self, self._services.loop)
 
     def unlimit_run(self) -> None:
-        """The run's own timeout does not count any more."""
+        """The run's own timeout no longer counts."""
         self.limit_at = NEVER
         if self._limit is not None:
             self._limit.end(self)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from stepwell.domain.commit import Definition
+from stepwell.domain.commit import Definition, InboxRow
 from stepwell.domain.events import Problem
 from stepwell.domain.program import RunOptions
 from stepwell.domain.status import Status
 from stepwell.engine.run.endings import Ending
-
-if TYPE_CHECKING:
-    from stepwell.engine.run.activation import Activation
+from stepwell.engine.run.journal import Journal
 
 
 class Unserved:
@@ -31,11 +30,11 @@ class Unserved:
     def encode_input(self, input: Any) -> bytes:
         raise AssertionError(f"{self.definition.name} is not here")
 
-    def ending(self, activation: Activation) -> Ending:
-        asked = [row for row in activation.rows if row.kind == "cancel"]
-        if asked or activation.journal.cancelled is not None:
-            reason = msgspec.json.decode(asked[0].payload, type=str) if asked else ""
-            return Ending(Status.CANCELLED, reason=reason or activation.journal.cancel_reason)
+    def ending(self, journal: Journal, rows: Iterable[InboxRow]) -> Ending:
+        requests = [row for row in rows if row.kind == "cancel"]
+        if requests or journal.cancelled is not None:
+            reason = msgspec.json.decode(requests[0].payload, type=str) if requests else ""
+            return Ending(Status.CANCELLED, reason=reason or journal.cancel_reason)
         what = f"{self.definition.kind} {self.definition.name} version {self.definition.version}"
         problem = Problem(
             code="UNSERVED",

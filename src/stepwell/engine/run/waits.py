@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -16,22 +16,22 @@ from stepwell.domain.cursors import Cursor
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import HELD, Decision, Ending, cancel_request, decide_key, event_key
 from stepwell.engine.run.broadcasts import Broadcasts
-from stepwell.engine.run.calls import BackoffCall, Call, ChildCall, ResultCall, TimerCall, WaitCall
+from stepwell.engine.run.calls import ChildCall, TimerCall, WaitCall
 from stepwell.engine.run.inbox import Signals
 from stepwell.engine.run.journal import Message, called_back
+from stepwell.engine.run.port import RunPort
 from stepwell.engine.run.replay import check_form
 from stepwell.errors import StepwellError
 
-if TYPE_CHECKING:
-    from stepwell.engine.run.activation import Activation
+_KEYS_KEPT = 10_000
 
 
 class Waits:
-    def __init__(self, activation: Activation) -> None:
-        self._activation = activation
-        journal = activation.journal
+    def __init__(self, run: RunPort, rows: deque[InboxRow]) -> None:
+        self._run = run
+        self.rows = rows  # messages that were not taken yet
+        journal = run.journal
         self.keys = journal.keys  # of messages that were taken: a repeat has no effect
-        self.cancel_reason = journal.cancel_reason
         self._open: dict[str, WaitCall] = {}
         self._broadcasts: Broadcasts | None = None  # most runs hear none
         self._timers = set(journal.timers)  # set, neither fired nor withdrawn
@@ -44,43 +44,43 @@ class Waits:
     @property
     def broadcasts(self) -> Broadcasts:
         if self._broadcasts is None:
-            self._broadcasts = Broadcasts(self._activation, self)
+            self._broadcasts = Broadcasts(self._run, self)
         return self._broadcasts
 
-    # Opening
+    # Timers
 
-    def open(self, call: Call) -> None:
-        if isinstance(call, BackoffCall):
-            if call.path not in self._activation.writer.draft.dues:  # else it is counted from the commit
-                self._activation.timers.dues[call.path] = call.due_at
-        elif isinstance(call, TimerCall):
-            self._open_timer(call)
-        elif isinstance(call, WaitCall):
-            self._open_wait(call)
-        elif isinstance(call, ResultCall):
-            pass  # the child's end comes as a message
+    def set_timer(self, call: TimerCall) -> None:
+        run = self._run
+        timer = run.journal.timers.get(call.path)
+        if timer is None:
+            run.record(ev.TimerSet(seconds=call.seconds, retry=call.retry), call.path)
+            self._timers.add(call.path)
+            run.writer.due(call.path, call.seconds)
+        else:
+            run.timers.dues[call.path] = timer.due_at
+
+    def fire_timer(self, call: TimerCall) -> None:
+        self._timers.discard(call.path)
+        self._run.record(ev.TimerFired(), call.path)
+
+    def withdraw_timer(self, call: TimerCall) -> None:
+        if call.path in self._timers:
+            self._timers.discard(call.path)
+            self._run.record(ev.WaitEnded(outcome="withdrawn"), call.path)
+
+    # Waits for messages
 
     def recall(self, call: WaitCall) -> None:
         """The log has it open: a message that came with the claim may answer it before it is looked at."""
-        if call.path in self._activation.journal.waits:
+        if call.path in self._run.journal.waits:
             self._open[call.path] = call
 
-    def _open_timer(self, call: TimerCall) -> None:
-        activation = self._activation
-        timer = activation.journal.timers.get(call.path)
-        if timer is None:
-            activation.record(ev.TimerSet(seconds=call.seconds, retry=call.retry), call.path)
-            self._timers.add(call.path)
-            activation.writer.draft.dues[call.path] = call.seconds
-        else:
-            activation.timers.dues[call.path] = timer.due_at
-
-    def _open_wait(self, call: WaitCall) -> None:
-        activation = self._activation
+    def open(self, call: WaitCall) -> None:
+        run = self._run
         self._open[call.path] = call
-        opened = activation.journal.waits.get(call.path)
+        opened = run.journal.waits.get(call.path)
         if opened is not None and opened.fact.timeout is not None:
-            activation.timers.dues[call.path] = opened.at + opened.fact.timeout
+            run.timers.dues[call.path] = opened.at + opened.fact.timeout
         if self._answer_from_queue(call) or self._answer_from_log(call):
             return
         if opened is None:
@@ -89,8 +89,8 @@ class Waits:
             self.broadcasts.look(call.name, call.key)
 
     def _register(self, call: WaitCall) -> None:
-        activation = self._activation
-        since = self.broadcasts.since(call.name, call.key) if call.what == "event" else activation.last_at
+        run, writer = self._run, self._run.writer
+        since = self.broadcasts.since(call.name, call.key) if call.what == "event" else writer.last_at
         fact = ev.WaitOpened(
             what=call.what,  # type: ignore[arg-type]  # the verbs of the context
             name=call.name,
@@ -102,34 +102,58 @@ class Waits:
             since=since,
             choices=call.choices,
         )
-        activation.record(fact, call.path)
-        draft = activation.writer.draft
+        run.record(fact, call.path)
         if call.timeout is not None:
-            draft.dues[call.path] = call.timeout
+            writer.due(call.path, call.timeout)
         if call.what in ("approval", "trigger"):
             self.keys.pop(decide_key(call.path), None)  # it was about another question at this path
-            draft.rest.waits_opened.append(NewWait(path=call.path, kind="decision", name=call.name))
+            writer.open_wait(NewWait(path=call.path, kind="decision", name=call.name))
         elif call.what == "event":
-            wait = NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=since)
-            draft.rest.waits_opened.append(wait)
+            writer.open_wait(NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=since))
             # An event between here and the park must not be lost: the wait is on disk first, then
             # we look, and only then may the run park.
-            activation.busy += 1
-            draft.then_do.append(lambda at: self._registered(call))
+            run.hold()
+            writer.after_commit(lambda at: self._registered(call))
 
     def _registered(self, call: WaitCall) -> None:
-        self._activation.busy -= 1
+        self._run.release_hold()
         self.broadcasts.look(call.name, call.key)
 
+    def due(self, call: WaitCall) -> None:
+        """It was not answered in time."""
+        if not (call.what == "event" and self.broadcasts.defers(call)):
+            self.time_out(call)
+
+    def time_out(self, call: WaitCall) -> None:
+        self._end(call, ev.WaitEnded(outcome="timed_out"))
+
+    def _end(self, call: WaitCall, fact: ev.WaitEnded) -> None:
+        self._open.pop(call.path, None)
+        self._run.timers.dues.pop(call.path, None)
+        self._run.writer.forget_due(call.path)
+        self._run.record(fact, call.path)
+        if call.what != "signal":
+            self._run.writer.close_waits((call.path,))
+
+    def withdraw(self, call: WaitCall) -> None:
+        run = self._run
+        is_open = self._open.pop(call.path, None) is not None
+        if run.journal.waits.pop(call.path, None) is not None or is_open:
+            run.record(ev.WaitEnded(outcome="withdrawn"), call.path)
+            if call.what != "signal":
+                run.writer.close_waits((call.path,))
+
+    # Children
+
     def start_again(self) -> None:
-        """Children that a failure had cancelled, in a run that a person sent on."""
-        lost, self._activation.journal.lost = self._activation.journal.lost, {}
+        """Start the children that a failure had cancelled, in a run that a person retried."""
+        lost, self._run.journal.lost = self._run.journal.lost, {}
         for path, new in lost.items():
             if new is not None:
-                self.start_child(ChildCall(path, self._activation.turns.create_future(), new, detached=False))
+                self.start_child(ChildCall(path, self._run.loop.create_future(), new, detached=False))
 
     def start_child(self, call: ChildCall) -> None:
-        activation = self._activation
+        run = self._run
         new = call.new
         assert new is not None, f"{call.path} is in the log already"
         fact = ev.ChildStarted(
@@ -138,69 +162,46 @@ class Waits:
             version=new.version,
             detached=call.detached,
             trigger=call.trigger,
-            digest=new.digest if activation.ctx.marks else "",
+            digest=new.digest if run.calls.strict else "",
         )
-        draft = activation.writer.draft
-        if not draft.rest.starts:
-            draft.then_do.append(lambda at: activation.services.notifier.work())
-        draft.rest.starts.append(new)
+        run.writer.start(new, run.services.notifier.work)
         if not call.detached:
             self._children[call.path] = fact
-        activation.record(fact, call.path)
+        run.record(fact, call.path)
 
-    # Time
-
-    def due(self, call: Call) -> None:
-        """A timer has fired, or a wait has timed out."""
-        if isinstance(call, BackoffCall):
-            del self._activation.calls[call.path]
-            call.future.set_result(None)
-        elif isinstance(call, TimerCall):
-            self._timers.discard(call.path)
-            self._activation.record(ev.TimerFired(), call.path)
-        elif isinstance(call, WaitCall) and not (call.what == "event" and self.broadcasts.defers(call)):
-            self.time_out(call)
-
-    def time_out(self, call: WaitCall) -> None:
-        self._end(call, ev.WaitEnded(outcome="timed_out"))
-
-    def _end(self, call: WaitCall, fact: ev.WaitEnded) -> None:
-        self._open.pop(call.path, None)
-        self._activation.timers.dues.pop(call.path, None)
-        self._activation.writer.draft.dues.pop(call.path, None)
-        self._activation.record(fact, call.path)
-        if call.what != "signal":
-            self._activation.writer.draft.rest.waits_closed.append(call.path)
+    def withdraw_child(self, path: str) -> None:
+        """The code no longer waits for this child's end: the child is cancelled."""
+        run, child = self._run, self._children.get(path)
+        if child is not None and not child.detached:
+            reason = f"run {run.run_id} does not wait for it any more"
+            run.writer.request(cancel_request(RunId(child.run), reason), run.services.notifier.work)
 
     # Messages
 
-    def take(self, rows: Sequence[InboxRow]) -> None:
-        """Move messages from the inbox into the log, in their order."""
-        visits = self._activation.visits
-        for row in rows:
-            if row.kind == HELD or (visits is not None and visits.keeps(row)):
-                continue
-            draft = self._activation.writer.draft
-            draft.rest.consumed.append(row.key)
-            draft.needed = draft.needed or row.kind != "event"  # what it told of is in the next commit
+    def take(self, row: InboxRow) -> None:
+        """Move a message from the inbox into the log."""
+        if row.kind != HELD:
+            # An event is in the commit that takes it; its message alone is not a reason to write.
+            self._run.writer.consume(row.key, needed=row.kind != "event")
             if row.key not in self.keys:
                 self._take_one(row)
 
     def _take_one(self, row: InboxRow) -> None:
         if row.kind == "signal":
-            self._take_signal(row)
+            self._queue(self._received(row, Raw(row.payload)))
         elif row.kind == "decide":
             self._take_decision(row)
         elif row.kind == "event":
-            self.broadcasts.told_of(self._open.get(row.name))
+            self.broadcasts.notify(self._open.get(row.name))
         elif row.kind == "child":
             self._take_child(row)
         elif row.kind == "step":
-            self._activation.steps.remote_ended(row.name, row.payload)
-        elif row.kind == "cancel" and not self._activation.cancelling:
-            self.cancel_reason = msgspec.json.decode(row.payload, type=str)
+            if (call := self._run.calls.pending.get(row.name)) is not None:
+                call.remote_ended(self._run, row.payload)
+        elif row.kind == "cancel" and not self._run.cancelling:
+            reason = self._run.journal.cancel_reason = msgspec.json.decode(row.payload, type=str)
             self.keys[row.key] = None
-            self._activation.record(ev.CancelRequested(reason=self.cancel_reason))
+            self._run.record(ev.CancelRequested(reason=reason))
 
     def _received(
         self,
@@ -224,14 +225,11 @@ class Waits:
             by=by,
             at=at,
         )
-        self._activation.record(fact)
+        self._run.record(fact)
         return Message(row.key, row.kind, choice or row.name, payload)
 
-    def _take_signal(self, row: InboxRow) -> None:
-        self._queue(self._received(row, Raw(row.payload)))
-
     def _queue(self, message: Message) -> None:
-        """It waits for its wait; one that is open takes it at once."""
+        """Queue a signal until a wait takes it; an open wait takes it at once."""
         self._signals.add(message)
         for call in list(self._open.values()):
             if message.name in call.names and self._answer_from_queue(call):
@@ -246,7 +244,7 @@ class Waits:
 
     def _answer_from_log(self, call: WaitCall) -> bool:
         """A decision that came when the run failed: it answers its question when that is asked again."""
-        message = self._activation.journal.messages.pop(decide_key(call.path), None)
+        message = self._run.journal.messages.pop(decide_key(call.path), None)
         if message is None:
             return False
         if self._fits(call, message):
@@ -256,19 +254,19 @@ class Waits:
         return False
 
     def _answer(self, call: WaitCall, message: Message) -> None:
-        self._activation.journal.taken[message.key] = message
+        self._run.journal.taken[message.key] = message
         self._end(call, ev.WaitEnded(outcome="answered", received=message.key))
 
     def _fits(self, call: WaitCall, message: Message) -> bool:
-        """An answer that is not of the wait's type is set aside in the log; the wait goes on."""
+        """An answer that is not of the wait's type is set aside in the log; the wait continues."""
         try:
             call.decode(message.name, message.payload)
         except StepwellError as error:
-            check_form(self._activation, call, message)
+            check_form(self._run.journal, call, message)
             fact = ev.Received(
                 key=message.key, n=0, what=message.what, name=message.name, rejected=error.message
             )
-            self._activation.record(fact)
+            self._run.record(fact)
             return False
         return True
 
@@ -276,7 +274,7 @@ class Waits:
         decision = msgspec.json.decode(row.payload, type=Decision)
         call = self._open.get(row.name)
         if call is None:
-            late = "that question is not open any more"
+            late = "that question is no longer open"
             self._received(row, decision.answer, rejected=late, choice=decision.choice, by=decision.by)
             return
         message = self._received(row, decision.answer, choice=decision.choice, by=decision.by)
@@ -287,20 +285,20 @@ class Waits:
             self._ask_anew(call)
 
     def _ask_anew(self, call: WaitCall) -> None:
-        """Whoever answered was told of the choices that older code had: those of now are open."""
-        opened, choices = self._activation.journal.waits.get(call.path), call.choices
+        """The answer was to the choices of older code: offer the choices that the code has now."""
+        opened, choices = self._run.journal.waits.get(call.path), call.choices
         if opened is not None and opened.fact.choices != choices:
-            self._activation.record(replace(opened.fact, choices=choices), call.path)
+            self._run.record(replace(opened.fact, choices=choices), call.path)
 
     def open_events(self, name: str = "") -> list[WaitCall]:
         """The waits for broadcast events (of that name), in the order in which they were opened."""
-        waits = self._activation.journal.waits
-        found = [c for c in self._open.values() if c.what == "event" and name in ("", c.name)]
-        found.sort(key=lambda call: waits[call.path].at if call.path in waits else NEVER)
-        return found
+        waits = self._run.journal.waits
+        calls = [c for c in self._open.values() if c.what == "event" and name in ("", c.name)]
+        calls.sort(key=lambda call: waits[call.path].at if call.path in waits else NEVER)
+        return calls
 
     def take_event(self, call: WaitCall, event: PublishedEvent) -> None:
-        self._activation.writer.draft.rest.consumed.append(event_key(event.id))
+        self._run.writer.consume(event_key(event.id))
         row = InboxRow(event_key(event.id), 0, "event", call.path, event.payload, event.at)
         message = self._received(row, Raw(row.payload), at=event.at)
         if self._fits(call, message):
@@ -310,26 +308,26 @@ class Waits:
         ending = msgspec.json.decode(row.payload, type=Ending)
         child = self._children.get(row.name)
         if child is None or ending.run not in ("", child.run):
-            return  # settled before: a retry of the child is no news; or a child of before our own retry
+            return  # settled before, and a retry of the child changes nothing; or it is from before our retry
         del self._children[row.name]
         fact = ev.ChildEnded(status=ending.status, result=ending.result, error=ending.error)
-        self._activation.record(fact, row.name)
+        self._run.record(fact, row.name)
         called = called_back(row.name, child, fact)
         if called is not None:
             self._queue(called)
 
-    def keep(self, rows: Iterable[InboxRow]) -> deque[InboxRow]:
-        """The run fails, and may be sent on later: what it has not looked at yet goes into the log as it is.
+    def keep(self) -> None:
+        """The run fails and may be retried: messages that it has not taken go into the log as they are.
 
-        What is left is asked for again then.
+        The rest is asked for again after the retry.
         """
         left: deque[InboxRow] = deque()
-        for row in rows:
-            decides = row.kind == "decide" and row.name in self._activation.journal.waits
+        for row in self.rows:
+            decides = row.kind == "decide" and row.name in self._run.journal.waits
             if row.kind not in ("signal", "child") and not decides:
                 left.append(row)
                 continue
-            self._activation.writer.draft.rest.consumed.append(row.key)
+            self._run.writer.consume(row.key)
             if row.kind == "child":
                 self._take_child(row)
             elif row.key in self.keys:
@@ -339,45 +337,21 @@ class Waits:
                 self._received(row, decision.answer, choice=decision.choice, by=decision.by)
             else:
                 self._signals.add(self._received(row, Raw(row.payload)))
-        return left
+        self.rows = left
 
     # Leaving
 
     def leave(self) -> None:
-        """The code that asked is over and begins anew: nothing is for these waits any more."""
-        opened: dict[str, str] = {p: wait.fact.what for p, wait in self._activation.journal.waits.items()}
+        """The code that asked has ended and begins anew: nothing answers these waits from now on."""
+        opened: dict[str, str] = {p: wait.fact.what for p, wait in self._run.journal.waits.items()}
         opened.update((path, call.what) for path, call in self._open.items())
-        found = [path for path, what in opened.items() if what != "signal"]
-        self._activation.writer.draft.rest.waits_closed.extend(found)
+        self._run.writer.close_waits(path for path, what in opened.items() if what != "signal")
         self._open.clear()
-
-    def withdraw(self, call: Call) -> None:
-        activation = self._activation
-        known = self._open.pop(call.path, None) is not None or call.path in activation.journal.waits
-        if isinstance(call, WaitCall) and known:
-            activation.journal.waits.pop(call.path, None)
-            activation.record(ev.WaitEnded(outcome="withdrawn"), call.path)
-            if call.what != "signal":
-                activation.writer.draft.rest.waits_closed.append(call.path)
-        elif isinstance(call, TimerCall) and call.path in self._timers:
-            self._timers.discard(call.path)
-            activation.record(ev.WaitEnded(outcome="withdrawn"), call.path)
-        elif isinstance(call, ResultCall):
-            child = self._children.get(call.path.rstrip("!"))
-            if child is not None and not child.detached:
-                request = cancel_request(
-                    RunId(child.run), f"run {activation.run_id} does not wait for it any more"
-                )
-                draft = activation.writer.draft
-                if not draft.rest.deliveries:
-                    draft.then_do.append(lambda at: activation.services.notifier.work())
-                draft.rest.deliveries.append(request)
-                draft.needed = True
 
     @property
     def untouched(self) -> bool:
-        """No message came, and no child is out."""
-        return not (self.keys or self._signals.came or self._children or self._activation.journal.cursors)
+        """No message came, and no child is running."""
+        return not (self.keys or self._signals.came or self._children or self._run.journal.cursors)
 
     def unmatched(self) -> Iterator[Message]:
         """Signals in the log that no wait has taken."""
@@ -388,11 +362,25 @@ class Waits:
 
     def cursors(self) -> list[Cursor]:
         """How far broadcast events were taken."""
-        return self.broadcasts.carried() if self._activation.journal.cursors else []
+        return self.broadcasts.carried() if self._run.journal.cursors else []
 
-    def callbacks(self) -> dict[str, str]:
-        """Which transitions the children that live on trigger with their results."""
-        return {path: child.trigger for path, child in self._children.items() if child.trigger}
+    def leftovers(self) -> dict[str, Any]:
+        """What a machine must not forget at a checkpoint; most runs have nothing."""
+        if self.untouched:
+            return {}
+        left: dict[str, Any] = {}
+        if self.keys:
+            # Keys of signals and events: a repeat must be recognised after this checkpoint as well.
+            lasting = sorted(key for key in self.keys if key.startswith(("signal/", "evt/")))
+            left["keys"] = lasting[-_KEYS_KEPT:]
+        if carried := [ev.Carried(name=m.name, payload=m.payload, key=m.key) for m in self.unmatched()]:
+            left["carried"] = carried
+        if cursors := self.cursors():
+            left["cursors"] = cursors
+        if children := self.children_left():
+            left["children"] = children
+            left["triggers"] = {path: c.trigger for path, c in self._children.items() if c.trigger}
+        return left
 
     def children_left(self) -> dict[str, str]:
         """Children that live on although the code that started them has ended."""

@@ -14,7 +14,7 @@ import operator
 import sys
 from asyncio import events, tasks
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from types import CodeType, FrameType
@@ -24,7 +24,6 @@ import msgspec
 
 from stepwell import errors
 from stepwell.domain.workflow_code import DirectCalls
-from stepwell.engine.run.calls import Call
 from stepwell.errors import NotDurable, Unwind
 
 Ts = TypeVarTuple("Ts")
@@ -172,7 +171,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 task.cancel(CANCELLING)
         return bool(rest)
 
-    def unwind(self, calls: Iterable[Call], why: type[Unwind]) -> None:
+    def unwind(self, pending: Iterable[asyncio.Future[Any]], why: type[Unwind]) -> None:
         """Let every task leave its code: what it waits for raises `why`, be it a call, an event or a queue.
 
         Nobody sees a CancelledError, which says that the run is being cancelled. Tasks that are awaited leave
@@ -180,7 +179,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """
         tasks = list(self._scopes)
         reasons = []
-        for waiter in [*(call.future for call in calls), *map(_waiter, reversed(tasks))]:
+        for waiter in [*pending, *map(_waiter, reversed(tasks))]:
             if waiter is not None and not waiter.done():
                 reasons.append(why())
                 waiter.set_exception(reasons[-1])
@@ -197,16 +196,11 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     # What asyncio asks of a loop
 
     def create_task(
-        self,
-        coro: Any,
-        *,
-        name: str | None = None,
-        context: Context | None = None,
-        scope: Scope | None = None,
+        self, coro: Any, *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        where = scope or self.scope().child()
-        if scope is None and (given := _as_completed(sys._getframe(1))) is not None:
-            for one in [coro, *given]:  # none has begun: nobody shall hear that they were never awaited
+        scope = self.scope().child()
+        if (awaitables := _as_completed(sys._getframe(1))) is not None:
+            for one in [coro, *awaitables]:  # none has begun: no warning that they were never awaited
                 if asyncio.iscoroutine(one):
                     one.close()
             raise NotDurable(
@@ -214,18 +208,21 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 hint="give it tasks: asyncio.as_completed([asyncio.create_task(one) for one in coroutines]), "
                 "or use ctx.all, ctx.map or ctx.first",
             )
+        return self.start(coro, scope, name=name, context=context)
+
+    def start(
+        self, coro: Any, scope: Scope, *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        """A task of the workflow whose calls are named in this scope."""
         context = context or copy_context()
-        context.run(_scope.set, where)
+        context.run(_scope.set, scope)
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
-        self._scopes[task] = where
+        self._scopes[task] = scope
         task.add_done_callback(self._forget)
         return task
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._scopes.pop(task, None)
-
-    def create_main(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        return self.create_task(coro, scope=self.root)
 
     def call_soon(  # type: ignore[override]  # what it returns can be cancelled
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
@@ -269,16 +266,16 @@ def _as_completed(frame: FrameType | None) -> Iterable[object] | None:
     for _ in range(2):  # a comprehension has a frame of its own before 3.12
         if frame is not None and frame.f_globals is _ASYNCIO_TASKS:
             if frame.f_code in _AS_COMPLETED:
-                given = frame.f_locals.get("fs") or frame.f_locals.get("aws")
-                return given if isinstance(given, list | tuple | set) else ()
+                awaitables = frame.f_locals.get("fs") or frame.f_locals.get("aws")
+                return awaitables if isinstance(awaitables, list | tuple | set) else ()
             frame = frame.f_back
     return None
 
 
 def _codes(*names: str) -> frozenset[CodeType]:
     """Of functions of asyncio.tasks; which of them there are depends on the version of Python."""
-    found = (operator.attrgetter(name)(tasks) for name in names if hasattr(tasks, name.split(".")[0]))
-    return frozenset(function.__code__ for function in found)
+    functions = (operator.attrgetter(name)(tasks) for name in names if hasattr(tasks, name.split(".")[0]))
+    return frozenset(function.__code__ for function in functions)
 
 
 _ASYNCIO_TASKS = vars(tasks)

@@ -98,6 +98,11 @@ class RemoteStep:
         await deliver(self._services, self.claim, ending, lambda: self._closed)
         self.close()
 
+    def vanish(self) -> None:
+        """For tests: the process dies, so nobody hears of the end."""
+        self.on_end = None
+        self.lose()
+
     def lose(self) -> None:
         """The ticket is gone (timed out, cancelled, or another worker has it): stop."""
         self.close()

@@ -17,8 +17,7 @@ from stepwell.domain.steps import StepSpec
 from stepwell.domain.workflow_code import DirectCalls
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.engine.run.activation import Activation
-from stepwell.engine.run.services import Services
-from stepwell.engine.run.timers import RunLimits
+from stepwell.engine.run.services import RunLimits, Services
 from stepwell.engine.worker.claimer import Claimer
 from stepwell.engine.worker.committer import Committer
 from stepwell.engine.worker.damaged_runs import DamagedRuns
@@ -31,6 +30,7 @@ from stepwell.engine.worker.release import TicketReleaser
 from stepwell.engine.worker.remote_step import RemoteStep, deliver, not_begun
 from stepwell.engine.worker.rerouter import Rerouter
 from stepwell.engine.worker.retention import Retention
+from stepwell.engine.worker.styles import STYLES
 from stepwell.errors import LogDamaged, StoreError, Suspended
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
@@ -251,6 +251,7 @@ class Worker:
             stand_ins=self._stand_ins,
             limits=RunLimits(),
             note_due=self._claimer.note_due,
+            styles=STYLES,
             direct_calls=options.direct_calls,
         )
 
@@ -300,16 +301,16 @@ class Worker:
         try:
             if claim.path:
                 work = RemoteStep(self._services, claim)
+                work.on_end = self._ended
             else:
                 program = self._others.program(claim)
                 if program is None:
                     self._returns.pass_on(claim)
                     return
-                work = Activation(self._services, claim, program, now)
+                work = Activation(
+                    self._services, claim, program, now, on_end=self._ended, on_move=self._claimer.moved
+                )
             self.active[claim.run_id, claim.path] = work
-            work.on_end = self._ended
-            if isinstance(work, Activation):
-                work.on_move = self._claimer.moved
             work.begin()
         except Exception as error:
             if work is not None:
@@ -377,8 +378,8 @@ class Worker:
             execution.look(now)
         mark = now - _LONG_STEP_SECONDS
         for work in list(self.active.values()):
-            if isinstance(work, Activation) and work.steps.note_long(mark):
-                work.settle()
+            if isinstance(work, Activation):
+                work.note_long(mark)
 
     # The lease
 

@@ -1,0 +1,29 @@
+"""The styles whose programs run in turns: functions and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from stepwell.domain.program import Program
+from stepwell.engine.context.context import RunContext
+from stepwell.engine.context.path_context import PathContext
+from stepwell.engine.context.sync_context import SyncBody
+from stepwell.engine.run.style import StyleRules
+
+
+class FunctionStyle(StyleRules):
+    replays_code = True
+
+    def start(self, program: Program, input: bytes) -> tuple[StyleRules, Coroutine[Any, Any, bytes]]:
+        ctx = RunContext(self._run, program)
+        if not program.sync:
+            return self, program.run(ctx, input)
+        body = SyncBody(self._run, ctx, lambda sync_ctx: program.run(sync_ctx, input))
+        self.thread = body
+        return self, body.drive()
+
+
+class GraphStyle(StyleRules):
+    def start(self, program: Program, input: bytes) -> tuple[StyleRules, Coroutine[Any, Any, bytes]]:
+        return self, program.run(PathContext(self._run), input)

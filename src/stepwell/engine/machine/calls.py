@@ -1,0 +1,130 @@
+"""The calls of a machine: its triggers, its transitions, and the time until a transition's next attempt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.codec import PLAIN, Codec
+from stepwell.domain.machine import Transition
+from stepwell.engine.run.calls import TimerCall, WaitCall
+from stepwell.engine.run.journal import Message
+from stepwell.engine.run.port import Call, RunPort
+from stepwell.errors import CodeChanged, excerpt
+
+
+class TriggerCall(WaitCall):
+    """Waits at a place of a machine for one of the transitions that must be triggered."""
+
+    __slots__ = ("codecs",)
+
+    def __init__(
+        self, path: str, future: asyncio.Future[Any], place: str, codecs: Mapping[str, Codec]
+    ) -> None:
+        super().__init__(path, future, what="trigger", name=place, codec=PLAIN, timeout=None)
+        self.codecs = codecs
+
+    @property
+    def text(self) -> str:
+        return f"at {self.name}: waiting for {' or '.join(self.codecs)}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.codecs)
+
+    def decode(self, name: str, payload: Raw) -> Any:
+        codec = self.codecs.get(name)
+        if codec is None:  # an older version of the code had asked
+            raise CodeChanged(f"nothing that {excerpt(name)} triggers leaves {excerpt(self.name)} any more")
+        return codec.decode(payload)
+
+    @property
+    def choices(self) -> list[ev.Choice]:
+        return [
+            ev.Choice(name=name, form=Raw(msgspec.json.encode(codec.schema())))
+            for name, codec in self.codecs.items()
+        ]
+
+    def question(self) -> object:
+        return None  # its path says to which place it belongs: the choices there may change
+
+    def reply(self, message: Message) -> Any:
+        return message  # its name is the choice
+
+
+class Begins(Protocol):
+    """What a transition's call asks of the machine's driver."""
+
+    def begin_attempt(self, call: TransitionCall) -> None: ...
+    def cleans_up(self, call: TransitionCall) -> bool: ...
+
+
+class TransitionCall(Call):
+    """Asks for a transition's code to be run once; answered with the state that it leaves."""
+
+    __slots__ = ("announced", "attempt", "body", "driver", "running", "transition", "variables")
+    is_effect = True
+    under_way = True
+
+    def __init__(
+        self,
+        path: str,
+        future: asyncio.Future[Any],
+        transition: Transition,
+        body: Callable[[Any], Any],
+        *,
+        attempt: int,
+        driver: Begins,
+    ) -> None:
+        self.path = path
+        self.future = future
+        self.withdrawn = False
+        self.after = 0
+        self.transition = transition
+        self.body = body
+        self.attempt = attempt
+        self.driver = driver
+        self.announced = False
+        self.variables = copy_context()
+        self.running: Any = None  # its `TransitionAttempt`, once it has begun
+
+    @property
+    def text(self) -> str:
+        return f"at {self.transition.source}: {self.transition.name}"
+
+    def begin(self, run: RunPort) -> None:
+        self.driver.begin_attempt(self)
+
+    def cancel(self, run: RunPort) -> None:
+        if not self.driver.cleans_up(self):  # else its code hears of it, then the machine
+            super().cancel(run)
+
+
+class BackoffCall(TimerCall):
+    """Waits for the time of a transition's next attempt: a timer that its failure has set."""
+
+    __slots__ = ("due_at", "transition")
+    under_way = True
+
+    def __init__(self, path: str, future: asyncio.Future[Any], transition: Transition, due_at: float) -> None:
+        super().__init__(path, future, 0.0, retry=True)
+        self.transition = transition
+        self.due_at = due_at
+
+    @property
+    def text(self) -> str:
+        return f"at {self.transition.source}: retry of {self.transition.name}"
+
+    def begin(self, run: RunPort) -> None:
+        if not run.writer.is_due(self.path):  # else it is counted from the commit
+            run.timers.dues[self.path] = self.due_at
+
+    def due(self, run: RunPort) -> None:
+        del run.calls.pending[self.path]
+        self.future.set_result(None)
