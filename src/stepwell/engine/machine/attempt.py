@@ -23,7 +23,7 @@ from stepwell.engine.machine.attempt_context import BodyContext, ThreadContext
 from stepwell.engine.machine.calls import TransitionCall
 from stepwell.engine.machine.task_tracker import TaskTracker, TrackedTask
 from stepwell.engine.machine.task_tracker import current as _station
-from stepwell.engine.run.port import RunPort, check_open
+from stepwell.engine.run.port import RunParts, check_open
 from stepwell.engine.run.values import record_value, recorded_value
 from stepwell.engine.run.workflow_loop import RunCancelling, Scope, outside
 from stepwell.errors import NotDurable, Suspended, TransitionTimedOut, Unwind
@@ -40,7 +40,7 @@ class Driver(Protocol):
     touched: bool  # this visit has left something that the next must not see
 
 
-def begin_attempt(run: RunPort, driver: Driver, call: TransitionCall) -> None:
+def begin_attempt(run: RunParts, driver: Driver, call: TransitionCall) -> None:
     """Begin an attempt, once the log has everything that led to it and the lease holds."""
     if run.writer.losses > 0 and not call.announced and not _is_logged(run, call):
         # A worker was lost in this run: from now on the log says what is begun before it begins.
@@ -54,13 +54,13 @@ def begin_attempt(run: RunPort, driver: Driver, call: TransitionCall) -> None:
         TransitionAttempt(run, driver, call).run()
 
 
-def _is_logged(run: RunPort, call: TransitionCall) -> bool:
+def _is_logged(run: RunParts, call: TransitionCall) -> bool:
     """The log has this attempt as begun, by an owner before us."""
     record = run.journal.steps.get(call.path)
     return record is not None and record.started and record.attempt == call.attempt
 
 
-def _begin_late(run: RunPort, driver: Driver, call: TransitionCall) -> None:
+def _begin_late(run: RunParts, driver: Driver, call: TransitionCall) -> None:
     run.release_hold()
     if run.closed is None and not call.future.done():
         begin_attempt(run, driver, call)
@@ -103,7 +103,7 @@ class TransitionAttempt:
         "variables",
     )
 
-    def __init__(self, run: RunPort, driver: Driver, call: TransitionCall) -> None:
+    def __init__(self, run: RunParts, driver: Driver, call: TransitionCall) -> None:
         self._run = run
         self._driver = driver
         self._call = call

@@ -15,7 +15,7 @@ from stepwell.domain.codec import PLAIN, Codec
 from stepwell.domain.machine import Transition
 from stepwell.engine.run.calls import TimerCall, WaitCall
 from stepwell.engine.run.journal import Message
-from stepwell.engine.run.port import Call, RunPort
+from stepwell.engine.run.port import Call, RunParts
 from stepwell.errors import CodeChanged, excerpt
 
 
@@ -98,10 +98,10 @@ class TransitionCall(Call):
     def text(self) -> str:
         return f"at {self.transition.source}: {self.transition.name}"
 
-    def begin(self, run: RunPort) -> None:
+    def begin(self, run: RunParts) -> None:
         self.driver.begin_attempt(self)
 
-    def cancel(self, run: RunPort) -> None:
+    def cancel(self, run: RunParts) -> None:
         if not self.driver.cleans_up(self):  # else its code hears of it, then the machine
             super().cancel(run)
 
@@ -121,10 +121,10 @@ class BackoffCall(TimerCall):
     def text(self) -> str:
         return f"at {self.transition.source}: retry of {self.transition.name}"
 
-    def begin(self, run: RunPort) -> None:
+    def begin(self, run: RunParts) -> None:
         if not run.writer.is_due(self.path):  # else it is counted from the commit
             run.timers.dues[self.path] = self.due_at
 
-    def due(self, run: RunPort) -> None:
+    def due(self, run: RunParts) -> None:
         del run.calls.pending[self.path]
         self.future.set_result(None)

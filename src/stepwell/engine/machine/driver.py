@@ -33,7 +33,7 @@ from stepwell.engine.run.answers import RecordedResult, result_path
 from stepwell.engine.run.documents import visible_after
 from stepwell.engine.run.journal import StepRecord
 from stepwell.engine.run.machine_state import TRIGGER, arrive, begin_anew, open_calls
-from stepwell.engine.run.port import Call, RunPort, unreached
+from stepwell.engine.run.port import Call, RunParts, unreached
 from stepwell.engine.run.style import StyleRules
 from stepwell.engine.run.workflow_loop import RunCancelling
 from stepwell.errors import (
@@ -66,7 +66,7 @@ class MachineDriver(StyleRules):
     in_order = False
     may_refuse = True
 
-    def __init__(self, run: RunPort, program: Program) -> None:
+    def __init__(self, run: RunParts, program: Program) -> None:
         super().__init__(run)
         self._triggers: Collection[str] = ()
         self.here = self._journal = journal = run.journal

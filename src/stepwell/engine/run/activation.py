@@ -49,7 +49,7 @@ _log = logging.getLogger("stepwell.engine")
 
 
 class Activation:
-    """Implements `RunPort`."""
+    """Implements `RunPort` and `RunParts`."""
 
     def __init__(
         self,
@@ -463,6 +463,9 @@ class Activation:
         self._main = self.loop.start(self._compensation.run(), Scope("compensate"))
 
     # Time and messages
+
+    def now(self) -> float:
+        return self.timers.now()
 
     def timed_out(self, limit: float) -> None:
         if self.closed is None and self._ending is None:

@@ -15,7 +15,7 @@ from stepwell.domain.commit import NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor, behind, cursor_path, move, shorten, since, written_cursors
 from stepwell.domain.messages import event_key
 from stepwell.engine.run.calls import WaitCall
-from stepwell.engine.run.port import RunPort
+from stepwell.engine.run.port import RunParts
 from stepwell.errors import StoreError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _PAUSE = 0.2  # seconds, when the store does not answer
 
 
 class Broadcasts:
-    def __init__(self, run: RunPort, waits: Waits) -> None:
+    def __init__(self, run: RunParts, waits: Waits) -> None:
         self._run = run
         self._waits = waits
         self._cursors = run.journal.cursors

@@ -16,7 +16,7 @@ from stepwell.domain.events import Undo
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.arguments import same_arguments
-from stepwell.engine.run.port import Call, OpenCalls, RunPort
+from stepwell.engine.run.port import Call, OpenCalls, RunParts
 
 
 class StepCall(Call):
@@ -59,21 +59,21 @@ class StepCall(Call):
     def text(self) -> str:
         return f"retry of {self.path}" if self.retrying else f"step {self.path}"
 
-    def begin(self, run: RunPort) -> None:
+    def begin(self, run: RunParts) -> None:
         if run.calls.arguments.displaced:
             run.calls.arguments.check_moved(self)
         run.steps.start(self)
 
-    def recall(self, run: RunPort) -> None:
+    def recall(self, run: RunParts) -> None:
         run.steps.recall(self)
 
-    def due(self, run: RunPort) -> None:
+    def due(self, run: RunParts) -> None:
         run.steps.due(self)
 
-    def withdraw(self, run: RunPort) -> None:
+    def withdraw(self, run: RunParts) -> None:
         run.steps.withdraw(self)
 
-    def remote_ended(self, run: RunPort, payload: bytes) -> None:
+    def remote_ended(self, run: RunParts, payload: bytes) -> None:
         run.steps.remote_ended(self, payload)
 
     @property
@@ -110,13 +110,13 @@ class TimerCall(Call):
     def text(self) -> str:
         return f"retry at {self.path}" if self.retry else "sleeping"
 
-    def begin(self, run: RunPort) -> None:
+    def begin(self, run: RunParts) -> None:
         run.waits.set_timer(self)
 
-    def due(self, run: RunPort) -> None:
+    def due(self, run: RunParts) -> None:
         run.waits.fire_timer(self)
 
-    def withdraw(self, run: RunPort) -> None:
+    def withdraw(self, run: RunParts) -> None:
         run.waits.withdraw_timer(self)
 
     @property
@@ -170,16 +170,16 @@ class WaitCall(Call):
     def choices(self) -> list[ev.Choice]:
         return []
 
-    def begin(self, run: RunPort) -> None:
+    def begin(self, run: RunParts) -> None:
         run.waits.open(self)
 
-    def recall(self, run: RunPort) -> None:
+    def recall(self, run: RunParts) -> None:
         run.waits.recall(self)
 
-    def due(self, run: RunPort) -> None:
+    def due(self, run: RunParts) -> None:
         run.waits.due(self)
 
-    def withdraw(self, run: RunPort) -> None:
+    def withdraw(self, run: RunParts) -> None:
         run.waits.withdraw(self)
 
     def question(self) -> object:
@@ -206,7 +206,7 @@ class ChildCall(Call):
         self.detached = detached
         self.trigger = trigger
 
-    def begin(self, run: RunPort) -> None:
+    def begin(self, run: RunParts) -> None:
         run.waits.start_child(self)
 
     def matches(self, recorded: RecordedResult, *, retried: bool) -> bool:
@@ -226,5 +226,5 @@ class ResultCall(Call):
     def text(self) -> str:
         return f"waiting for child {self.path.rstrip('!')}"
 
-    def withdraw(self, run: RunPort) -> None:
+    def withdraw(self, run: RunParts) -> None:
         run.waits.withdraw_child(self.path.rstrip("!"))

@@ -24,7 +24,7 @@ from stepwell.engine.execution.exit_guard import as_failure
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.journal import Journal
 from stepwell.engine.run.log_writer import Draft
-from stepwell.engine.run.port import Call, RunPort
+from stepwell.engine.run.port import Call, RunParts
 from stepwell.engine.run.replay import code_changed, left_open
 from stepwell.engine.run.style import StyleRules
 from stepwell.engine.run.waits import Waits
@@ -64,7 +64,7 @@ class Ending:
 
 
 def unfinished_replay(
-    run: RunPort, style: StyleRules, main: asyncio.Task[bytes], program: Program
+    run: RunParts, style: StyleRules, main: asyncio.Task[bytes], program: Program
 ) -> Ending | None:
     """The code returned during the replay although the log has more: it is not the code that was recorded.
 
@@ -79,7 +79,7 @@ def unfinished_replay(
     return None if gone is None else failed(gone)
 
 
-def of_main(run: RunPort, waits: Waits, main: asyncio.Task[bytes]) -> Ending:
+def of_main(run: RunParts, waits: Waits, main: asyncio.Task[bytes]) -> Ending:
     """What the workflow's own code returned or raised."""
     if main.cancelled():
         error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
@@ -209,7 +209,7 @@ def _must_be_asked(answer: RecordedResult) -> bool:
     return not answer.optional and not isinstance(answer.fact, ev.ChildEnded | ev.CancelRequested)
 
 
-def finish(run: RunPort, waits: Waits, ending: Ending, *, seen: int, where_at: str) -> Finish:
+def finish(run: RunParts, waits: Waits, ending: Ending, *, seen: int, where_at: str) -> Finish:
     """Draft the last event and what goes with it: a message to the parent, the end of open children."""
     writer = run.writer
     if ending.status in RETRYABLE:
@@ -255,7 +255,7 @@ def _last_fact(ending: Ending, unconsumed: list[str]) -> ev.Fact:
     return ev.Failed(error=ending.problem, unconsumed=unconsumed)
 
 
-def announce(run: RunPort, then: Finish) -> None:
+def announce(run: RunParts, then: Finish) -> None:
     """Report to this process, and by a hint to the others, that the run has ended."""
     notifier = run.services.notifier
     notifier.ended(run.run_id, Ended(then.status, then.output, then.error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepwell.domain.commit import NEVER, Park
 from stepwell.domain.status import Status
 from stepwell.engine.run.inbox import InboxReader
-from stepwell.engine.run.port import RunPort
+from stepwell.engine.run.port import RunParts
 from stepwell.engine.run.style import StyleRules
 from stepwell.engine.run.waits import Waits
 from stepwell.store.base import SOLO_LOSSES
@@ -15,7 +15,7 @@ _REPLAY_SECONDS = 0.0001  # to replay one event, and to read it
 
 
 class Parking:
-    def __init__(self, run: RunPort, inbox: InboxReader, *, limited: bool) -> None:
+    def __init__(self, run: RunParts, inbox: InboxReader, *, limited: bool) -> None:
         self._run = run
         self._inbox = inbox
         self._limited = limited  # the run takes a slot of a limit

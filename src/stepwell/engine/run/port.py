@@ -51,25 +51,25 @@ class Call:
 
     # What the run does with it
 
-    def begin(self, run: RunPort) -> None:
+    def begin(self, run: RunParts) -> None:
         """The log has no answer: do what leads to one."""
 
-    def recall(self, run: RunPort) -> None:
+    def recall(self, run: RunParts) -> None:
         """Take up what the log has of it, so that a message that came with the claim can answer it."""
 
-    def due(self, run: RunPort) -> None:
+    def due(self, run: RunParts) -> None:
         """Its time has come."""
 
-    def withdraw(self, run: RunPort) -> None:
+    def withdraw(self, run: RunParts) -> None:
         """The code no longer wants the answer."""
 
-    def cancel(self, run: RunPort) -> None:
+    def cancel(self, run: RunParts) -> None:
         """The run is being cancelled: the code hears of it in this call."""
         if not self.future.done():
             self.future.set_exception(RunCancelling())
             run.withdraw(self)
 
-    def remote_ended(self, run: RunPort, payload: bytes) -> None:
+    def remote_ended(self, run: RunParts, payload: bytes) -> None:
         """A worker of another queue has executed it."""
 
     # What the run asks of it
@@ -187,6 +187,8 @@ class WaitPort(Protocol):
 
 
 class RunPort(Protocol):
+    """What a context may do with its run."""
+
     @property
     def run_id(self) -> RunId: ...
     @property
@@ -198,20 +200,16 @@ class RunPort(Protocol):
     @property
     def calls(self) -> OpenCalls: ...
     @property
-    def writer(self) -> LogWriter: ...
-    @property
-    def timers(self) -> Timers: ...
-    @property
-    def steps(self) -> StepPort: ...
-    @property
-    def waits(self) -> WaitPort: ...
-    @property
     def closed(self) -> type[Unwind] | None:
         """Why no call is answered from now on; None: the run is open."""
         ...
 
     @property
     def cancelling(self) -> bool: ...
+
+    def now(self) -> float:
+        """The store's time."""
+        ...
 
     def ask(self, call: Call) -> asyncio.Future[Any]:
         """Get an answer: from the log if it has one, else something must be done."""
@@ -229,10 +227,6 @@ class RunPort(Protocol):
         """Let the code run as far as it can, then write what came of it."""
         ...
 
-    def settle(self) -> None:
-        """Write what is drafted, without running code."""
-        ...
-
     def hold(self) -> None:
         """Something is under way outside the code: the run must not park until `release_hold`."""
         ...
@@ -241,6 +235,23 @@ class RunPort(Protocol):
 
     def abandon(self, *, expected: bool = False) -> None:
         """In the handler of an error: give the run back; its next owner begins where the log ends."""
+        ...
+
+
+class RunParts(RunPort, Protocol):
+    """The port with the parts of the run, for its calls and for the parts themselves."""
+
+    @property
+    def writer(self) -> LogWriter: ...
+    @property
+    def timers(self) -> Timers: ...
+    @property
+    def steps(self) -> StepPort: ...
+    @property
+    def waits(self) -> WaitPort: ...
+
+    def settle(self) -> None:
+        """Write what is drafted, without running code."""
         ...
 
 

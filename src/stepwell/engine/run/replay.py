@@ -17,7 +17,7 @@ from stepwell.engine.run.answers import RecordedResult, result_path
 from stepwell.engine.run.calls import WaitCall
 from stepwell.engine.run.documents import show
 from stepwell.engine.run.journal import Journal, Message
-from stepwell.engine.run.port import Call, OpenCalls, RunPort, unreached
+from stepwell.engine.run.port import Call, OpenCalls, RunParts, unreached
 from stepwell.engine.run.style import StyleRules
 from stepwell.errors import CodeChanged, WaitTimedOut
 
@@ -52,7 +52,7 @@ def check_form(journal: Journal, call: WaitCall, message: Message) -> None:
         )
 
 
-def release(run: RunPort, style: StyleRules, answer: RecordedResult) -> bool:
+def release(run: RunParts, style: StyleRules, answer: RecordedResult) -> bool:
     """Let the code continue with this answer; False: it did not ask for it.
 
     CodeChanged when it asks for something else than was recorded.

@@ -24,7 +24,7 @@ from stepwell.engine.execution.attempt import Running, StepAttempt
 from stepwell.engine.run import documents
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.calls import StepCall
-from stepwell.engine.run.port import RunPort, check_open
+from stepwell.engine.run.port import RunParts, check_open
 from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, Unwind, excerpt
 
 _LEASE_LOOK = 0.1  # seconds
@@ -32,7 +32,7 @@ _OUTAGE_PAUSE = 0.5
 
 
 class Steps:
-    def __init__(self, run: RunPort) -> None:
+    def __init__(self, run: RunParts) -> None:
         self._run = run
         self.executing: dict[str, Running] = {}
 

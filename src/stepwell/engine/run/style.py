@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from stepwell.domain.commit import InboxRow
 from stepwell.domain.program import Program
 from stepwell.engine.run.answers import RecordedResult
-from stepwell.engine.run.port import Call, RunPort
+from stepwell.engine.run.port import Call, RunParts
 
 
 class CodeThread(Protocol):
@@ -30,7 +30,7 @@ class StyleRules:
     in_calls = False  # code outside the workflow loop may only wait for the log
     thread: CodeThread | None = None
 
-    def __init__(self, run: RunPort) -> None:
+    def __init__(self, run: RunParts) -> None:
         self._run = run
 
     def start(self, program: Program, input: bytes) -> tuple[StyleRules, Coroutine[Any, Any, bytes]]:

@@ -29,5 +29,5 @@ def time_at(run: RunPort, path: str) -> float:
     """The time, recorded at this path."""
     raw = run.journal.values.get(path)
     if raw is None:
-        raw = record_value(run, path, "now", run.timers.now())
+        raw = record_value(run, path, "now", run.now())
     return msgspec.json.decode(raw, type=float)

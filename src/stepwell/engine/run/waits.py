@@ -19,7 +19,7 @@ from stepwell.engine.run.broadcasts import Broadcasts
 from stepwell.engine.run.calls import ChildCall, TimerCall, WaitCall
 from stepwell.engine.run.inbox import Signals
 from stepwell.engine.run.journal import Message, called_back
-from stepwell.engine.run.port import RunPort
+from stepwell.engine.run.port import RunParts
 from stepwell.engine.run.replay import check_form
 from stepwell.errors import StepwellError
 
@@ -27,7 +27,7 @@ _KEYS_KEPT = 10_000
 
 
 class Waits:
-    def __init__(self, run: RunPort, rows: deque[InboxRow]) -> None:
+    def __init__(self, run: RunParts, rows: deque[InboxRow]) -> None:
         self._run = run
         self.rows = rows  # messages that were not taken yet
         journal = run.journal
