@@ -15,7 +15,6 @@ from collections.abc import Callable, Coroutine
 from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
-from stepwell.domain import events as ev
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.context.context import RunContext
 from stepwell.engine.execution.attempt import outcome_of
@@ -28,8 +27,6 @@ from stepwell.engine.run.values import record_value, recorded_value
 from stepwell.engine.run.workflow_loop import RunCancelling, Scope, outside
 from stepwell.errors import NotDurable, Suspended, TransitionTimedOut, Unwind
 
-_LEASE_LOOK = 0.1  # seconds
-
 
 class Driver(Protocol):
     """What an attempt asks of the machine's driver."""
@@ -38,32 +35,6 @@ class Driver(Protocol):
     def ctx(self) -> RunContext: ...
 
     touched: bool  # this visit has left something that the next must not see
-
-
-def begin_attempt(run: RunParts, driver: Driver, call: TransitionCall) -> None:
-    """Begin an attempt, once the log has everything that led to it and the lease holds."""
-    if run.writer.losses > 0 and not call.announced and not _is_logged(run, call):
-        # A worker was lost in this run: from now on the log says what is begun before it begins.
-        call.announced = True
-        run.record(ev.StepStarted(step=call.transition.name), call.path, call.attempt)
-        run.calls.begin_again(call, run.writer.barrier)
-    elif not run.services.lease_valid():
-        run.hold()
-        run.services.loop.call_later(_LEASE_LOOK, _begin_late, run, driver, call)
-    else:
-        TransitionAttempt(run, driver, call).run()
-
-
-def _is_logged(run: RunParts, call: TransitionCall) -> bool:
-    """The log has this attempt as begun, by an owner before us."""
-    record = run.journal.steps.get(call.path)
-    return record is not None and record.started and record.attempt == call.attempt
-
-
-def _begin_late(run: RunParts, driver: Driver, call: TransitionCall) -> None:
-    run.release_hold()
-    if run.closed is None and not call.future.done():
-        begin_attempt(run, driver, call)
 
 
 _EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own

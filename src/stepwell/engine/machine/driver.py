@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -26,7 +26,7 @@ from stepwell.domain.machine import Transition
 from stepwell.domain.messages import decide_key
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
-from stepwell.engine.machine.attempt import TransitionAttempt, begin_attempt
+from stepwell.engine.machine.attempt import TransitionAttempt
 from stepwell.engine.machine.calls import BackoffCall, TransitionCall, TriggerCall
 from stepwell.engine.machine.context import MachineContext
 from stepwell.engine.run.answers import RecordedResult, result_path
@@ -47,6 +47,7 @@ from stepwell.errors import (
     excerpt,
 )
 
+_LEASE_LOOK = 0.1  # seconds
 # The same code would give the same value, or be as wrong, again.
 _HOPELESS = (InvalidDefinition, InvalidInput, PayloadTooLarge)
 
@@ -115,15 +116,13 @@ class MachineDriver(StyleRules):
         """Has the log something of this transition that its code has not come to yet?"""
         inside = self._call.path if self._call is not None else ""
         answered = (path for path in self._run.calls.arrived if not path.endswith("!"))
-        return any(self._unreached()) or any(path.startswith(inside) for path in answered)
-
-    def _unreached(self) -> Iterator[str]:
-        return unreached(self._journal, self._run.calls, self._known)
+        left = unreached(self._journal, self._run.calls, self._known)
+        return any(left) or any(path.startswith(inside) for path in answered)
 
     def _check_decisions(self, move: Transition) -> None:
         """The transition's code ended. A decision that was accepted for one of its questions, which the code
         did not ask for again, must not be discarded."""
-        for path in self._unreached():
+        for path in unreached(self._journal, self._run.calls, self._known):
             if path in self._kept or decide_key(path) in self._journal.messages:
                 self._give_back()  # the end of the run writes them into the log
                 raise CodeChanged(
@@ -195,7 +194,28 @@ class MachineDriver(StyleRules):
             attempt.stop()
 
     def begin_attempt(self, call: TransitionCall) -> None:
-        begin_attempt(self._run, self, call)
+        """Begin an attempt, once the log has everything that led to it and the lease holds."""
+        run = self._run
+        if run.writer.losses > 0 and not call.announced and not self._is_logged(call):
+            # A worker was lost in this run: from now on the log says what is begun before it begins.
+            call.announced = True
+            run.record(ev.StepStarted(step=call.transition.name), call.path, call.attempt)
+            run.calls.begin_again(call, run.writer.barrier)
+        elif not run.services.lease_valid():
+            run.hold()
+            run.services.loop.call_later(_LEASE_LOOK, self._begin_late, call)
+        else:
+            TransitionAttempt(run, self, call).run()
+
+    def _is_logged(self, call: TransitionCall) -> bool:
+        """The log has this attempt as begun, by an owner before us."""
+        record = self._journal.steps.get(call.path)
+        return record is not None and record.started and record.attempt == call.attempt
+
+    def _begin_late(self, call: TransitionCall) -> None:
+        self._run.release_hold()
+        if self._run.closed is None and not call.future.done():
+            self.begin_attempt(call)
 
     # Cancelling
 
@@ -266,12 +286,13 @@ class MachineDriver(StyleRules):
                 if self._failed(move, path, error, state):
                     return
             else:
-                self._check_decisions(move)
+                if self._journal.opened:
+                    self._check_decisions(move)
                 self._completed(move, path, move.target, Raw(after), None)
                 return
 
     def _completed(self, move: Transition, path: str, target: str, state: Raw, error: Problem | None) -> None:
-        run, journal = self._run, self._journal
+        journal = self._journal
         fact = ev.TransitionCompleted(
             transition=move.name,
             source=move.source,
@@ -282,8 +303,7 @@ class MachineDriver(StyleRules):
             documents=visible_after(journal, path, failed=error is not None),
             **self._leftovers(),
         )
-        run.record(fact, path, journal.attempts.begun)
-        run.writer.checkpoint()
+        self._run.writer.checkpoint(fact, path, journal.attempts.begun)
         arrive(journal, fact)
         self._forget()
 

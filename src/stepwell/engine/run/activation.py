@@ -316,8 +316,7 @@ class Activation:
 
     def _finish(self, ending: Ending) -> Finish | None:
         if ending.continues is not None:
-            self.writer.add(ending.continues, "", 0)
-            self.writer.checkpoint()
+            self.writer.checkpoint(ending.continues)
             return None
         self.steps.stop_all()
         where_at = self._style.where(ending.problem.path if ending.problem else "")
@@ -436,7 +435,8 @@ class Activation:
         self.steps.stop_all()
         self.closed = Suspended
         self.loop.unwind((), Suspended)
-        self._style.unwound()
+        if self._style.thread is not None:
+            self._style.thread.leave()
         self.closed = None
         self.timers.dues.clear()
         self.journal.answers.clear()
@@ -531,7 +531,8 @@ class Activation:
         self._style.leave()
         self.steps.stop_all()
         self.loop.unwind([call.future for call in self.calls.pending.values()], why)
-        self._style.unwound()
+        if self._style.thread is not None:
+            self._style.thread.leave()
         if self._on_end is not None:
             self._on_end(self)
         # Without these the whole is freed at once, not by the garbage collector: a third of the time.

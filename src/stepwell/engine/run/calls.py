@@ -60,9 +60,21 @@ class StepCall(Call):
         return f"retry of {self.path}" if self.retrying else f"step {self.path}"
 
     def begin(self, run: RunParts) -> None:
+        """Where the log left it: at the start, between two attempts, or with a remote worker."""
         if run.calls.arguments.displaced:
             run.calls.arguments.check_moved(self)
-        run.steps.start(self)
+        record = run.journal.steps.get(self.path)
+        if record is None:
+            if not self.retrying:  # else the failure of its remote attempt came with the claim
+                run.steps.next_attempt(self)
+            return
+        run.steps.recall(self)
+        if record.retry_at is not None:
+            run.timers.dues[self.path] = record.retry_at
+        elif record.scheduled_at is None:
+            run.steps.next_attempt(self)
+        elif record.timeout is not None:
+            run.timers.dues[self.path] = record.scheduled_at + record.timeout
 
     def recall(self, run: RunParts) -> None:
         run.steps.recall(self)

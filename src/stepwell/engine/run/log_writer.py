@@ -136,9 +136,9 @@ class LogWriter:
         self.barrier = seq = self.head + len(draft.events) + (len(flying.events) if flying is not None else 0)
         return seq
 
-    def checkpoint(self) -> None:
-        """The next claim reads the log from the last drafted fact on."""
-        self.draft.base = self.barrier
+    def checkpoint(self, fact: ev.Fact, path: str = "", attempt: int = 0) -> None:
+        """Draft a fact from which on the next claim reads the log."""
+        self.draft.base = self.add(fact, path, attempt)
 
     def end_with(self, fact: ev.Fact) -> NewEvent:
         """Draft the last fact of a run; a refused commit takes it back."""

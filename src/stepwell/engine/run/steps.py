@@ -38,21 +38,6 @@ class Steps:
 
     # Beginning
 
-    def start(self, call: StepCall) -> None:
-        """Begin where the log left it: at the start, between two attempts, or with a remote worker."""
-        record = self._run.journal.steps.get(call.path)
-        if record is None:
-            if not call.retrying:  # else the failure of its remote attempt came with the claim
-                self._next_attempt(call)
-            return
-        self.recall(call)
-        if record.retry_at is not None:
-            self._run.timers.dues[call.path] = record.retry_at
-        elif record.scheduled_at is None:
-            self._next_attempt(call)
-        elif record.timeout is not None:
-            self._run.timers.dues[call.path] = record.scheduled_at + record.timeout
-
     def recall(self, call: StepCall) -> None:
         """Take up how far it got: a result that came with the claim is taken before it starts."""
         record = self._run.journal.steps.get(call.path)
@@ -60,7 +45,7 @@ class Steps:
             call.attempt, call.failures = record.attempt, record.failures
             call.retrying = record.retry_at is not None
 
-    def _next_attempt(self, call: StepCall) -> None:
+    def next_attempt(self, call: StepCall) -> None:
         call.retrying = False
         call.attempt += 1
         if call.queue:
@@ -170,7 +155,7 @@ class Steps:
     def due(self, call: StepCall) -> None:
         """The time of its next attempt has come, or that of a remote step has run out."""
         if call.retrying:
-            self._next_attempt(call)
+            self.next_attempt(call)
             return
         limit = call.spec.timeout or 0.0
         error = StepTimedOut(f"{call.path} on queue {excerpt(call.queue)} was not done within {limit:g} s")

@@ -64,8 +64,3 @@ class StyleRules:
 
     def leave(self) -> None:
         """The code must not continue, whatever it makes of the errors that its calls raise."""
-
-    def unwound(self) -> None:
-        """Every task has left the code."""
-        if self.thread is not None:
-            self.thread.leave()

@@ -348,11 +348,6 @@ class Waits:
         self._run.writer.close_waits(path for path, what in opened.items() if what != "signal")
         self._open.clear()
 
-    @property
-    def untouched(self) -> bool:
-        """No message came, and no child is running."""
-        return not (self.keys or self._signals.came or self._children or self._run.journal.cursors)
-
     def unmatched(self) -> Iterator[Message]:
         """Signals in the log that no wait has taken."""
         return iter(self._signals)
@@ -366,9 +361,9 @@ class Waits:
 
     def leftovers(self) -> dict[str, Any]:
         """What a machine must not forget at a checkpoint; most runs have nothing."""
-        if self.untouched:
-            return {}
         left: dict[str, Any] = {}
+        if not (self.keys or self._signals.came or self._children or self._run.journal.cursors):
+            return left
         if self.keys:
             # Keys of signals and events: a repeat must be recognised after this checkpoint as well.
             lasting = sorted(key for key in self.keys if key.startswith(("signal/", "evt/")))
