@@ -47,9 +47,9 @@ def _never(*args: Any) -> bool:
     return False
 
 
-def _waits_for_the_done(self: TaskTracker, station: TrackedTask) -> bool:
+def _waits_for_the_done(self: TaskTracker, tracked: TrackedTask) -> bool:
     """Does not see that its tasks have ended, and that its own code is about to run."""
-    return bool(_awaited(station).tasks)
+    return bool(_awaited(tracked).tasks)
 
 
 def _resume_blindly(self: Compensation, begin: Callable[[], None]) -> None:

@@ -65,16 +65,16 @@ class TaskTracker:
         self._watch(task)
         return made
 
-    def enters(self, station: TrackedTask) -> bool:
+    def enters(self, tracked: TrackedTask) -> bool:
         """It begins a ctx call; True: now all of them are in one."""
-        station.calls += 1
-        self._loose.pop(station, None)
+        tracked.calls += 1
+        self._loose.pop(tracked, None)
         return not self._loose
 
-    def leaves(self, station: TrackedTask) -> None:
-        station.calls -= 1
-        if not station.calls and not (station.owner is not None and station.owner.done()):
-            self._loose[station] = None
+    def leaves(self, tracked: TrackedTask) -> None:
+        tracked.calls -= 1
+        if not tracked.calls and not (tracked.owner is not None and tracked.owner.done()):
+            self._loose[tracked] = None
 
     def _watch(self, task: Task) -> None:
         if task not in self._watched:
@@ -96,9 +96,9 @@ class TaskTracker:
                 task.cancel()
 
     def _over(self, task: Task) -> None:
-        station = self._known.setdefault(task, None)
-        if station is not None:
-            self._loose.pop(station, None)
+        tracked = self._known.setdefault(task, None)
+        if tracked is not None:
+            self._loose.pop(tracked, None)
         self._tell()
 
     def scope_of(self, parent: TrackedTask, task: Task) -> Scope:
@@ -121,33 +121,33 @@ class TaskTracker:
 
     def rest(self) -> bool:
         """Does only an answer of the log make any of them go on?"""
-        return bool(self._known) and all(self._rests(station) for station in reversed(self._loose))
+        return bool(self._known) and all(self._rests(tracked) for tracked in reversed(self._loose))
 
-    def _rests(self, station: TrackedTask) -> bool:
+    def _rests(self, tracked: TrackedTask) -> bool:
         """It waits for tasks, which are all known: then each of them is in a ctx call, over, or loose too."""
-        awaited = _awaited(station)
+        awaited = _awaited(tracked)
         if not awaited.tasks or awaited.waiter is None or awaited.waiter.done():
             return False
-        if awaited.waiter is not station.known_waiter:
+        if awaited.waiter is not tracked.known_waiter:
             unknown = set(awaited.tasks) - self._known.keys()
             for task in unknown:
                 self._watch(task)
             if unknown:
                 return False
-            station.known_waiter = None if awaited.grows else awaited.waiter
+            tracked.known_waiter = None if awaited.grows else awaited.waiter
         return True
 
     @property
     def stirs(self) -> bool:
         """Is one of them about to hear of a task that is over, or still on its way into its call?"""
         running = any(task and getattr(task.get_coro(), "cr_running", False) for task in self._known)
-        return running or any(_awaited(station).unheard for station in self._loose)
+        return running or any(_awaited(tracked).unheard for tracked in self._loose)
 
     @property
     def timed(self) -> bool:
         """Is any of them inside `async with asyncio.timeout(...)`? A clock that only this process has."""
         codes = [
-            station.code if station else task and task.get_coro() for task, station in self._known.items()
+            tracked.code if tracked else task and task.get_coro() for task, tracked in self._known.items()
         ]
         return any(map(_is_timed, codes))
 
@@ -167,14 +167,14 @@ class _Awaited(NamedTuple):
         return over > 0 if self.grows else over == len(self.tasks)
 
 
-def _awaited(station: TrackedTask) -> _Awaited:
-    waiter = getattr(station.owner, "_fut_waiter", None)
+def _awaited(tracked: TrackedTask) -> _Awaited:
+    waiter = getattr(tracked.owner, "_fut_waiter", None)
     if isinstance(waiter, asyncio.Task):
         return _Awaited(waiter, [waiter])
     children: list[Task] | None = getattr(waiter, "_children", None)
     if children:
         return _Awaited(waiter, children)
-    for coroutine in _inside(station.code):
+    for coroutine in _inside(tracked.code):
         frame = coroutine.cr_frame
         owner = frame.f_locals.get("self")
         if frame.f_code is _WAIT:
