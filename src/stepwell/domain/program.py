@@ -291,7 +291,7 @@ class Context(Protocol):
 Answered = Callable[[Any], object]
 
 
-class PlacedContext(Protocol):
+class PathCalls(Protocol):
     """Durable calls at places that the program names itself, for programs that keep their own books.
 
     `answered` is called with the call's future, in log order; a replay must ask for the same places.

@@ -83,7 +83,7 @@ def no_trigger(trigger: str) -> InvalidDefinition:
     )
 
 
-class StepCaller:
+class RunSteps:
     """`ctx.step(fn, *args)`; `.on(queue=...)` sends it to the workers of a queue."""
 
     __slots__ = ("_context", "_queue")
@@ -97,8 +97,8 @@ class StepCaller:
     ) -> Coroutine[Any, Any, Any]:
         return self._context._call_step(spec_of(function), args, kwargs, self._queue)
 
-    def on(self, *, queue: str) -> StepCaller:
-        return StepCaller(self._context, checked_name(queue))
+    def on(self, *, queue: str) -> RunSteps:
+        return RunSteps(self._context, checked_name(queue))
 
 
 class RunContext:
@@ -108,7 +108,7 @@ class RunContext:
         self._run = run
         self._loop = run.loop
         self._program = program
-        self.step = StepCaller(self)
+        self.step = RunSteps(self)
 
     @property
     def run_id(self) -> RunId:

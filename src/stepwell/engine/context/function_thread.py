@@ -13,7 +13,7 @@ from typing import Any
 
 from stepwell.domain.workflow_code import ThreadCode, thread_code
 from stepwell.engine.context.context import RunContext
-from stepwell.engine.context.thread_bridge import Make, Reply, SyncContext, ThreadBridge, turn
+from stepwell.engine.context.thread_bridge import Make, Reply, ThreadBridge, ThreadContext, turn
 from stepwell.engine.run.port import RunPort
 from stepwell.engine.run.workflow_loop import CANCELLING, RunCancelling
 from stepwell.errors import Suspended
@@ -57,7 +57,7 @@ class FunctionThread:
     def _in_thread(self) -> bytes:
         self._bridge.begin()
         thread_code.set(ThreadCode(self._bridge.thread, self._run.services.direct_calls))
-        return self._body(SyncContext(self._bridge, self._ctx, attempt=self._ctx.attempt))
+        return self._body(ThreadContext(self._bridge, self._ctx, attempt=self._ctx.attempt))
 
     def _enter(self, make: Make, reply: Reply) -> None:
         run = self._run

@@ -12,7 +12,7 @@ from threading import get_ident
 from typing import Any
 
 from stepwell.domain.new_run import NO_INPUT
-from stepwell.engine.context.context import RunContext, StepCaller
+from stepwell.engine.context.context import RunContext, RunSteps
 from stepwell.engine.run.children import Child
 from stepwell.engine.run.workflow_loop import outside
 
@@ -52,7 +52,7 @@ async def turn(make: Make) -> Any:
     return await result if isinstance(result, Coroutine) else result
 
 
-class SyncContext:
+class ThreadContext:
     """The context of a plain function: the same verbs, without `await`."""
 
     def __init__(self, bridge: ThreadBridge, ctx: RunContext, *, attempt: int) -> None:
@@ -69,35 +69,35 @@ class SyncContext:
         return lambda *args, **kwargs: bridge.call(lambda: verb(*args, **kwargs))
 
     @property
-    def step(self) -> SyncStepCaller:
-        return SyncStepCaller(self._bridge, self._ctx.step)
+    def step(self) -> ThreadSteps:
+        return ThreadSteps(self._bridge, self._ctx.step)
 
-    def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> SyncChild:
+    def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> ThreadChild:
         child = self._bridge.call(lambda: self._ctx.start(workflow, input, **options))
-        return SyncChild(self._bridge, child)
+        return ThreadChild(self._bridge, child)
 
     def all(self, calls: Iterable[tuple[Any, ...]]) -> list[Any]:
         """Steps at once: `ctx.all([(charge, order), (notify, user)])`."""
         return list(self._bridge.call(lambda: self._ctx.all(*(self._ctx.step(*call) for call in calls))))
 
 
-class SyncStepCaller:
+class ThreadSteps:
     """`ctx.step(fn, *args)` of a plain function."""
 
     __slots__ = ("_bridge", "_caller")
 
-    def __init__(self, bridge: ThreadBridge, caller: StepCaller) -> None:
+    def __init__(self, bridge: ThreadBridge, caller: RunSteps) -> None:
         self._bridge = bridge
         self._caller = caller
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return self._bridge.call(lambda: self._caller(function, *args, **kwargs))
 
-    def on(self, *, queue: str) -> SyncStepCaller:
-        return SyncStepCaller(self._bridge, self._caller.on(queue=queue))
+    def on(self, *, queue: str) -> ThreadSteps:
+        return ThreadSteps(self._bridge, self._caller.on(queue=queue))
 
 
-class SyncChild:
+class ThreadChild:
     """A started child; `child.result()` waits for its result."""
 
     def __init__(self, bridge: ThreadBridge, child: Child) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.context.context import RunContext
-from stepwell.engine.context.thread_bridge import Make, SyncContext, ThreadBridge, turn
+from stepwell.engine.context.thread_bridge import Make, ThreadBridge, ThreadContext, turn
 from stepwell.engine.execution.attempt import outcome_of
 from stepwell.engine.machine.attempt_context import AttemptContext
 from stepwell.engine.machine.calls import TransitionCall
@@ -24,11 +24,11 @@ from stepwell.engine.machine.task_tracker import TaskTracker, TrackedTask
 from stepwell.engine.machine.task_tracker import current as _tracked
 from stepwell.engine.run.port import RunParts, check_open
 from stepwell.engine.run.values import record_value, recorded_value
-from stepwell.engine.run.workflow_loop import RunCancelling, Scope, outside
+from stepwell.engine.run.workflow_loop import RunCancelling, TaskScope, outside
 from stepwell.errors import NotDurable, Suspended, TransitionTimedOut, Unwind
 
 
-class Driver(Protocol):
+class AttemptDriver(Protocol):
     """What an attempt asks of the machine's driver."""
 
     @property
@@ -74,7 +74,7 @@ class TransitionAttempt:
         "variables",
     )
 
-    def __init__(self, run: RunParts, driver: Driver, call: TransitionCall) -> None:
+    def __init__(self, run: RunParts, driver: AttemptDriver, call: TransitionCall) -> None:
         self._run = run
         self._driver = driver
         self._call = call
@@ -139,7 +139,7 @@ class TransitionAttempt:
     def _in_thread(self, ctx: RunContext) -> Coroutine[Any, Any, Any]:
         spec = StepSpec(name=self._call.transition.name, function=self._call.body)
         self._bridge = ThreadBridge(self._services.loop, self._enter_from_thread)
-        sync_ctx = SyncContext(self._bridge, ctx, attempt=self.attempt)
+        sync_ctx = ThreadContext(self._bridge, ctx, attempt=self.attempt)
         return self._services.runner.in_thread(spec, (sync_ctx,), {}, self)
 
     def _enter_from_thread(self, make: Make, reply: concurrent.futures.Future[Any]) -> None:
@@ -263,7 +263,7 @@ class TransitionAttempt:
             self._task = self._services.runner.loop.current()
         found = self._tracker.get(self._task)
         if found is None:
-            found = self._tracker.main(Scope(self.path), self._task, self._code)
+            found = self._tracker.main(TaskScope(self.path), self._task, self._code)
             self._driver.touched = True
         return found
 

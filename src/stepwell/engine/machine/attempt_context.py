@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from stepwell.domain.new_run import NO_INPUT
-from stepwell.engine.context.context import RunContext, StepCaller
+from stepwell.engine.context.context import RunContext, RunSteps
 from stepwell.engine.execution.exit_guard import contained
 from stepwell.engine.run.children import Child
 from stepwell.errors import InvalidDefinition
@@ -90,7 +90,7 @@ class AttemptSteps:
 
     __slots__ = ("_attempt", "_caller")
 
-    def __init__(self, attempt: TransitionAttempt, caller: StepCaller) -> None:
+    def __init__(self, attempt: TransitionAttempt, caller: RunSteps) -> None:
         self._attempt = attempt
         self._caller = caller
 

@@ -14,7 +14,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, Codec
 from stepwell.domain.machine import Transition
 from stepwell.engine.run.calls import TimerCall, WaitCall
-from stepwell.engine.run.journal import Message
+from stepwell.engine.run.journal import ReceivedMessage
 from stepwell.engine.run.port import Call, RunParts
 from stepwell.errors import CodeChanged, excerpt
 
@@ -54,7 +54,7 @@ class TriggerCall(WaitCall):
     def question(self) -> object:
         return None  # its path says to which place it belongs: the choices there may change
 
-    def reply(self, message: Message) -> Any:
+    def reply(self, message: ReceivedMessage) -> Any:
         return message  # its name is the choice
 
 

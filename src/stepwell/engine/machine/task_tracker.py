@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from stepwell.engine.run.workflow_loop import Scope
+from stepwell.engine.run.workflow_loop import TaskScope
 
 _UNNAMED = re.compile(r"Task-(\d+)")
 _WAIT: Any = vars(asyncio.tasks)["_wait"].__code__
@@ -29,13 +29,13 @@ class TrackedTask:
 
     __slots__ = ("branches", "calls", "code", "known_waiter", "owner", "scope")
 
-    def __init__(self, scope: Scope, owner: Task | None, code: Any) -> None:
+    def __init__(self, scope: TaskScope, owner: Task | None, code: Any) -> None:
         self.scope = scope
         self.owner = owner
         self.code = code  # the coroutine that it runs
         self.calls = 0  # ctx calls that this task is in
         self.known_waiter: Any = None  # of which all tasks behind it have a station
-        self.branches: dict[Task, Iterator[Scope]] = {}  # of tasks that have not asked yet
+        self.branches: dict[Task, Iterator[TaskScope]] = {}  # of tasks that have not asked yet
 
 
 current: contextvars.ContextVar[TrackedTask] = contextvars.ContextVar("stepwell_station")
@@ -55,12 +55,12 @@ class TaskTracker:
     def get(self, task: Task | None) -> TrackedTask | None:
         return self._known.get(task)
 
-    def main(self, scope: Scope, task: Task | None, code: Any) -> TrackedTask:
+    def main(self, scope: TaskScope, task: Task | None, code: Any) -> TrackedTask:
         made = self._known[task] = TrackedTask(scope, task, code)
         self._loose[made] = None
         return made
 
-    def branch(self, scope: Scope, task: Task) -> TrackedTask:
+    def branch(self, scope: TaskScope, task: Task) -> TrackedTask:
         made = self.main(scope, task, task.get_coro())
         self._watch(task)
         return made
@@ -101,7 +101,7 @@ class TaskTracker:
             self._loose.pop(tracked, None)
         self._tell()
 
-    def scope_of(self, parent: TrackedTask, task: Task) -> Scope:
+    def scope_of(self, parent: TrackedTask, task: Task) -> TaskScope:
         """Of a new branch: in the order in which they were made, whichever of them asks first.
 
         Tasks of one name cannot be told apart: these get theirs in the order of asking.

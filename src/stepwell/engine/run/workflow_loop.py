@@ -48,7 +48,7 @@ _task_of: Callable[[asyncio.AbstractEventLoop], asyncio.Task[Any] | None] = (
 )
 
 
-class Scope:
+class TaskScope:
     """Where in the run a task is: its steps are named and counted apart from those of other tasks."""
 
     __slots__ = ("_children", "_counts", "path")
@@ -64,10 +64,10 @@ class Scope:
         self._counts[what] = count
         return f"{self.path}/{what}#{count}"
 
-    def child(self) -> Scope:
+    def child(self) -> TaskScope:
         """The scope of the next task that code in this scope creates, in order of creation."""
         self._children += 1
-        return Scope(f"{self.path}~{self._children}")
+        return TaskScope(f"{self.path}~{self._children}")
 
 
 def outside() -> NotDurable:
@@ -79,7 +79,7 @@ def outside() -> NotDurable:
     )
 
 
-_scope: ContextVar[Scope] = ContextVar("stepwell_scope")
+_scope: ContextVar[TaskScope] = ContextVar("stepwell_scope")
 
 
 class _Ready(msgspec.Struct, eq=False):
@@ -100,12 +100,12 @@ class _Ready(msgspec.Struct, eq=False):
 class WorkflowLoop(asyncio.AbstractEventLoop):
     repeats = True  # what clients look for: client/replay_guard.py
 
-    def __init__(self, root: Scope, direct_calls: DirectCalls = "warn") -> None:
+    def __init__(self, root: TaskScope, direct_calls: DirectCalls = "warn") -> None:
         self.ready: deque[_Ready] = deque()
         self.root = root
         self.direct_calls = direct_calls  # what a step looks for: authoring/functions/direct_call.py
         self.endless = False  # a turn did not come to its end
-        self._scopes: dict[asyncio.Task[Any], Scope] = {}
+        self._scopes: dict[asyncio.Task[Any], TaskScope] = {}
         self._entered = False
 
     def run_turn(self) -> None:
@@ -139,7 +139,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             if outer is not None and current is not None:
                 tasks._enter_task(outer, current)
 
-    def scope(self) -> Scope:
+    def scope(self) -> TaskScope:
         """The scope of the task that runs now; NotDurable where no code of a workflow runs.
 
         Steps have the context variables of the code that asked for them, this one too; but not this loop.
@@ -150,7 +150,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         return scope
 
     @contextmanager
-    def enter(self, scope: Scope) -> Iterator[None]:
+    def enter(self, scope: TaskScope) -> Iterator[None]:
         """Ask in this scope, from code that is no task of the loop."""
         token = _scope.set(scope)
         self._entered = True
@@ -211,7 +211,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         return self.start(coro, scope, name=name, context=context)
 
     def start(
-        self, coro: Any, scope: Scope, *, name: str | None = None, context: Context | None = None
+        self, coro: Any, scope: TaskScope, *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
         """A task of the workflow whose calls are named in this scope."""
         context = context or copy_context()
