@@ -44,7 +44,7 @@ class Here(Protocol):
 
 
 class MachineRun(Protocol):
-    """A machine's run as its checkpoints tell it, and the two things that move it."""
+    """A machine's run as its checkpoints record it, and the two things that move it."""
 
     @property
     def here(self) -> Here:
@@ -59,7 +59,7 @@ class MachineRun(Protocol):
         """Wait until somebody chooses one of these transitions; its name and what came with it."""
         ...
 
-    async def transit(self, move: Transition, body: Callable[[Any], Any], state: Raw) -> None:
+    async def transit(self, transition: Transition, body: Callable[[Any], Any], state: Raw) -> None:
         """Run the transition's code, again as its retry says, and be at the next place in one commit.
 
         `state` is what it begins with, and stays with when it goes elsewhere because it failed.

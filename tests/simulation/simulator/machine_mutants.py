@@ -30,7 +30,7 @@ def _show_at_once(self: Documents, event: Event) -> None:
 
 def _everything_saved(journal: Journal, visit: str, *, failed: bool) -> list[str]:
     """Also what attempts saved that failed."""
-    found = dict(item.rsplit("@", 1) for item in journal.shelf)
+    found = dict(item.rsplit("@", 1) for item in journal.document_ids)
     for saved in journal.saved.values():
         for name in {document.name for _, document in saved}:
             found[name] = str(int(found.get(name, "0")) + 1)

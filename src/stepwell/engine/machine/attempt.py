@@ -61,10 +61,10 @@ class TransitionAttempt:
         "_driver",
         "_handle",
         "_left_at",
-        "_made",
         "_run",
         "_services",
         "_task",
+        "_tracked_tasks",
         "attempt",
         "began",
         "coroutine",
@@ -82,7 +82,7 @@ class TransitionAttempt:
         self._task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
         self.coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
         self._handle: asyncio.TimerHandle | None = None
-        self._made: TaskTracker | None = None
+        self._tracked_tasks: TaskTracker | None = None
         self._crossings: dict[asyncio.Task[Any], Reply] = {}
         self._advances = False  # is about to
         self._left_at: float | None = None  # since when the whole run only waits
@@ -225,14 +225,14 @@ class TransitionAttempt:
             self._tracker.leave()
 
     def _never_began(self) -> bool:
-        """And never will."""
+        """It had not begun, and never will."""
         coroutine, self.coroutine = self.coroutine, None
         if coroutine is not None:
             coroutine.close()
         return coroutine is not None
 
     def stop(self) -> None:
-        """Nobody wants it any more, or the run was given back and it begins again elsewhere."""
+        """It is no longer wanted, or the run was given back and it begins again elsewhere."""
         if not self.over:
             self._leave(cancel=True)
 
@@ -247,33 +247,33 @@ class TransitionAttempt:
 
     @property
     def _tracker(self) -> TaskTracker:
-        """Made when they are needed: many bodies never use their ctx."""
-        if self._made is None:
-            self._made = TaskTracker(self._services.loop, self._look_around)
-        return self._made
+        """Created when it is needed: many attempts never use their ctx."""
+        if self._tracked_tasks is None:
+            self._tracked_tasks = TaskTracker(self._services.loop, self._look_around)
+        return self._tracked_tasks
 
     @property
     def asked(self) -> bool:
         """Has its code used ctx?"""
-        return self._made is not None
+        return self._tracked_tasks is not None
 
     def main_task(self) -> TrackedTask:
-        """Of the body itself; most have no other, and many not even this one."""
+        """The attempt's own task; most have no other, and many do not even use this one."""
         if self._task is None:  # it runs for the first time: nothing else of it can
             self._task = self._services.runner.loop.current()
-        found = self._tracker.get(self._task)
-        if found is None:
-            found = self._tracker.main(TaskScope(self.path), self._task, self._code)
+        main = self._tracker.get(self._task)
+        if main is None:
+            main = self._tracker.main(TaskScope(self.path), self._task, self._code)
             self._driver.touched = True
-        return found
+        return main
 
     def tracked(self) -> TrackedTask:
-        """Of the task that runs now. One that is new here is a branch of the task that made it."""
+        """The task that runs now. A new one is a branch of the task that created it."""
         task = self._current_task()
         main = self.main_task()
         if task is self._task:
             return main
-        if self._services.runner.loop.runs(task):  # one of our steps, or another body
+        if self._services.runner.loop.runs(task):  # one of our steps, or another attempt
             raise outside()
         here = _tracked.get(main)
         if here.owner is task:
@@ -333,7 +333,7 @@ class TransitionAttempt:
     def check(self) -> None:
         check_open(self._run)
         if self.over:
-            raise Suspended  # a later attempt may be under way: this one must not write any more
+            raise Suspended  # a later attempt may be under way: this one must not write
 
     async def cross(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a verb of the workflow's context there, and wait for it here."""
@@ -382,7 +382,7 @@ class TransitionAttempt:
         self._stir()
         if reply is None or reply.done():
             if not task.cancelled():
-                task.exception()  # seen
+                task.exception()  # marks it as seen
             return
         if task.cancelled():
             if self._run.cancelling:
@@ -394,7 +394,7 @@ class TransitionAttempt:
         elif (error := task.exception()) is not None:
             reply.set_exception(error)
             if isinstance(reply, asyncio.Future):
-                reply.exception()  # seen: the body may be gone
+                reply.exception()  # marks it as seen: the attempt may be gone
         else:
             reply.set_result(task.result())
 
@@ -413,7 +413,7 @@ class TransitionAttempt:
         return runs
 
     def stays(self) -> bool:
-        """Must it not be left? Its code is about to go on, or a clock of this process runs for it."""
+        """Must it not be left? Its code is about to continue, or a clock of this process runs for it."""
         if self.weigh() or self._tracker.stirs or any(reply.done() for reply in self._crossings.values()):
             self._stir()
             self._services.loop.call_soon(self._look_around)
@@ -421,7 +421,7 @@ class TransitionAttempt:
         return self._tracker.timed
 
     def rest(self, quiet: bool) -> None:
-        """The run has nothing to do but wait, or goes on."""
+        """The run only waits from now on, or continues."""
         if quiet and self._left_at is None:
             self._left_at = self._services.clock.monotonic()
         elif not quiet and self._left_at is not None:

@@ -1,7 +1,7 @@
 """The context of a transition's code: the verbs of a workflow, reached from the worker's own loop.
 
-Every verb of `RunContext` crosses as it is, so a new one needs nothing here; only what takes or gives
-awaitables (all, first, start) has its own form.
+Every verb of `RunContext` crosses as it is, so a new one needs nothing here. Only verbs that take or return
+awaitables (all, first, start) have their own form.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AttemptContext:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in tasks:
                 if task in ended:
-                    task.result()  # an error is raised although branches before it go on
+                    task.result()  # an error is raised although earlier branches continue
             return [task.result() for task in tasks]
         finally:
             await self._end(tasks)
@@ -72,13 +72,13 @@ class AttemptContext:
         return [self._attempt.branch(_awaited(awaitable)) for awaitable in awaitables]
 
     async def _end(self, tasks: list[asyncio.Task[Any]]) -> None:
-        """The losers of first() and who is left after an error: they are cancelled, not forgotten."""
+        """The losers of first() and the rest after an error: they are cancelled, not forgotten."""
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
         for task in tasks:
             if not task.cancelled():
-                task.exception()  # seen
+                task.exception()  # marks it as seen
 
     async def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> AttemptChild:
         child = await self._attempt.cross(self._ctx.start(workflow, input, **options))

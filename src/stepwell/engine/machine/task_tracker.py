@@ -1,9 +1,9 @@
-"""Stations: where the tasks of a transition's body are.
+"""TaskTracker: what the tasks of a transition attempt wait for.
 
-A body rests when all of its code waits for the log: in ctx calls, or for tasks of its own that do.
-What a task waits for is looked up where asyncio keeps it: a task that is awaited, asyncio.gather,
-asyncio.wait, and a TaskGroup that is being left. Who waits for anything else (a queue, an event, a
-socket, a clock) may be woken by whom we do not know, and counts as code that runs.
+An attempt rests when all of its code waits for the log: in ctx calls, or for tasks of its own that do.
+What a task waits for is read from asyncio's own objects: a task that is awaited, asyncio.gather,
+asyncio.wait, and a TaskGroup that is being left. A task that waits for anything else (a queue, an event, a
+socket, a clock) may be woken by something that we do not know, and counts as code that runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Task = asyncio.Task[Any]
 
 
 class TrackedTask:
-    """Where a task of the body is: its ctx calls are named and counted apart from those of others."""
+    """A task of the attempt: its ctx calls are named and counted apart from those of others."""
 
     __slots__ = ("branches", "calls", "code", "known_waiter", "owner", "scope")
 
@@ -34,15 +34,15 @@ class TrackedTask:
         self.owner = owner
         self.code = code  # the coroutine that it runs
         self.calls = 0  # ctx calls that this task is in
-        self.known_waiter: Any = None  # of which all tasks behind it have a station
+        self.known_waiter: Any = None  # all tasks that it waits for are tracked
         self.branches: dict[Task, Iterator[TaskScope]] = {}  # of tasks that have not asked yet
 
 
-current: contextvars.ContextVar[TrackedTask] = contextvars.ContextVar("stepwell_station")
+current: contextvars.ContextVar[TrackedTask] = contextvars.ContextVar("stepwell_tracked_task")
 
 
 class TaskTracker:
-    """All of one body. `ended` is called when a task is over and all who wait for it have heard of it."""
+    """The tasks of one attempt. `ended` is called when a task is over and those that wait for it know."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:
         self._loop = loop
@@ -56,14 +56,14 @@ class TaskTracker:
         return self._known.get(task)
 
     def main(self, scope: TaskScope, task: Task | None, code: Any) -> TrackedTask:
-        made = self._known[task] = TrackedTask(scope, task, code)
-        self._loose[made] = None
-        return made
+        tracked = self._known[task] = TrackedTask(scope, task, code)
+        self._loose[tracked] = None
+        return tracked
 
     def branch(self, scope: TaskScope, task: Task) -> TrackedTask:
-        made = self.main(scope, task, task.get_coro())
+        tracked = self.main(scope, task, task.get_coro())
         self._watch(task)
-        return made
+        return tracked
 
     def enters(self, tracked: TrackedTask) -> bool:
         """It begins a ctx call; True: now all of them are in one."""
@@ -84,12 +84,12 @@ class TaskTracker:
     def _done(self, task: Task) -> None:
         if self._left:
             if not task.cancelled():
-                task.exception()  # seen: nobody else asks
-        else:  # whoever waits for it hears of it first
+                task.exception()  # marks it as seen: nobody else asks
+        else:  # the tasks that wait for it come first
             self._loop.call_soon(self._over, task)
 
     def leave(self) -> None:
-        """The body is left: none of its tasks is wanted any more."""
+        """The attempt is left: none of its tasks is wanted from now on."""
         self._left = True
         for task in self._known:
             if task is not None and not task.done():
@@ -104,12 +104,14 @@ class TaskTracker:
     def scope_of(self, parent: TrackedTask, task: Task) -> TaskScope:
         """Of a new branch: in the order in which they were made, whichever of them asks first.
 
-        Tasks of one name cannot be told apart: these get theirs in the order of asking.
+        Tasks of one name cannot be distinguished: they get theirs in the order of asking.
         """
         branches = parent.branches
         if task not in branches:
             new = [
-                made for made in _awaited(parent).tasks if made not in branches and made not in self._known
+                other
+                for other in _awaited(parent).tasks
+                if other not in branches and other not in self._known
             ]
             for _, alike in groupby(sorted(new, key=_made), _made):
                 tasks = list(alike)
@@ -120,7 +122,7 @@ class TaskTracker:
     # Do they wait for the log?
 
     def rest(self) -> bool:
-        """Does only an answer of the log make any of them go on?"""
+        """Does every one of them continue only with an answer of the log?"""
         return bool(self._known) and all(self._rests(tracked) for tracked in reversed(self._loose))
 
     def _rests(self, tracked: TrackedTask) -> bool:
@@ -186,11 +188,11 @@ def _awaited(tracked: TrackedTask) -> _Awaited:
     return _Awaited(waiter)
 
 
-def _inside(found: Any) -> Iterator[Any]:
+def _inside(coroutine: Any) -> Iterator[Any]:
     """From this coroutine to the innermost that it is in; none when it is over."""
-    while getattr(found, "cr_frame", None) is not None:
-        yield found
-        found = found.cr_await
+    while getattr(coroutine, "cr_frame", None) is not None:
+        yield coroutine
+        coroutine = coroutine.cr_await
 
 
 def _is_timed(code: Any) -> bool:

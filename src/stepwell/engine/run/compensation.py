@@ -150,11 +150,11 @@ class Compensation:
         """An earlier owner had begun it: call `begin` once all that is to be undone is known."""
         earlier: Undoable = {}
 
-        def known() -> None:
+        def complete() -> None:
             self._know(earlier)
             begin()
 
-        look_back(self._run, partial(_note, earlier), known)
+        look_back(self._run, partial(_note, earlier), complete)
 
     def _know(self, earlier: Undoable) -> None:
         self._run.journal.undoable = earlier | self._run.journal.undoable

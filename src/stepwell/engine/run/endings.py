@@ -36,7 +36,7 @@ from stepwell.errors import (
 )
 from stepwell.store.wakeups import Ended
 
-_KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after its first, if at all
+_KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after the first, if at all
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ def endless() -> RunEnding:
 
 
 def poisoned(journal: Journal, losses: int, inbox: Sequence[InboxRow] = ()) -> RunEnding:
-    """For a run that lost its owner twice, was then run alone, and lost that owner too."""
+    """A run that lost its owner twice, was then run alone, and lost that owner too."""
     culprit = next((path for path, step in journal.steps.items() if step.started), "")
     for row in inbox:
         if row.kind == HELD and row.name in (culprit, ""):
