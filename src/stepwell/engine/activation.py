@@ -162,7 +162,10 @@ class Activation:
             self._again = True
             while self._again:
                 self._again = False
-                self._run_turns()
+                try:
+                    self._run_turns()
+                except CodeChanged as error:
+                    self._ending = endings.failed(error)
             if self.closed is None:
                 self.settle()
         except Exception:
@@ -171,12 +174,6 @@ class Activation:
             self.advancing = False
 
     def _run_turns(self) -> None:
-        try:
-            self._turn_by_turn()
-        except CodeChanged as error:
-            self._ending = endings.failed(error)
-
-    def _turn_by_turn(self) -> None:
         while self.closed is None and self._ending is None:
             if self.turns.ready:
                 self.turns.run_turn()
@@ -192,7 +189,7 @@ class Activation:
             if self.answers:
                 if self.writer.turn_held:
                     return  # a transactional step is about to come first in the log
-                self._release(self.answers.popleft())
+                release(self, self.answers.popleft())
             elif not self.live:
                 self._go_live()
             elif (self.rows or self.timers.dues) and self._take_next():

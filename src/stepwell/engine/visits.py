@@ -244,7 +244,8 @@ class Visits:
                 if self._failed(move, path, error, state):
                     return
             else:
-                self._check_decisions(move)
+                if self._journal.opened:
+                    self._check_decisions(move)
                 self._completed(move, path, move.target, Raw(after), None)
                 return
 
