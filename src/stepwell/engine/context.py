@@ -68,7 +68,10 @@ class RunContext:
         self.marks = marks_all(activation) or activation.journal.retries > 0
         self._replays = activation.program.definition.kind == "function"
         self.arguments = ReplayedArguments()
-        self.step = StepCaller(self)
+
+    @property
+    def step(self) -> StepCaller:
+        return StepCaller(self)  # kept, it would hold the whole run until the garbage collector comes
 
     @property
     def run_id(self) -> RunId:
