@@ -108,7 +108,10 @@ class RunContext:
         self._run = run
         self._loop = run.loop
         self._program = program
-        self.step = StepCaller(self)
+
+    @property
+    def step(self) -> StepCaller:
+        return StepCaller(self)  # kept, it would hold the whole run until the garbage collector comes
 
     @property
     def run_id(self) -> RunId:

@@ -90,7 +90,7 @@ class TransitionAttempt:
         self.over = False
         self.attempt = call.attempt
         self.thread = 0  # of a plain function
-        self.variables = call.variables.copy()
+        self.variables = call.variables  # each attempt has a call of its own
         self.noted = False
         self.began = _NOT_YET if call.transition.threaded else self._services.clock.monotonic()
 

@@ -192,6 +192,7 @@ class MachineDriver(StyleRules):
     def leave(self) -> None:
         if (attempt := self._attempt) is not None:
             attempt.stop()
+        del self.ctx  # it knows the driver: without this both stay until the garbage collector comes
 
     def begin_attempt(self, call: TransitionCall) -> None:
         """Begin an attempt, once the log has everything that led to it and the lease holds."""

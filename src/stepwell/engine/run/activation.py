@@ -158,7 +158,10 @@ class Activation:
             self._again = True
             while self._again:
                 self._again = False
-                self._run_turns()
+                try:
+                    self._run_turns()
+                except CodeChanged as error:
+                    self._ending = endings.failed(error)
             if self.closed is None:
                 self.settle()
         except Exception:
@@ -167,12 +170,6 @@ class Activation:
             self._advancing = False
 
     def _run_turns(self) -> None:
-        try:
-            self._turn_by_turn()
-        except CodeChanged as error:
-            self._ending = endings.failed(error)
-
-    def _turn_by_turn(self) -> None:
         while self.closed is None and self._ending is None:
             if self.loop.ready:
                 self.loop.run_turn()
