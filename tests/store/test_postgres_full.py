@@ -169,8 +169,8 @@ async def test_hints_do_not_take_back_the_connection_that_work_needs(
             store.listen(lambda: None)
             await until(lambda: store._listener._connection)
             await connection.execute(f"ALTER ROLE {role_of(narrow_url)} CONNECTION LIMIT 1")
-            for lane in store._room._lanes:
-                lane.drop()
+            for slot in store._room._slots:
+                slot.drop()
 
             async with asyncio.timeout(SHARE_SECONDS):
                 await store.now()

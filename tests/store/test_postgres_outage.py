@@ -16,10 +16,10 @@ from stepwell.domain.ids import RunId
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
 from stepwell.store.postgres.pool import budget as room_module
 from stepwell.store.postgres.pool import connection as connection_module
-from stepwell.store.postgres.pool.budget import Room
-from stepwell.store.postgres.pool.connection import ANSWER_SECONDS, LANE_SETTINGS
+from stepwell.store.postgres.pool.budget import ConnectionBudget
+from stepwell.store.postgres.pool.connection import ANSWER_SECONDS, ENGINE_SETTINGS
 from stepwell.store.postgres.pool.dsn import parse
-from stepwell.store.postgres.pool.slots import Lanes
+from stepwell.store.postgres.pool.slots import ConnectionSlots
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene
@@ -316,7 +316,7 @@ async def closed(store: PostgresStore) -> None:
 
 def test_who_gives_up_waiting_for_a_connection_holds_up_nobody(postgres_url: str) -> None:
     async def story() -> None:
-        lanes = Lanes(Room(parse(postgres_url), LANE_SETTINGS, keeps=1), 1)
+        lanes = ConnectionSlots(ConnectionBudget(parse(postgres_url), ENGINE_SETTINGS, keeps=1), 1)
         lane = await lanes.take()
         waiting = [asyncio.create_task(lanes.take()) for _ in range(4)]
         await asyncio.sleep(0)
@@ -340,21 +340,21 @@ def test_who_was_given_no_connection_in_time_asks_the_server(
     """Made way for another engine, and nothing of ours was free until then: it looked without a pause."""
     looks = 0
 
-    class Counted(Room):
+    class Counted(ConnectionBudget):
         async def _given(self, seconds: float) -> Any:
             nonlocal looks
             looks += 1
             return await super()._given(seconds)
 
     async def story() -> None:
-        room = Counted(parse(postgres_url), LANE_SETTINGS, keeps=1)
-        busy, spare = room.lanes(1), room.lanes(1)
+        room = Counted(parse(postgres_url), ENGINE_SETTINGS, keeps=1)
+        busy, spare = room.slots(1), room.slots(1)
         lanes = [busy.pop(), spare[0]]
         for lane in lanes:
             await lane.connection()
         assert room.make_way()
 
-        lanes.append(room.lanes(1)[0])
+        lanes.append(room.slots(1)[0])
         await lanes[-1].connection()
 
         assert looks == 1

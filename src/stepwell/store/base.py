@@ -103,7 +103,7 @@ class Runs(Protocol):
         """Run `body(connection)` and the commit that `turn(result)` returns in one transaction.
 
         Not `ok`: the body's writes are rolled back too. An error of the body rolls back and is raised.
-        Where `turn_first` is set, `body` and `turn` are plain functions called on the writer's thread.
+        Where `sync_transactions` is set, `body` and `turn` are plain functions called on the writer's thread.
         """
         ...
 
@@ -303,7 +303,7 @@ class Codecs(Protocol):
         ...
 
 
-class Limits(Protocol):
+class LimitStore(Protocol):
     async def put_limit(self, limit: Limit) -> None:
         """Set or replace the limit of that scope; the next claim counts by it."""
         ...
@@ -331,10 +331,10 @@ class Wakeups(Protocol):
         ...
 
 
-class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, Limits, Wakeups, Protocol):
+class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, LimitStore, Wakeups, Protocol):
     """What a backend provides. Callers ask for the narrowest part they need."""
 
-    turn_first: bool  # transact() calls plain functions on a writer thread
+    sync_transactions: bool  # transact() calls plain functions on a writer thread
     polls: bool  # no hints arrive from other processes: look often
     commits_at_once: int  # how many commit batches may be under way
     starts_at_once: int  # how many large calls of `start` are served side by side

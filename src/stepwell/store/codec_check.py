@@ -68,7 +68,7 @@ def _other_codec(error: Exception) -> KeyMissing:
     why = error.message if isinstance(error, StoreUnusable) else "its codec wrote something else"
     return KeyMissing(
         f"the database was written with another key or codec: {why}",
-        hint="give the codec that its workers have, in the same order if it is a Chain, with all keys",
+        hint="give the codec that its workers have, in the same order if it is a CodecChain, with all keys",
     )
 
 

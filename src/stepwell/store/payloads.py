@@ -122,7 +122,7 @@ class Encryption:
         return cls(keys, current=next(iter(keys)))
 
 
-class Chain:
+class CodecChain:
     """Several codecs, the first one nearest to the engine: Chain(Compression(), Encryption(...))."""
 
     def __init__(self, *codecs: PayloadCodec) -> None:

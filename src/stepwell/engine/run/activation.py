@@ -359,7 +359,7 @@ class Activation:
         if result.wakes > self.inbox.seen:
             self.inbox.look(result.wakes)
         if self.run_id in self.services.notifier.followed:
-            self.services.notifier.moved(self.run_id)
+            self.services.notifier.notify_run(self.run_id)
         if self.services.replay_always and not parking.executes(self) and self.thread is None:
             self.draining = True  # give it back at once: the next claim replays the log
         self.advance()

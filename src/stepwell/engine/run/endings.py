@@ -251,7 +251,7 @@ def finish(activation: Activation, ending: Ending) -> Finish:
         reason = f"parent run {activation.run_id} is {ending.status}"
         ending.messages.extend(cancel_request(child, reason) for child in children)
         if children:  # they may be anywhere
-            draft.then_do.append(lambda at: activation.services.notifier.work())
+            draft.then_do.append(lambda at: activation.services.notifier.notify_work())
     if ending.messages:
         draft.rest.deliveries.extend(ending.messages)
     return Finish(
@@ -285,6 +285,6 @@ def _where(activation: Activation, ending: Ending) -> str:
 def announce(activation: Activation, then: Finish) -> None:
     """Tell this process, and by a hint the others, that the run has ended."""
     notifier = activation.services.notifier
-    notifier.ended(activation.run_id, Ended(then.status, then.output, then.error))
+    notifier.notify_end(activation.run_id, Ended(then.status, then.output, then.error))
     if activation.journal.accepted.parent:
-        notifier.work(RunId(activation.journal.accepted.parent))
+        notifier.notify_work(RunId(activation.journal.accepted.parent))

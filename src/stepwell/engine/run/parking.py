@@ -136,6 +136,6 @@ def left(activation: Activation, then: Park | Finish) -> None:
         due = min(then.due_at - now, then.due_in)
         if due != NEVER:
             services.note_due(max(0.0, due))
-        services.notifier.moved(activation.run_id)
+        services.notifier.notify_run(activation.run_id)
     else:
         announce(activation, then)

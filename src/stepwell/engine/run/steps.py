@@ -209,7 +209,7 @@ class Steps:
         )
         if spec.timeout is not None:
             activation.writer.draft.dues[call.path] = spec.timeout
-        activation.writer.draft.then_do.append(lambda at: activation.services.notifier.work())
+        activation.writer.draft.then_do.append(lambda at: activation.services.notifier.notify_work())
 
     def remote_ended(self, path: str, payload: bytes) -> None:
         """A remote worker's result came through the inbox; an old attempt's is no news."""
@@ -238,10 +238,10 @@ class Steps:
         store = self._activation.services.store
         error: BaseException | None = None
         try:
-            if store.turn_first:
+            if store.sync_transactions:
                 await self._activation.writer.turn_free()
                 self._activation.writer.hold_turn(call.path)
-            body = execution.body if store.turn_first else execution.timed_body
+            body = execution.body if store.sync_transactions else execution.timed_body
             committed = await store.transact(body, lambda result: self._turn(call, result))
             self._activation.writer.transacted(committed)
         except Unwind:
@@ -278,7 +278,7 @@ class Steps:
     def _turn(self, call: StepCall, result: Any) -> Any:
         data = self._encoded(call, result)
         fact = _completed(call, Raw(data))
-        if self._activation.services.store.turn_first:
+        if self._activation.services.store.sync_transactions:
             return self._transaction(call, fact)
         return self._take_turn(call, fact)
 

@@ -142,7 +142,7 @@ class Waits:
         )
         draft = activation.writer.draft
         if not draft.rest.starts:
-            draft.then_do.append(lambda at: activation.services.notifier.work())
+            draft.then_do.append(lambda at: activation.services.notifier.notify_work())
         draft.rest.starts.append(new)
         if not call.detached:
             self._children[call.path] = fact
@@ -370,7 +370,7 @@ class Waits:
                 )
                 draft = activation.writer.draft
                 if not draft.rest.deliveries:
-                    draft.then_do.append(lambda at: activation.services.notifier.work())
+                    draft.then_do.append(lambda at: activation.services.notifier.notify_work())
                 draft.rest.deliveries.append(request)
                 draft.needed = True
 

@@ -122,7 +122,7 @@ class MemoryDefinitions(Tables):
 
 
 class MemoryStore(MemoryRuns, MemoryInbox, MemoryTickets, MemoryReading, MemoryArchive, MemoryDefinitions):
-    turn_first = False
+    sync_transactions = False
     polls = False
     commits_at_once = 1
     starts_at_once = 1

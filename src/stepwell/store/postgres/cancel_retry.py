@@ -25,11 +25,11 @@ from stepwell.errors import InvalidInput, InvalidRequest, StepwellError, StoreUn
 from stepwell.store.base import Encode
 from stepwell.store.postgres.commits import LAST_PATH, PostgresCommits
 from stepwell.store.postgres.database import pass_by
-from stepwell.store.postgres.pool.budget import Room
+from stepwell.store.postgres.pool.budget import ConnectionBudget
 from stepwell.store.postgres.pool.connection import ANSWER_SECONDS, USER_SETTINGS, Connection
-from stepwell.store.postgres.pool.errors import Fault, Refused, fault, translated
-from stepwell.store.postgres.pool.slot import Lane
-from stepwell.store.postgres.pool.slots import Lanes
+from stepwell.store.postgres.pool.errors import FaultKind, Refused, fault_kind, translated
+from stepwell.store.postgres.pool.slot import ConnectionSlot
+from stepwell.store.postgres.pool.slots import ConnectionSlots
 
 STEPS_AT_ONCE = 4  # connections for transactional steps
 
@@ -37,8 +37,8 @@ STEPS_AT_ONCE = 4  # connections for transactional steps
 class PostgresEndings(PostgresCommits):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
-        self._user_room = Room(self._address, USER_SETTINGS, keeps=0)
-        self._user_lanes = Lanes(self._user_room, STEPS_AT_ONCE)
+        self._user_room = ConnectionBudget(self._address, USER_SETTINGS, keeps=0)
+        self._user_lanes = ConnectionSlots(self._user_room, STEPS_AT_ONCE)
         self._finishing: set[asyncio.Task[Committed]] = set()
 
     async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
@@ -107,8 +107,8 @@ class PostgresEndings(PostgresCommits):
             except BaseException as error:
                 gone = connection.is_closed()  # the server went away under the step's own statements
                 await self._rolled_back(lane, transaction)
-                if gone and isinstance(error, Exception) and fault(error) is Fault.BROKEN:
-                    raise translated(error, self._address.shown) from error
+                if gone and isinstance(error, Exception) and fault_kind(error) is FaultKind.BROKEN:
+                    raise translated(error, self._address.redacted) from error
                 raise
         except BaseException:
             await self._given_back(lane)
@@ -124,14 +124,14 @@ class PostgresEndings(PostgresCommits):
         if not task.cancelled():
             task.exception()  # seen: its caller may have gone
 
-    async def _begun(self, lane: Lane) -> tuple[Connection, Any]:
+    async def _begun(self, lane: ConnectionSlot) -> tuple[Connection, Any]:
         try:
             connection = await lane.connection()
             transaction = connection.transaction()
             await transaction.start()
         except Exception as error:
             lane.drop()
-            raise translated(error, self._address.shown) from error
+            raise translated(error, self._address.redacted) from error
         return connection, transaction
 
     async def _asked(
@@ -153,7 +153,7 @@ class PostgresEndings(PostgresCommits):
         return commit
 
     async def _finish_transact(
-        self, lane: Lane, connection: Connection, transaction: Any, commit: Commit
+        self, lane: ConnectionSlot, connection: Connection, transaction: Any, commit: Commit
     ) -> Committed:
         """Fence and events last, so that the ticket is not locked while the body runs."""
         try:
@@ -168,7 +168,7 @@ class PostgresEndings(PostgresCommits):
                     await transaction.commit()
             except Exception as error:
                 lane.drop()
-                if fault(error) is not Fault.BROKEN:
+                if fault_kind(error) is not FaultKind.BROKEN:
                     raise
                 return await self._after_lost_commit(commit)
         except StepwellError:
@@ -176,7 +176,7 @@ class PostgresEndings(PostgresCommits):
             raise
         except Exception as error:
             await self._rolled_back(lane, transaction)
-            if fault(error) is Fault.REFUSED:
+            if fault_kind(error) is FaultKind.REFUSED:
                 return Committed(Outcome.REFUSED, 0, 0.0)
             raise self._sooner_or_later(error) from error
         finally:
@@ -184,14 +184,14 @@ class PostgresEndings(PostgresCommits):
         pass_by("transact", "after", "ambiguous")
         return committed
 
-    async def _rolled_back(self, lane: Lane, transaction: Any) -> None:
+    async def _rolled_back(self, lane: ConnectionSlot, transaction: Any) -> None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await transaction.rollback()
         except Exception:
             lane.drop()  # the server rolls back when the connection ends
 
-    async def _given_back(self, lane: Lane) -> None:
+    async def _given_back(self, lane: ConnectionSlot) -> None:
         try:
             await lane.clean()
         finally:  # also when cancelled
@@ -222,6 +222,6 @@ class PostgresEndings(PostgresCommits):
         return committed
 
     def _sooner_or_later(self, error: Exception) -> Exception:
-        if fault(error) in {Fault.AGAIN, Fault.BROKEN}:
+        if fault_kind(error) in {FaultKind.AGAIN, FaultKind.BROKEN}:
             return StoreUnavailable(f"the step's transaction was rolled back: {error}")
-        return translated(error, self._address.shown)
+        return translated(error, self._address.redacted)

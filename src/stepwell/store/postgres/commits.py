@@ -14,8 +14,8 @@ from stepwell.domain.fence import was_already_written
 from stepwell.store.postgres.messages import PostgresDeliveries
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
-from stepwell.store.postgres.pool.packing import BETWEEN_ROWS, joined
-from stepwell.store.postgres.pool.slots import Lanes
+from stepwell.store.postgres.pool.packing import BETWEEN_ROWS, packed
+from stepwell.store.postgres.pool.slots import ConnectionSlots
 from stepwell.store.postgres.starts import PostgresStarts
 
 OUTCOMES = (Outcome.OK, Outcome.WOKEN, Outcome.LOST)
@@ -30,7 +30,7 @@ class PostgresCommits(PostgresStarts, PostgresDeliveries):
         return await self._commit_split(self._commit_lanes, batch, reaching=False)
 
     async def _commit_split(
-        self, lanes: Lanes, batch: Sequence[Commit], *, reaching: bool
+        self, lanes: ConnectionSlots, batch: Sequence[Commit], *, reaching: bool
     ) -> list[Committed]:
         """Halve a batch that holds a value the database cannot take, until that member is alone."""
 
@@ -54,7 +54,7 @@ class PostgresCommits(PostgresStarts, PostgresDeliveries):
                 results[i] = await self._written_before(lanes, commit, results[i])
         return results
 
-    async def _written_before(self, lanes: Lanes, commit: Commit, lost: Committed) -> Committed:
+    async def _written_before(self, lanes: ConnectionSlots, commit: Commit, lost: Committed) -> Committed:
         """Lost, or our own commit whose answer was lost? The log tells."""
         last = commit.head + len(commit.events)
 
@@ -131,8 +131,8 @@ def _other_rows(commit: Commit) -> bool:
 
 def _owned(batch: Sequence[Commit]) -> tuple[str, ...]:
     return (
-        joined([commit.run_id for commit in batch]),
-        joined([commit.lease for commit in batch]),
+        packed([commit.run_id for commit in batch]),
+        packed([commit.lease for commit in batch]),
         ",".join([str(commit.head) for commit in batch]),
         ",".join([str(len(commit.events)) for commit in batch]),
         ",".join(["1" if commit.settled else "0" for commit in batch]),
@@ -169,9 +169,9 @@ def _event_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
         b"".join([event.payload for event in events]),
         ",".join(members),
         ",".join(seqs),
-        joined([event.kind for event in events]),
+        packed([event.kind for event in events]),
         # With one more at the end: a lone '' would be no element. Its row has no member and is left out.
-        joined([event.path for event in events]) + BETWEEN_ROWS,
+        packed([event.path for event in events]) + BETWEEN_ROWS,
         ",".join([str(event.attempt) for event in events]),
         ",".join(firsts),
         ",".join([str(len(event.payload)) for event in events]),
@@ -197,8 +197,8 @@ def _shown_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
     return (
         b"".join(pieces),
         ",".join(members),
-        joined(statuses),
-        joined(wheres) + BETWEEN_ROWS,  # as above
+        packed(statuses),
+        packed(wheres) + BETWEEN_ROWS,  # as above
         *[",".join(column) for column in rest],
     )
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from stepwell import failpoints
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store import queries
-from stepwell.store.postgres.pool.budget import Room
-from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection
+from stepwell.store.postgres.pool.budget import ConnectionBudget
+from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection
 from stepwell.store.postgres.pool.dsn import DEFAULT_SCHEMA, Address, parse
-from stepwell.store.postgres.pool.slots import Lanes, Work
+from stepwell.store.postgres.pool.slots import ConnectionSlots, Work
 
 T = TypeVar("T")
 PACKAGE = "stepwell.store.postgres"
@@ -55,17 +55,19 @@ class Session:
         self._address: Address = parse(dsn)
         self._clock = clock
         self._sql = statements(self._address.schema)
-        self._room = Room(self._address, LANE_SETTINGS, keeps=1)
-        self._commit_lanes = Lanes(self._room, COMMITS_AT_ONCE)
-        self._reach_lanes = Lanes(self._room, COMMITS_AT_ONCE)  # these wait for tickets of others
-        self._start_lanes = Lanes(self._room, STARTS_AT_ONCE)
-        self._deliver_lanes = Lanes(self._room, 1)
-        self._claim_lanes = Lanes(self._room, 1)
-        self._lease_lanes = Lanes(self._room, 1)  # behind slow reads a heartbeat would come too late
-        self._side_lanes = Lanes(self._room, 3)  # the rest: reads, what people ask for
+        self._room = ConnectionBudget(self._address, ENGINE_SETTINGS, keeps=1)
+        self._commit_lanes = ConnectionSlots(self._room, COMMITS_AT_ONCE)
+        self._reach_lanes = ConnectionSlots(self._room, COMMITS_AT_ONCE)  # these wait for tickets of others
+        self._start_lanes = ConnectionSlots(self._room, STARTS_AT_ONCE)
+        self._deliver_lanes = ConnectionSlots(self._room, 1)
+        self._claim_lanes = ConnectionSlots(self._room, 1)
+        self._lease_lanes = ConnectionSlots(
+            self._room, 1
+        )  # behind slow reads a heartbeat would come too late
+        self._side_lanes = ConnectionSlots(self._room, 3)  # the rest: reads, what people ask for
 
     @property
-    def _all_lanes(self) -> tuple[Lanes, ...]:
+    def _all_lanes(self) -> tuple[ConnectionSlots, ...]:
         return (
             self._commit_lanes,
             self._reach_lanes,
@@ -83,7 +85,7 @@ class Session:
     def _write(
         self,
         name: str,
-        lanes: Lanes,
+        lanes: ConnectionSlots,
         work: Work[T],
         *,
         single: bool = False,

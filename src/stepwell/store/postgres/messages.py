@@ -9,15 +9,15 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.messages import event_key
 from stepwell.store.base import BATCH_MEMBERS_MAX, FAN_OUT_CHUNK, INBOX_MAX, INBOX_READ_MAX, PUBLISHED_MAX
 from stepwell.store.postgres.database import Session
-from stepwell.store.postgres.pool.batcher import Gathering
+from stepwell.store.postgres.pool.batcher import Batcher
 from stepwell.store.postgres.pool.connection import Connection
 
 
 class PostgresDeliveries(Session):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
-        self._delivering = Gathering[Message, Delivery](self._deliver_many, BATCH_MEMBERS_MAX)
-        self._emitting = Gathering[PublishedEvent, bool](self._emit_many, BATCH_MEMBERS_MAX)
+        self._delivering = Batcher[Message, Delivery](self._deliver_many, BATCH_MEMBERS_MAX)
+        self._emitting = Batcher[PublishedEvent, bool](self._emit_many, BATCH_MEMBERS_MAX)
 
     async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
         return await self._delivering.ask(messages)

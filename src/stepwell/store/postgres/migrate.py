@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from stepwell.errors import StepwellError, StoreUnusable
 from stepwell.store.postgres.database import PACKAGE, in_schema, rolled_back
-from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection
+from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection
 from stepwell.store.postgres.pool.dsn import Address
 from stepwell.store.postgres.pool.errors import pooled, translated
 
@@ -54,7 +54,7 @@ async def prepare(connection: Connection, address: Address) -> None:
     except StepwellError:
         raise
     except Exception as error:
-        raise translated(error, address.shown) from error
+        raise translated(error, address.redacted) from error
 
 
 async def _check_server(connection: Connection, address: Address) -> None:
@@ -63,18 +63,18 @@ async def _check_server(connection: Connection, address: Address) -> None:
         raise StoreUnusable(
             f"this is PostgreSQL {version.major}",
             hint=f"Stepwell needs {SERVER_MIN} or later",
-            database=address.shown,
+            database=address.redacted,
         )
     encoding, plans = await connection.fetchrow(
         "SELECT current_setting('server_encoding'), current_setting('plan_cache_mode')"
     )
-    if not address.poll_only and plans != LANE_SETTINGS["plan_cache_mode"]:
-        raise pooled("it drops the settings of a session", address.shown)
+    if not address.poll_only and plans != ENGINE_SETTINGS["plan_cache_mode"]:
+        raise pooled("it drops the settings of a session", address.redacted)
     if encoding != "UTF8":
         raise StoreUnusable(
             f"the database's encoding is {encoding}",
             hint="create it with: createdb -E UTF8 -T template0 ...",
-            database=address.shown,
+            database=address.redacted,
         )
 
 
@@ -89,7 +89,7 @@ async def _applied(connection: Connection, address: Address) -> int:
         raise StoreUnusable(
             f"these tables are of a newer Stepwell: migration {number}, this one knows {newest}",
             hint="upgrade Stepwell here, or use another database or ?schema=",
-            database=address.shown,
+            database=address.redacted,
         )
     return number
 

@@ -20,10 +20,10 @@ from stepwell.domain.rates import (
     admitted,
     keys_of,
 )
-from stepwell.store.postgres.pool.batcher import Gathering
+from stepwell.store.postgres.pool.batcher import Batcher
 from stepwell.store.postgres.pool.connection import Connection
-from stepwell.store.postgres.pool.errors import Fault, fault
-from stepwell.store.postgres.pool.slots import Lanes
+from stepwell.store.postgres.pool.errors import FaultKind, fault_kind
+from stepwell.store.postgres.pool.slots import ConnectionSlots
 from stepwell.store.postgres.starts import PostgresStarts, known_start
 
 CALLS_MAX = 100  # in one transaction
@@ -34,8 +34,8 @@ class PostgresRates(PostgresStarts):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
         # Of its own: whoever waits for a window holds up no start without one.
-        self._rated_lanes = Lanes(self._room, 1)
-        self._start_within = Gathering[RatedStart, RatedAnswer](self._start_calls, CALLS_MAX)
+        self._rated_lanes = ConnectionSlots(self._room, 1)
+        self._start_within = Batcher[RatedStart, RatedAnswer](self._start_calls, CALLS_MAX)
 
     async def start_within(self, asked: RatedStart) -> RatedAnswer:
         return (await self._start_within.ask([asked]))[0]
@@ -97,6 +97,6 @@ class PostgresRates(PostgresStarts):
                     return {WindowKey(name, seconds): starts for name, seconds, starts in rows}
                 await connection.execute(self._sql["make_windows"], *asked)
         except asyncpg.PostgresError as error:
-            if fault(error) is not Fault.OTHER:
+            if fault_kind(error) is not FaultKind.OTHER:
                 raise
         return None

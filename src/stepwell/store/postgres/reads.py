@@ -11,7 +11,7 @@ from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
 from stepwell.store.base import BATCH_MEMBERS_MAX
 from stepwell.store.postgres.database import Session
-from stepwell.store.postgres.pool.batcher import Gathering
+from stepwell.store.postgres.pool.batcher import Batcher
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
 
@@ -24,7 +24,7 @@ Named = tuple[str, str, str]  # workspace, name, version
 class PostgresReading(Session):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
-        self._defined = Gathering[Named, Definition | None](self._read_definitions, BATCH_MEMBERS_MAX)
+        self._defined = Batcher[Named, Definition | None](self._read_definitions, BATCH_MEMBERS_MAX)
 
     async def _fetch(self, name: str, *arguments: Any) -> list[Any]:
         return await self._fetch_text(self._sql[name], *arguments)

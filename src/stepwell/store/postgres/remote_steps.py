@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from stepwell.domain.commit import Claim, Message, Outcome
 from stepwell.store.postgres.messages import PostgresDeliveries
-from stepwell.store.postgres.pool.batcher import Gathering
+from stepwell.store.postgres.pool.batcher import Batcher
 from stepwell.store.postgres.pool.connection import Connection
 
 RESULTS_MAX = 200  # in one transaction: it holds their runs' tickets
@@ -17,7 +17,7 @@ Finished = tuple[Claim, Message]
 class PostgresRemote(PostgresDeliveries):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
-        self._finishing_remote = Gathering[Finished, Outcome](self._finish_many, RESULTS_MAX)
+        self._finishing_remote = Batcher[Finished, Outcome](self._finish_many, RESULTS_MAX)
 
     async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
         assert result.run_id == claim.run_id, "the result of a remote step goes to its run"

@@ -11,10 +11,10 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.limits import brought
 from stepwell.store.base import BATCH_BYTES_MAX
 from stepwell.store.postgres.limits import PostgresLimits
-from stepwell.store.postgres.pool.batcher import Gathering, cannot_hold
+from stepwell.store.postgres.pool.batcher import Batcher, cannot_hold
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
-from stepwell.store.postgres.pool.packing import BETWEEN_COLUMNS, joined, unjoined
+from stepwell.store.postgres.pool.packing import BETWEEN_COLUMNS, packable, packed
 
 Known = dict[Identity, tuple[str, str]]  # -> run, digest of its input
 
@@ -25,7 +25,7 @@ STARTS_MAX = 1000  # in one statement; more in a call are several statements of 
 class PostgresStarts(PostgresLimits):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
-        self._starting = Gathering[NewRun, Started](self._start_many, STARTS_MAX)
+        self._starting = Batcher[NewRun, Started](self._start_many, STARTS_MAX)
 
     def start(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
         return self._starting.ask(runs) if len(runs) < LARGE else self._start_large(runs)
@@ -129,7 +129,7 @@ def _arguments(runs: Sequence[NewRun]) -> tuple[object, ...]:
     pieces = [piece for run in runs for piece in (run.accepted, run.input, run.tags)]
     places = [str(place) for place in accumulate(map(len, pieces), initial=1)]
     return (
-        joined([joined([*column, ""]) for column in columns], BETWEEN_COLUMNS),
+        packed([packed([*column, ""]) for column in columns], BETWEEN_COLUMNS),
         b"".join(pieces),
         ",".join(places[:-1:3]),
         ",".join(places[1::3]),
@@ -142,7 +142,7 @@ def _arguments(runs: Sequence[NewRun]) -> tuple[object, ...]:
 
 
 def _single(run: NewRun) -> tuple[object, ...]:
-    return (*unjoined(_texts(run)), run.accepted, run.input, run.tags, run.priority, run.delay, run.test)
+    return (*packable(_texts(run)), run.accepted, run.input, run.tags, run.priority, run.delay, run.test)
 
 
 def _texts(run: NewRun) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from stepwell.store.postgres.cancel_retry import PostgresEndings
 from stepwell.store.postgres.claims import PostgresClaims
 from stepwell.store.postgres.database import COMMITS_AT_ONCE, STARTS_AT_ONCE
 from stepwell.store.postgres.migrate import prepare
-from stepwell.store.postgres.pool.budget import Room
+from stepwell.store.postgres.pool.budget import ConnectionBudget
 from stepwell.store.postgres.pool.connection import ANSWER_SECONDS
-from stepwell.store.postgres.pool.slots import Lanes
+from stepwell.store.postgres.pool.slots import ConnectionSlots
 from stepwell.store.postgres.rates import PostgresRates
 from stepwell.store.postgres.reads import PostgresReading
 from stepwell.store.postgres.remote_steps import PostgresRemote
@@ -41,7 +41,7 @@ class PostgresStore(
     in transaction mode. Without `clock` time is the database's.
     """
 
-    turn_first = False
+    sync_transactions = False
     commits_at_once = COMMITS_AT_ONCE
     starts_at_once = STARTS_AT_ONCE
 
@@ -110,7 +110,7 @@ class PostgresStore(
             for room in (self._room, self._user_room):
                 await room.rest(LOOKS_SHORT if short else LOOKS)
 
-    def _do_without_hints(self, room: Room) -> bool:
+    def _do_without_hints(self, room: ConnectionBudget) -> bool:
         """Hints only save time: their connection goes when there is no other to work with."""
         return not room.connected and self._listener.give_up()
 
@@ -135,7 +135,7 @@ class PostgresStore(
                 return
 
     @property
-    def _every_lane(self) -> tuple[Lanes, ...]:
+    def _every_lane(self) -> tuple[ConnectionSlots, ...]:
         return (*self._all_lanes, self._rated_lanes, self._user_lanes)
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable
 
 from stepwell.store.postgres.pool.budget import MAKE_ROOM_SECONDS
-from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection, connect, pauses
+from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection, connect, pauses
 from stepwell.store.postgres.pool.dsn import Address
 
 HINT_SECONDS = 0.005
@@ -23,7 +23,7 @@ CHECK_SECONDS = 10.0  # is the connection still there?
 CHECK_ANSWER_SECONDS = 5.0
 NO_ROOM = "no room"  # what an engine says that has no connection for a kind of its work
 # NOTIFY writes to the log of the server too, but a hint may be lost: nobody waits for the disk.
-SETTINGS = LANE_SETTINGS | {"synchronous_commit": "off"}
+SETTINGS = ENGINE_SETTINGS | {"synchronous_commit": "off"}
 
 
 class Listener:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Outcome, Park
 from stepwell.domain.fence import check_fence, due_after, was_already_written
 from stepwell.store.sqlite.errors import BAD_VALUE
-from stepwell.store.sqlite.messages import Postman
+from stepwell.store.sqlite.messages import InboxWriter
 from stepwell.store.sqlite.session import Session, as_list
 from stepwell.store.sqlite.starts import start
 
@@ -156,13 +156,13 @@ def _reach_out(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]
     messages = [message for member, _ in far for message in member.deliveries]
     if not messages:
         return {}
-    postman = Postman(session, messages)
+    writer = InboxWriter(session, messages)
     woken: dict[str, int] = {}
     for member, _ in far:
         for message in member.deliveries:
-            if postman.lay(message) == "delivered" and message.run_id == member.run_id:
+            if writer.add(message) == "delivered" and message.run_id == member.run_id:
                 woken[member.run_id] = woken.get(member.run_id, 0) + 1
-    postman.write()
+    writer.write()
     return woken
 
 

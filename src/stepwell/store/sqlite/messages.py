@@ -25,7 +25,7 @@ class _Target:
         self.touched = False
 
 
-class Postman:
+class InboxWriter:
     """Reads what a set of messages meets with a few statements, then decides each in order."""
 
     def __init__(self, session: Session, messages: Sequence[Message]) -> None:
@@ -45,7 +45,7 @@ class Postman:
         self._waits = set(session.rows("open_waits", as_list(waits))) if waits else set()
         self._rows: list[tuple[str, str, int, str, str, bytes, float]] = []
 
-    def lay(self, message: Message) -> Delivery:
+    def add(self, message: Message) -> Delivery:
         target = self._targets.get(message.run_id)
         if target is None:
             return Delivery.ENDED if message.run_id in self._ended else Delivery.UNKNOWN
@@ -87,9 +87,9 @@ class Postman:
 
 def deliver(session: Session, calls: Sequence[Sequence[Message]]) -> list[list[Delivery]]:
     """The answers to several calls, written as one."""
-    postman = Postman(session, list(chain.from_iterable(calls)))
-    answers = [[postman.lay(message) for message in call] for call in calls]
-    postman.write()
+    writer = InboxWriter(session, list(chain.from_iterable(calls)))
+    answers = [[writer.add(message) for message in call] for call in calls]
+    writer.write()
     return answers
 
 

@@ -8,7 +8,7 @@ import apsw
 
 from stepwell.store.sqlite.errors import translated
 from stepwell.store.sqlite.session import Session
-from stepwell.store.sqlite.thread_queue import Operation, Waiting, answer
+from stepwell.store.sqlite.thread_queue import CallQueue, Operation, answer
 
 
 class Reader:
@@ -17,7 +17,7 @@ class Reader:
     def __init__(self, connection: apsw.Connection, path: str) -> None:
         self._session = Session(connection)
         self._path = path
-        self.waiting = Waiting()
+        self.waiting = CallQueue()
         self._thread = threading.Thread(target=self._serve, name="stepwell-reader", daemon=True)
         self._thread.start()
 

@@ -104,7 +104,7 @@ TREE = each("tree", archive.read_tree)
 
 
 class SqliteStore:
-    turn_first = True
+    sync_transactions = True
     polls = False
     commits_at_once = 1
     starts_at_once = 1

@@ -64,7 +64,7 @@ class Operation:
     error: BaseException | None = None
 
 
-class Undone(Exception):
+class RolledBack(Exception):
     """Raised by work that is alone: roll back and give this answer, or this error as it is."""
 
     def __init__(self, answer: Any = None, error: BaseException | None = None) -> None:
@@ -73,7 +73,7 @@ class Undone(Exception):
         self.error = error
 
 
-class Waiting:
+class CallQueue:
     """The operations that wait for a thread."""
 
     def __init__(self) -> None:

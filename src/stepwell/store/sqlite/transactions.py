@@ -21,7 +21,7 @@ from stepwell.errors import InvalidDefinition, InvalidRequest, StepTimedOut
 from stepwell.store.sqlite.commits import Fence, not_written, write
 from stepwell.store.sqlite.errors import translated
 from stepwell.store.sqlite.session import Session, as_list
-from stepwell.store.sqlite.thread_queue import Undone
+from stepwell.store.sqlite.thread_queue import RolledBack
 
 BODY_SECONDS = 10.0  # others wait for the write lock for 15
 PROGRESS_STEPS = 10_000  # of SQLite's machine between two looks at the clock; less than a millisecond
@@ -111,17 +111,17 @@ def transact(session: Session, asked: tuple[Callable[[Any], Any], Turn]) -> Comm
         commit = turn(result)
         assert isinstance(commit, Commit), "on SQLite a turn is a plain function"
     except StopIteration as error:  # no future can carry it
-        raise Undone(error=RuntimeError("the transactional step raised StopIteration")) from error
+        raise RolledBack(error=RuntimeError("the transactional step raised StopIteration")) from error
     except BaseException as error:
         broken = isinstance(error, apsw.Error) and not isinstance(error, apsw.ConstraintError | apsw.SQLError)
-        raise Undone(error=translated(error, "") if broken else error) from error
+        raise RolledBack(error=translated(error, "") if broken else error) from error
     fence = session.row("fences", as_list([commit.run_id]))
     if fence is None:
-        raise Undone(not_written(session, commit, Outcome.LOST, 0))
+        raise RolledBack(not_written(session, commit, Outcome.LOST, 0))
     ticket = Fence(*fence)
     outcome = check_fence(commit, lease=ticket.lease, head=ticket.head, wakes=ticket.wakes)
     if outcome is not Outcome.OK:  # also when it was written before: then so were the body's writes
-        raise Undone(not_written(session, commit, outcome, ticket.wakes))
+        raise RolledBack(not_written(session, commit, outcome, ticket.wakes))
     [committed] = write(session, [commit])
     return committed
 

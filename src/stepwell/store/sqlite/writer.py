@@ -19,7 +19,7 @@ from stepwell.store.sqlite.errors import BAD_VALUE, translated
 from stepwell.store.sqlite.guard import Place, check_place
 from stepwell.store.sqlite.lock_holder import locked
 from stepwell.store.sqlite.session import Session
-from stepwell.store.sqlite.thread_queue import Operation, Undone, Waiting, answer
+from stepwell.store.sqlite.thread_queue import CallQueue, Operation, RolledBack, answer
 from stepwell.store.sqlite.write_intent import LOOK_SECONDS, Intent
 
 LOCK_SECONDS = 15.0  # how long a caller waits for the write lock of another process
@@ -43,7 +43,7 @@ class Writer:
         self._checkpoint_at = CHECKPOINT_PAGES
         connection.wal_autocheckpoint(0)
         connection.set_wal_hook(self._on_wal)
-        self.waiting = Waiting()
+        self.waiting = CallQueue()
         # A daemon: a program that ends without close() must not hang; what was answered is on disk.
         self._thread = threading.Thread(target=self._serve, name="stepwell-writer", daemon=True)
         self._thread.start()
@@ -75,9 +75,9 @@ class Writer:
                 batch = self._begin(batch)
             if batch:
                 self._transaction(batch)
-        except Undone as undone:
+        except RolledBack as undone:
             batch[0].answer, batch[0].error = undone.answer, undone.error
-        except _Struck as struck:
+        except _InjectedFault as struck:
             struck.operation.error = StoreUnavailable(f"injected at {struck.__cause__}")
             rest = [operation for operation in batch if operation is not struck.operation]
             if rest:
@@ -236,7 +236,7 @@ def _groups(batch: Sequence[Operation]) -> list[list[Operation]]:
     return list(groups.values())
 
 
-class _Struck(Exception):
+class _InjectedFault(Exception):
     """A test's fault hit this operation; the others of its transaction are tried again."""
 
     def __init__(self, operation: Operation) -> None:
@@ -251,7 +251,7 @@ def _hit(batch: Sequence[Operation], moment: str) -> None:
         try:
             failpoints.hit(f"{operation.verb.name}.{moment}")
         except failpoints.Injected as fault:
-            raise _Struck(operation) from fault
+            raise _InjectedFault(operation) from fault
 
 
 def _hit_committed(batch: Sequence[Operation]) -> None:

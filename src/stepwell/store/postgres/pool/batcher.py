@@ -19,7 +19,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class Gathering(Generic[Q, A]):
+class Batcher(Generic[Q, A]):
     def __init__(self, send: Callable[[Sequence[Q]], Awaitable[Sequence[A]]], members_max: int) -> None:
         self._send = send
         self._members_max = members_max

@@ -15,24 +15,24 @@ from stepwell.errors import StoreUnavailable
 from stepwell.store.postgres.pool.connection import FIRST_PAUSE, TRIES, Connection, connect
 from stepwell.store.postgres.pool.dsn import Address
 from stepwell.store.postgres.pool.errors import is_full
-from stepwell.store.postgres.pool.slot import Lane, close
+from stepwell.store.postgres.pool.slot import ConnectionSlot, close
 
-LANE_SECONDS = 60.0  # waiting for a free lane
-SHARE_SECONDS = LANE_SECONDS / TRIES  # for the connection of another one; then all that is tried again
+SLOT_SECONDS = 60.0  # waiting for a free lane
+SHARE_SECONDS = SLOT_SECONDS / TRIES  # for the connection of another one; then all that is tried again
 SHORT_SECONDS = 30.0
 ASK_SECONDS_MAX = 1.0  # a full server is asked again after a pause, which doubles up to this
 MAKE_ROOM_SECONDS = 2.0  # then a place that was made for somebody is taken, by them or by others
 
 
-class Room:
+class ConnectionBudget:
     """Connections of one kind. `keeps`: so many are never given up, so that there is one to work with."""
 
     def __init__(self, address: Address, settings: dict[str, str], *, keeps: int) -> None:
         self.address = address
         self._settings = settings
         self._keeps = keeps
-        self._lanes: list[Lane] = []
-        self._idle: list[list[Lane]] = []  # by kind of work
+        self._slots: list[ConnectionSlot] = []
+        self._idle: list[list[ConnectionSlot]] = []  # by kind of work
         self.queue: deque[asyncio.Future[Connection]] = deque()  # of those who wait for one of another lane
         self.neighbours: list[Callable[[], bool]] = []  # who may have one to give up for us
         self._full: StoreUnavailable | None = None  # what a full server said
@@ -40,10 +40,10 @@ class Room:
         self._ask_at = 0.0  # again
         self._pause = FIRST_PAUSE
 
-    def lanes(self, count: int) -> list[Lane]:
+    def slots(self, count: int) -> list[ConnectionSlot]:
         """So many new ones, all idle: the list is where they are looked for when they are."""
-        idle = [Lane(self.address, self.connection) for _ in range(count)]
-        self._lanes += idle
+        idle = [ConnectionSlot(self.address, self.connection) for _ in range(count)]
+        self._slots += idle
         self._idle.append(idle)
         return idle
 
@@ -54,7 +54,7 @@ class Room:
 
     @property
     def connected(self) -> int:
-        return sum(lane.connected for lane in self._lanes)
+        return sum(slot.connected for slot in self._slots)
 
     async def connection(self) -> Connection:
         """A new one or, when the server has no room for it, one that another lane does not need."""
@@ -102,8 +102,8 @@ class Room:
         self._full, self._ask_at, self._pause = None, 0.0, FIRST_PAUSE
         return made
 
-    def _spare(self) -> Lane | None:
-        return next((lane for idle in self._idle for lane in idle if lane.connected), None)
+    def _spare(self) -> ConnectionSlot | None:
+        return next((slot for idle in self._idle for slot in idle if slot.connected), None)
 
     async def _given(self, seconds: float) -> Connection | None:
         given: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
@@ -144,11 +144,11 @@ class Room:
         """Give back to the server what was not used the last so many times that this was called."""
         unused: list[Connection] = []
         left = self.connected - self._keeps
-        for lane in [lane for idle in self._idle for lane in idle if lane.connected]:
-            lane.looks = 0 if lane.used else lane.looks + 1
-            lane.used = False
-            if lane.looks >= looks and len(unused) < left:
-                unused.append(lane.give_up())
+        for slot in [slot for idle in self._idle for slot in idle if slot.connected]:
+            slot.looks = 0 if slot.used else slot.looks + 1
+            slot.used = False
+            if slot.looks >= looks and len(unused) < left:
+                unused.append(slot.give_up())
         try:
             for connection in unused:
                 await close(connection)

@@ -29,7 +29,7 @@ _KEEPALIVE = {
 # takes 0.52 ms and running it for ten commits 0.39 ms, so plans are generic; and because a plan made
 # while the tables were small would stay, what looks cheap only on small tables (reading all of one,
 # joining by sorting or hashing) is not offered to the planner.
-LANE_SETTINGS = _KEEPALIVE | {
+ENGINE_SETTINGS = _KEEPALIVE | {
     "application_name": "stepwell",
     "jit": "off",
     "statement_timeout": f"{STATEMENT_SECONDS * 1000:.0f}",
@@ -64,7 +64,7 @@ async def connect(address: Address, settings: dict[str, str]) -> Connection:
             server_settings=POLL_SETTINGS if address.poll_only else settings,
         )
     except Exception as error:
-        raise translated(error, address.shown) from error
+        raise translated(error, address.redacted) from error
 
 
 def pauses() -> Iterator[float]:

@@ -21,7 +21,7 @@ class Address(NamedTuple):
     poll_only: bool  # behind PgBouncer in transaction mode: no session state, no LISTEN
 
     @property
-    def shown(self) -> str:
+    def redacted(self) -> str:
         """For messages: without user and password."""
         parts = urlsplit(self.dsn)
         return f"{','.join(f'{host}:{port}' for host, port in _hosts(parts))}{parts.path}"

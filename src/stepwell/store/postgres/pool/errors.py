@@ -12,7 +12,7 @@ import asyncpg
 from stepwell.errors import StepwellError, StoreError, StoreUnavailable, StoreUnusable
 
 
-class Fault(Enum):
+class FaultKind(Enum):
     BROKEN = auto()  # the connection is gone: whether the statement took effect is unknown
     AGAIN = auto()  # lost against other transactions: nothing was written, send it again
     REFUSED = auto()  # a value that the database cannot hold: nothing was written
@@ -45,58 +45,60 @@ def is_full(error: StepwellError) -> bool:
     return error.__cause__ is not None and state(error.__cause__) == _FULL
 
 
-def fault(error: Exception) -> Fault:
+def fault_kind(error: Exception) -> FaultKind:
     code = state(error)
     if code in _AGAIN:
-        return Fault.AGAIN
+        return FaultKind.AGAIN
     if code in _BROKEN or code.startswith("08"):
-        return Fault.BROKEN
+        return FaultKind.BROKEN
     if code.startswith(_REFUSED_CLASSES):
-        return Fault.REFUSED
+        return FaultKind.REFUSED
     # A timeout of ours leaves the driver waiting for an answer: that connection cannot be used again.
     if isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError):
-        return Fault.BROKEN
-    return Fault.OTHER
+        return FaultKind.BROKEN
+    return FaultKind.OTHER
 
 
-def pooled(why: str, shown: str) -> StoreUnusable:
+def pooled(why: str, redacted: str) -> StoreUnusable:
     return StoreUnusable(
         f"there is a pooler such as PgBouncer before PostgreSQL: {why}",
         hint="add ?poll_only=1 to the address (&poll_only=1 behind other options), or connect to PostgreSQL "
         "itself",
-        database=shown,
+        database=redacted,
     )
 
 
-def translated(error: Exception, shown: str) -> StepwellError:
+def translated(error: Exception, redacted: str) -> StepwellError:
     """The error in our words."""
     if isinstance(error, StepwellError):
         return error
     code = state(error)
     text = str(error) or type(error).__name__
     if "unsupported startup parameter" in text or code in _NOT_OURS:
-        return pooled(text, shown)
+        return pooled(text, redacted)
     if code.startswith("28"):
         return StoreUnusable(
-            f"PostgreSQL refused the login: {text}", hint="check user and password in the URL", database=shown
+            f"PostgreSQL refused the login: {text}",
+            hint="check user and password in the URL",
+            database=redacted,
         )
     if code == "3D000":
-        return StoreUnusable(f"{text}", hint="create it first: createdb ...", database=shown)
+        return StoreUnusable(f"{text}", hint="create it first: createdb ...", database=redacted)
     if code == "42501":
         return StoreUnusable(
             f"PostgreSQL refused: {text}",
             hint="the role needs CREATE on the database the first time, later the schema and its tables",
-            database=shown,
+            database=redacted,
         )
     if code.startswith(_UNUSABLE_CLASSES):
-        return StoreUnusable(f"PostgreSQL refused: {text}", database=shown)
+        return StoreUnusable(f"PostgreSQL refused: {text}", database=redacted)
     if code == _FULL:
         return StoreUnavailable(
             f"PostgreSQL has no connection left: {text}",
             hint="raise max_connections (an engine needs one and takes up to 14, and 4 for transactional "
             "steps), or put PgBouncer before it (?poll_only=1); an engine that is open tries again by itself",
-            database=shown,
+            database=redacted,
         )
-    if fault(error) is Fault.BROKEN or code.startswith(("53", "57", "58")):
-        return StoreUnavailable(f"PostgreSQL does not answer: {text}", database=shown)
-    return StoreError(f"PostgreSQL: {text}", database=shown)
+    if fault_kind(error) is FaultKind.BROKEN or code.startswith(("53", "57", "58")):
+        return StoreUnavailable(f"PostgreSQL does not answer: {text}", database=redacted)
+    return StoreError(f"PostgreSQL: {text}", database=redacted)

@@ -13,14 +13,14 @@ from stepwell.store.postgres.pool.errors import Refused
 BETWEEN_ROWS, BETWEEN_COLUMNS = "\x1f", "\x1e"
 
 
-def joined(texts: Sequence[str], border: str = BETWEEN_ROWS) -> str:
+def packed(texts: Sequence[str], border: str = BETWEEN_ROWS) -> str:
     together = border.join(texts)
     if together.count(border) >= max(1, len(texts)):
         raise _refusal()
     return together
 
 
-def unjoined(texts: Sequence[str]) -> Sequence[str]:
+def packable(texts: Sequence[str]) -> Sequence[str]:
     """The same texts, each for a parameter of its own."""
     together = "".join(texts)
     if BETWEEN_ROWS in together or BETWEEN_COLUMNS in together:

@@ -14,7 +14,7 @@ REPLAN_USES = 64
 CLOSE_SECONDS = 2.0
 
 
-class Lane:
+class ConnectionSlot:
     __slots__ = (
         "_address",
         "_connect",
@@ -41,7 +41,7 @@ class Lane:
     async def connection(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
             if self.closed:
-                raise closed(database=self._address.shown)
+                raise closed(database=self._address.redacted)
             self._connection = await self._connect()
             self._loop = asyncio.get_running_loop()
         self.used = True

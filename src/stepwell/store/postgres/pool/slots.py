@@ -15,25 +15,25 @@ from typing import Any, TypeVar
 
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import closed
-from stepwell.store.postgres.pool.budget import LANE_SECONDS, Room
+from stepwell.store.postgres.pool.budget import SLOT_SECONDS, ConnectionBudget
 from stepwell.store.postgres.pool.connection import ANSWER_SECONDS, Connection, pauses
-from stepwell.store.postgres.pool.errors import Fault, Refused, fault, translated
-from stepwell.store.postgres.pool.slot import Lane
+from stepwell.store.postgres.pool.errors import FaultKind, Refused, fault_kind, translated
+from stepwell.store.postgres.pool.slot import ConnectionSlot
 
 T = TypeVar("T")
 Work = Callable[[Connection], Awaitable[T]]
 
 
-class Lanes:
+class ConnectionSlots:
     """A few places for one kind of work."""
 
-    def __init__(self, room: Room, count: int) -> None:
-        self._room = room
-        self._address = room.address
+    def __init__(self, budget: ConnectionBudget, count: int) -> None:
+        self._budget = budget
+        self._address = budget.address
         self.count = count
-        self._idle = room.lanes(count)
-        self._lanes = list(self._idle)
-        self._queue: deque[asyncio.Future[Lane]] = deque()  # of those who wait for one
+        self._idle = budget.slots(count)
+        self._slots = list(self._idle)
+        self._queue: deque[asyncio.Future[ConnectionSlot]] = deque()  # of those who wait for one
         self._under_way: set[asyncio.Task[Any]] = set()
 
     def run(
@@ -58,7 +58,7 @@ class Lanes:
         try:
             return await self.run(work, own_task=own_task)
         except OutcomeUnknown as error:
-            raise StoreUnavailable(error.message, database=self._address.shown) from error.__cause__
+            raise StoreUnavailable(error.message, database=self._address.redacted) from error.__cause__
 
     async def _apart(self, run: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(run)
@@ -68,14 +68,14 @@ class Lanes:
 
     async def run_once(self, work: Work[T]) -> T:
         """Without a second try: for opening, where an answer now is worth more."""
-        lane = await self.take()
+        slot = await self.take()
         try:
-            return await work(await lane.connection())
+            return await work(await slot.connection())
         except BaseException:
-            lane.drop()
+            slot.drop()
             raise
         finally:
-            self.give_back(lane)
+            self.give_back(slot)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
@@ -83,64 +83,66 @@ class Lanes:
             task.exception()  # seen: its caller may have gone
 
     async def _run(self, work: Work[T], again: bool, on_doubt: Callable[[], None] | None) -> T:
-        lane = self._idle.pop() if self._idle else await self.take()
+        slot = self._idle.pop() if self._idle else await self.take()
         try:
-            if lane.closed:
-                raise closed(database=self._address.shown)
-            return await self._tried(lane, work, again, on_doubt)
+            if slot.closed:
+                raise closed(database=self._address.redacted)
+            return await self._tried(slot, work, again, on_doubt)
         except asyncio.CancelledError:
-            lane.drop()  # the loop is being closed: what was sent is unknown
+            slot.drop()  # the loop is being closed: what was sent is unknown
             raise
         finally:
-            self.give_back(lane)
+            self.give_back(slot)
 
-    async def _tried(self, lane: Lane, work: Work[T], again: bool, on_doubt: Callable[[], None] | None) -> T:
+    async def _tried(
+        self, slot: ConnectionSlot, work: Work[T], again: bool, on_doubt: Callable[[], None] | None
+    ) -> T:
         in_doubt: Exception | None = None
         pause = pauses()
         while True:
             try:
-                connection = await lane.connection()
+                connection = await slot.connection()
             except StoreUnavailable as error:
                 trouble: Exception = error
             except Exception as error:
-                raise translated(error, self._address.shown) from error
+                raise translated(error, self._address.redacted) from error
             else:
                 try:
                     return await work(connection)
                 except Refused:  # before it was sent
                     raise
                 except Exception as error:
-                    kind = fault(error)
-                    if kind is Fault.REFUSED:
+                    kind = fault_kind(error)
+                    if kind is FaultKind.REFUSED:
                         raise Refused(str(error)) from error
-                    if kind is Fault.OTHER:
-                        raise translated(error, self._address.shown) from error
+                    if kind is FaultKind.OTHER:
+                        raise translated(error, self._address.redacted) from error
                     trouble = error
-                if kind is Fault.BROKEN:
-                    lane.drop()
+                if kind is FaultKind.BROKEN:
+                    slot.drop()
                     in_doubt = trouble
                     if on_doubt is not None:
                         on_doubt()
             seconds = next(pause, None)
             if in_doubt is not None and (seconds is None or not again):
                 raise OutcomeUnknown(
-                    f"PostgreSQL did not answer: {in_doubt}", database=self._address.shown
+                    f"PostgreSQL did not answer: {in_doubt}", database=self._address.redacted
                 ) from in_doubt
             if seconds is None:
                 if isinstance(trouble, StoreUnavailable):  # no connection: it says why, and what to do
                     raise trouble
                 raise StoreUnavailable(
-                    f"PostgreSQL did not take it: {trouble}", database=self._address.shown
+                    f"PostgreSQL did not take it: {trouble}", database=self._address.redacted
                 ) from trouble
             await asyncio.sleep(seconds)
 
-    async def take(self) -> Lane:
+    async def take(self) -> ConnectionSlot:
         if self._idle:  # then nobody waits
             return self._idle.pop()
-        given: asyncio.Future[Lane] = asyncio.get_running_loop().create_future()
+        given: asyncio.Future[ConnectionSlot] = asyncio.get_running_loop().create_future()
         self._queue.append(given)
         try:
-            async with asyncio.timeout(LANE_SECONDS):
+            async with asyncio.timeout(SLOT_SECONDS):
                 return await given
         except BaseException as error:
             if given.done() and not given.cancelled():  # just as we left
@@ -149,31 +151,31 @@ class Lanes:
                 self._queue.remove(given)
             if isinstance(error, TimeoutError):
                 raise StoreUnavailable(
-                    f"all {self.count} connections for this are busy", database=self._address.shown
+                    f"all {self.count} connections for this are busy", database=self._address.redacted
                 ) from error
             raise
 
-    def give_back(self, lane: Lane) -> None:
-        if lane.closed:
-            lane.drop()
-        elif self._room.queue and lane.connected:  # the server is full, and somebody waits longer
-            self._room.pass_on(lane.give_up())
+    def give_back(self, slot: ConnectionSlot) -> None:
+        if slot.closed:
+            slot.drop()
+        elif self._budget.queue and slot.connected:  # the server is full, and somebody waits longer
+            self._budget.pass_on(slot.give_up())
         while self._queue:
             next_one = self._queue.popleft()
             if not next_one.done():
-                next_one.set_result(lane)
+                next_one.set_result(slot)
                 return
-        self._idle.append(lane)
+        self._idle.append(slot)
 
     async def close(self) -> None:
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=ANSWER_SECONDS)
-        for lane in self._lanes:
-            lane.closed = True  # who still has it, or comes for it, connects no more
-        for lane in self._idle:
-            await lane.close()
+        for slot in self._slots:
+            slot.closed = True  # who still has it, or comes for it, connects no more
+        for slot in self._idle:
+            await slot.close()
 
     def open(self) -> None:
         """Again, after it was closed, or after its loop was."""
-        for lane in self._lanes:
-            lane.open()
+        for slot in self._slots:
+            slot.open()
