@@ -57,9 +57,10 @@ class OneConnection(PostgresStore):
 
     async def open(self, *, encoded: bool = False) -> None:
         await super().open(encoded=encoded)
-        self.connection = await connect(self._address, ENGINE_SETTINGS)
-        for lanes in self._all_lanes:
-            lanes.run = self._run  # type: ignore[method-assign]  # the test's own lane
+        self.connection = await connect(self.db.address, ENGINE_SETTINGS)
+        self.db.write = self._write  # type: ignore[method-assign]  # the test's own connection
+        for slots in self.db.all_slots:
+            slots.run = self._run  # type: ignore[method-assign]  # the same
 
     async def close(self) -> None:
         await self.connection.close()
@@ -69,7 +70,7 @@ class OneConnection(PostgresStore):
         return await work(self.connection)
 
     async def _write(
-        self, name: str, lanes: ConnectionSlots, work: Callable[[Connection], Awaitable[Any]], **_: Any
+        self, name: str, slots: ConnectionSlots, work: Callable[[Connection], Awaitable[Any]], **_: Any
     ) -> Any:
         return await work(self.connection)
 

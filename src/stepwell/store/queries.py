@@ -11,9 +11,9 @@ from importlib.resources import files
 MARK = "-- name:"
 
 
-def load(package: str, file: str = "queries.sql") -> dict[str, str]:
-    """The queries of that file by name; refuses a name that comes twice or has no text."""
-    return parse(text(package, file))
+def load(package: str, *names: str) -> dict[str, str]:
+    """Return the queries of these files by name; refuse a name that occurs twice or has no text."""
+    return parse("\n".join(text(package, f"{name}.sql") for name in names))
 
 
 def text(package: str, file: str) -> str:

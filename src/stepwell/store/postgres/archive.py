@@ -11,7 +11,7 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
-from stepwell.store.postgres.database import Session, rolled_back
+from stepwell.store.postgres.database import Database, rolled_back
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
 
@@ -19,7 +19,11 @@ ANY_TIME = float("inf")
 ROWS_AT_ONCE = 2000  # one answer is waited for: what it takes must stay far below a lane's time limit
 
 
-class PostgresArchive(Session):
+class PgArchive:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._sql = db.sql
+
     async def read_tree(self, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
         async def work(connection: Connection) -> list[RunCopy]:
             await connection.execute(self._sql["begin_snapshot"])
@@ -29,7 +33,7 @@ class PostgresArchive(Session):
             finally:
                 await rolled_back(connection)
 
-        return await self._side_lanes.read(work)
+        return await self._db.side_slots.read(work)
 
     async def _copy(self, connection: Connection, run_id: str) -> RunCopy:
         row = dict(await connection.fetchrow(self._sql["copy_run"], run_id))
@@ -61,9 +65,9 @@ class PostgresArchive(Session):
             return [Started(copy.id, created=True) for copy in copies]
 
         try:
-            return await self._write("restore", self._side_lanes, work, on_doubt=in_doubt)
+            return await self._db.write("restore", self._db.side_slots, work, on_doubt=in_doubt)
         except Refused as error:
-            answers = await self._side_lanes.run(lambda connection: self._in_the_way(connection, copies))
+            answers = await self._db.side_slots.run(lambda connection: self._in_the_way(connection, copies))
             if answers:  # somebody took an id or a key in the same moment
                 return answers
             raise InvalidInput(f"PostgreSQL cannot hold a value of this run: {error}") from error
@@ -95,11 +99,11 @@ class PostgresArchive(Session):
             gone = await self._remove_trees(connection, [run_id], ANY_TIME)
             return Removal.REMOVED if gone else Removal.LIVE
 
-        return await self._write("remove", self._side_lanes, work, again=False)
+        return await self._db.write("remove", self._db.side_slots, work, again=False)
 
     async def purge(self, older_than: float, *, after: str = "") -> Purged:
         async def work(connection: Connection) -> Purged:
-            page = await connection.fetch(self._sql["purge_page"], self._now(), after, PURGE_PAGE)
+            page = await connection.fetch(self._sql["purge_page"], self._db.now(), after, PURGE_PAGE)
             if not page:
                 return Purged(0, None)
             cutoff = page[0]["now"] - older_than
@@ -108,16 +112,16 @@ class PostgresArchive(Session):
             young = all(row["created_at"] >= cutoff for row in page)
             return Purged(gone, None if young or len(page) < PURGE_PAGE else RunId(page[-1]["id"]))
 
-        return await self._write("purge", self._side_lanes, work)
+        return await self._db.write("purge", self._db.side_slots, work)
 
     async def purge_events(self, older_than: float) -> int:
         kept = max(older_than, EVENTS_KEPT_SECONDS)
 
         async def work(connection: Connection) -> int:
-            gone: int = await connection.fetchval(self._sql["purge_events"], self._now(), kept, PURGE_PAGE)
+            gone: int = await connection.fetchval(self._sql["purge_events"], self._db.now(), kept, PURGE_PAGE)
             return gone
 
-        return await self._write("purge", self._side_lanes, work, single=True)
+        return await self._db.write("purge", self._db.side_slots, work, single=True)
 
     async def _remove_trees(self, connection: Connection, roots: Sequence[str], cutoff: float) -> int:
         """Those of which every run could be locked, ended before the cutoff.

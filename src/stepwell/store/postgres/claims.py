@@ -10,7 +10,8 @@ from stepwell.domain.commit import NEVER, Claim, ClaimRequest, Claims, InboxRow,
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import INBOX_READ_MAX
-from stepwell.store.postgres.limits import PASSED_OVER_SECONDS, PostgresLimits
+from stepwell.store.postgres.database import Database
+from stepwell.store.postgres.limits import PASSED_OVER_SECONDS, PgLimits
 from stepwell.store.postgres.pool.connection import Connection
 
 SPARE_CANDIDATES = 50  # of each group, beyond what is wanted: another claimer may hold the first ones
@@ -38,14 +39,19 @@ class _Taken(NamedTuple):
         return self.accepted is not None and self.wakes == 0
 
 
-class PostgresClaims(PostgresLimits):
+class PgClaims:
+    def __init__(self, db: Database, limits: PgLimits) -> None:
+        self._db = db
+        self._sql = db.sql
+        self._limits = limits
+
     async def claim(self, request: ClaimRequest) -> Claims:
         limit = min(request.limit, len(request.leases))
 
         async def take(connection: Connection) -> list[Any]:
             rows: list[Any] = await connection.fetch(
                 self._sql["claim_due"],
-                self._now(),
+                self._db.now(),
                 request.worker,
                 list(dict.fromkeys(request.queues)),
                 list(dict.fromkeys(request.needs)),
@@ -58,10 +64,10 @@ class PostgresClaims(PostgresLimits):
             return rows
 
         # Sent again after a lost connection, it returns what the same leases took the first time.
-        rows = await self._write("claim", self._claim_lanes, take, single=True)
+        rows = await self._db.write("claim", self._db.claim_slots, take, single=True)
         now: float = rows[0]["now"]
         if rows[0]["gate_closed"] and not rows[0]["asked_again"] and limit:
-            found = await self._claim_within_limits(request, request.leases[:limit])
+            found = await self._limits.claim_within_limits(request, request.leases[:limit])
             return Claims(await self._with_logs(_taken(found.rows)), now, found.next_in, found.blocked)
         taken = _taken(rows)
         return Claims(await self._with_logs(taken), now, _next_in(rows[0], len(taken), limit))
@@ -70,7 +76,7 @@ class PostgresClaims(PostgresLimits):
         async def work(connection: Connection) -> bool:
             return await connection.fetchval(self._sql["reroute"], run_id, needs, to) is not None
 
-        return await self._write("reroute", self._side_lanes, work, single=True)
+        return await self._db.write("reroute", self._db.side_slots, work, single=True)
 
     async def _with_logs(self, taken: Sequence[_Taken]) -> list[Claim]:
         """Read log and inbox, in later statements than the one that took the leases."""
@@ -78,7 +84,7 @@ class PostgresClaims(PostgresLimits):
         claims: list[Claim] = []
         for chunk in _chunks([ticket for ticket in taken if not ticket.is_fresh]):
             try:
-                claims += await self._claim_lanes.run(lambda c, part=chunk: self._read_claims(c, part))  # type: ignore[misc]  # mypy infers no type for a default argument
+                claims += await self._db.claim_slots.run(lambda c, part=chunk: self._read_claims(c, part))  # type: ignore[misc]  # mypy infers no type for a default argument
             except StoreUnavailable as error:
                 # Nothing was sent this time, but the leases are taken: they are not to be forgotten.
                 raise OutcomeUnknown(f"tickets were claimed, their logs not read: {error.message}") from error

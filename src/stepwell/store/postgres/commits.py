@@ -11,50 +11,57 @@ from typing import Any
 
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewEvent, NewRun, Outcome, Park
 from stepwell.domain.fence import was_already_written
-from stepwell.store.postgres.messages import PostgresDeliveries
+from stepwell.store.postgres.database import Database
+from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
 from stepwell.store.postgres.pool.packing import BETWEEN_ROWS, packed
 from stepwell.store.postgres.pool.slots import ConnectionSlots
-from stepwell.store.postgres.starts import PostgresStarts
+from stepwell.store.postgres.starts import PgStarts
 
 OUTCOMES = (Outcome.OK, Outcome.WOKEN, Outcome.LOST)
 LAST_PATH = chr(1114111)  # sorts after every path
 _REFUSED = Committed(Outcome.REFUSED, 0, 0.0)
 
 
-class PostgresCommits(PostgresStarts, PostgresDeliveries):
+class PgCommits:
+    def __init__(self, db: Database, starts: PgStarts, messages: PgMessages) -> None:
+        self._db = db
+        self._sql = db.sql
+        self._starts = starts
+        self._messages = messages
+
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         if any(commit.reaches_out for commit in batch):  # the others come along: a batch is one transaction
-            return await self._commit_split(self._reach_lanes, batch, reaching=True)
-        return await self._commit_split(self._commit_lanes, batch, reaching=False)
+            return await self._commit_split(self._db.reach_slots, batch, reaching=True)
+        return await self._commit_split(self._db.commit_slots, batch, reaching=False)
 
     async def _commit_split(
-        self, lanes: ConnectionSlots, batch: Sequence[Commit], *, reaching: bool
+        self, slots: ConnectionSlots, batch: Sequence[Commit], *, reaching: bool
     ) -> list[Committed]:
         """Halve a batch that holds a value the database cannot take, until that member is alone."""
 
         async def work(connection: Connection) -> list[Committed]:
             if reaching:
-                return await self._write_reaching(connection, batch)
-            return await self._write_commits(connection, batch)
+                return await self.write_reaching(connection, batch)
+            return await self.write_commits(connection, batch)
 
         try:
-            results = await self._write("commit", lanes, work, single=not reaching, own_task=True)
+            results = await self._db.write("commit", slots, work, single=not reaching, own_task=True)
         except Refused:
             if len(batch) == 1:
                 return [_REFUSED]
             middle = len(batch) // 2
             return [
-                *await self._commit_split(lanes, batch[:middle], reaching=reaching),
-                *await self._commit_split(lanes, batch[middle:], reaching=reaching),
+                *await self._commit_split(slots, batch[:middle], reaching=reaching),
+                *await self._commit_split(slots, batch[middle:], reaching=reaching),
             ]
         for i, commit in enumerate(batch):
             if results[i].outcome is Outcome.LOST and commit.events:
-                results[i] = await self._written_before(lanes, commit, results[i])
+                results[i] = await self.written_before(slots, commit, results[i])
         return results
 
-    async def _written_before(self, lanes: ConnectionSlots, commit: Commit, lost: Committed) -> Committed:
+    async def written_before(self, slots: ConnectionSlots, commit: Commit, lost: Committed) -> Committed:
         """Lost, or our own commit whose answer was lost? The log tells."""
         last = commit.head + len(commit.events)
 
@@ -62,10 +69,10 @@ class PostgresCommits(PostgresStarts, PostgresDeliveries):
             rows = await connection.fetch(self._sql["recognise"], commit.run_id, commit.head + 1, last)
             return [LogRow(*row) for row in rows]
 
-        log = await lanes.run(work)
+        log = await slots.run(work)
         return Committed(Outcome.OK, lost.wakes, log[-1].at) if was_already_written(commit, log) else lost
 
-    async def _write_commits(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
+    async def write_commits(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
         """The statement for members' own runs; also part of a transaction that reaches out."""
         if all(commit.events and commit.then is None and not _other_rows(commit) for commit in batch):
             rows = await self._commit_events(connection, batch)
@@ -74,12 +81,14 @@ class PostgresCommits(PostgresStarts, PostgresDeliveries):
         return [Committed(OUTCOMES[verdict], wakes, at) for verdict, wakes, at in rows]
 
     def _commit_events(self, connection: Connection, batch: Sequence[Commit]) -> Any:
-        return connection.fetch(self._sql["commit_events"], self._now(), *_owned(batch), *_event_rows(batch))
+        return connection.fetch(
+            self._sql["commit_events"], self._db.now(), *_owned(batch), *_event_rows(batch)
+        )
 
     def _commit_batch(self, connection: Connection, batch: Sequence[Commit]) -> Any:
         return connection.fetch(
             self._sql["commit_batch"],
-            self._now(),
+            self._db.now(),
             *_owned(batch),
             *_endings(batch),
             *_event_rows(batch),
@@ -88,15 +97,15 @@ class PostgresCommits(PostgresStarts, PostgresDeliveries):
             *_wait_rows(batch),
         )
 
-    async def _plan_commits(self, connection: Connection) -> None:
+    async def plan_commits(self, connection: Connection) -> None:
         """Write nothing: what is kept are the plans."""
         await self._commit_events(connection, [])
         await self._commit_batch(connection, [])
 
-    async def _write_reaching(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
+    async def write_reaching(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
         """Lock own, remote and target tickets in one statement, then write for the good members."""
         await connection.fetch(self._sql["lock_tickets"], *_tickets_to_lock(batch))
-        results = await self._write_commits(connection, batch)
+        results = await self.write_commits(connection, batch)
         good = [commit for commit, result in zip(batch, results, strict=True) if result.outcome is Outcome.OK]
         closed = [(commit.run_id, path) for commit in good for path in commit.tickets_closed]
         if closed:
@@ -109,14 +118,14 @@ class PostgresCommits(PostgresStarts, PostgresDeliveries):
         }
         if opened:
             await connection.execute(
-                self._sql["open_remote"], self._now(), *columns(list(opened.values()), 6)
+                self._sql["open_remote"], self._db.now(), *columns(list(opened.values()), 6)
             )
         starts: list[NewRun] = [run for commit in good for run in commit.starts]
         if starts:
-            await self._write_starts(connection, starts)
+            await self._starts.write_starts(connection, starts)
         messages: list[Message] = [message for commit in good for message in commit.deliveries]
         if messages:
-            await self._write_deliveries(connection, messages)
+            await self._messages.write_deliveries(connection, messages)
         return results
 
 

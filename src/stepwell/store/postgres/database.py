@@ -1,4 +1,4 @@
-"""Session: what the parts of the store share: connections, statements, time, and transactions."""
+"""Database: what the parts of the store share: connections, statements, time, and transactions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,8 @@ from stepwell.store.postgres.pool.slots import ConnectionSlots, Work
 T = TypeVar("T")
 PACKAGE = "stepwell.store.postgres"
 FILES = (
-    "queries.sql",
-    "messages.sql",
-    "tickets.sql",
-    "limits.sql",
-    "rates.sql",
-    "reading.sql",
-    "archive.sql",
+    *("starts", "commits", "cancel_retry", "messages", "claims", "workers", "remote_steps"),
+    *("reads", "definitions", "archive", "limits", "rates"),
 )
 
 # While one batch is being written Python prepares the next. Batches of 50 one-event commits, two cores
@@ -38,54 +33,43 @@ def in_schema(text: str, schema: str) -> str:
 
 
 def statements(schema: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for file in FILES:
-        found |= queries.load(PACKAGE, file)
-    return {name: in_schema(text, schema) for name, text in found.items()}
+    return {name: in_schema(text, schema) for name, text in queries.load(PACKAGE, *FILES).items()}
 
 
-class Session:
-    """Lanes by kind of work, so that none waits for another: a process that runs workflows has twelve.
+class Database:
+    """Connections by kind of work, statements by name, the clock, and transactions.
 
-    They are connected when first used; a client that only starts runs has one. On a full server they share
-    what connections there are.
+    A kind of work never waits for the connections of another; a process that runs workflows has twelve. A
+    slot connects when it is first used, so a client that only starts runs has one connection. On a full
+    server the slots share the connections there are.
     """
 
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
-        self._address: Address = parse(dsn)
+        self.address: Address = parse(dsn)
         self._clock = clock
-        self._sql = statements(self._address.schema)
-        self._room = ConnectionBudget(self._address, ENGINE_SETTINGS, keeps=1)
-        self._commit_lanes = ConnectionSlots(self._room, COMMITS_AT_ONCE)
-        self._reach_lanes = ConnectionSlots(self._room, COMMITS_AT_ONCE)  # these wait for tickets of others
-        self._start_lanes = ConnectionSlots(self._room, STARTS_AT_ONCE)
-        self._deliver_lanes = ConnectionSlots(self._room, 1)
-        self._claim_lanes = ConnectionSlots(self._room, 1)
-        self._lease_lanes = ConnectionSlots(
-            self._room, 1
-        )  # behind slow reads a heartbeat would come too late
-        self._side_lanes = ConnectionSlots(self._room, 3)  # the rest: reads, what people ask for
-
-    @property
-    def _all_lanes(self) -> tuple[ConnectionSlots, ...]:
-        return (
-            self._commit_lanes,
-            self._reach_lanes,
-            self._start_lanes,
-            self._deliver_lanes,
-            self._claim_lanes,
-            self._lease_lanes,
-            self._side_lanes,
+        self.sql = statements(self.address.schema)
+        self.budget = ConnectionBudget(self.address, ENGINE_SETTINGS, keeps=1)
+        self.commit_slots = ConnectionSlots(self.budget, COMMITS_AT_ONCE)
+        self.reach_slots = ConnectionSlots(self.budget, COMMITS_AT_ONCE)  # these wait for tickets of others
+        self.start_slots = ConnectionSlots(self.budget, STARTS_AT_ONCE)
+        self.deliver_slots = ConnectionSlots(self.budget, 1)
+        self.claim_slots = ConnectionSlots(self.budget, 1)
+        self.lease_slots = ConnectionSlots(self.budget, 1)  # a heartbeat must not queue after slow reads
+        self.side_slots = ConnectionSlots(self.budget, 3)  # everything else: reads, requests by people
+        self.rated_slots = ConnectionSlots(self.budget, 1)  # waiting for a window holds up no other start
+        self.all_slots = (
+            *(self.commit_slots, self.reach_slots, self.start_slots, self.deliver_slots),
+            *(self.claim_slots, self.lease_slots, self.side_slots, self.rated_slots),
         )
 
-    def _now(self) -> float | None:
+    def now(self) -> float | None:
         """The first argument of every statement; None: the database's own clock."""
         return self._clock() if self._clock is not None else None
 
-    def _write(
+    def write(
         self,
         name: str,
-        lanes: ConnectionSlots,
+        slots: ConnectionSlots,
         work: Work[T],
         *,
         single: bool = False,
@@ -95,7 +79,7 @@ class Session:
     ) -> Coroutine[Any, Any, T]:
         """Do the work in one transaction of that name; `single`: it sends one statement only."""
         whole = in_transaction(name, work, single=single)
-        return lanes.run(whole, again=again, on_doubt=on_doubt, own_task=own_task)
+        return slots.run(whole, again=again, on_doubt=on_doubt, own_task=own_task)
 
 
 def in_transaction(name: str, work: Work[T], *, single: bool) -> Work[T]:

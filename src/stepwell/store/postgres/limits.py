@@ -27,7 +27,7 @@ from stepwell.domain.limits import (
     rest_counts,
 )
 from stepwell.errors import OutcomeUnknown
-from stepwell.store.postgres.database import Session
+from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.pool.connection import Connection
 
 PASSED_OVER_SECONDS = 0.005  # due but row-locked at that instant: somebody is taking or waking it
@@ -44,13 +44,17 @@ FREE = Slots((), {})  # to ask which limits a lane brings along
 NOTHING = TakenTickets((), None, False)
 
 
-class PostgresLimits(Session):
-    async def _claim_within_limits(self, request: ClaimRequest, leases: Sequence[LeaseId]) -> TakenTickets:
+class PgLimits:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._sql = db.sql
+
+    async def claim_within_limits(self, request: ClaimRequest, leases: Sequence[LeaseId]) -> TakenTickets:
         """Tickets of lanes and of none, in one order."""
 
         async def take(connection: Connection) -> TakenTickets:
             worker = await connection.fetchrow(
-                self._sql["hold_worker"], self._now(), request.worker, list(leases)
+                self._sql["hold_worker"], self._db.now(), request.worker, list(leases)
             )
             if worker is None:
                 return NOTHING
@@ -63,16 +67,16 @@ class PostgresLimits(Session):
             found = await self._take(connection, request, leases, table, now)
             return found._replace(next_in=0.0) if more else found
 
-        return await self._write("claim", self._claim_lanes, take)
+        return await self._db.write("claim", self._db.claim_slots, take)
 
-    async def _owned_within_limits(
+    async def owned_within_limits(
         self, connection: Connection, runs: Sequence[NewRun], lanes: Iterable[str]
     ) -> Sequence[NewRun]:
         """The same runs: their starter owns those of these lanes for which there is a slot."""
-        locks = {_lock(self._address.schema, limit.scope) for lane in lanes for limit in FREE.limits(lane)}
+        locks = {_lock(self._db.address.schema, limit.scope) for lane in lanes for limit in FREE.limits(lane)}
         await connection.execute(self._sql["lock_limits"], sorted(locks))
         slots = await self._slots(connection, (), lanes)
-        waiting = await connection.fetchval(self._sql["any_due_in_lanes"], self._now())
+        waiting = await connection.fetchval(self._sql["any_due_in_lanes"], self._db.now())
         return owned_within(runs, slots, waiting=waiting)
 
     async def _give_lanes(self, connection: Connection, request: ClaimRequest, reached: Reach) -> bool:
@@ -104,7 +108,9 @@ class PostgresLimits(Session):
         slots = await self._slots(connection, table, lanes)
         # What is full now needs no lock: none of it is taken.
         roomy = {lane for lane in lanes if not slots.closed(lane)}
-        locks = {_lock(self._address.schema, limit.scope) for lane in roomy for limit in slots.limits(lane)}
+        locks = {
+            _lock(self._db.address.schema, limit.scope) for lane in roomy for limit in slots.limits(lane)
+        }
         if locks:
             await connection.execute(self._sql["lock_limits"], sorted(locks))
             slots = await self._slots(connection, table, lanes)
@@ -179,19 +185,19 @@ class PostgresLimits(Session):
         async def work(connection: Connection) -> None:
             await connection.execute(self._sql["put_limit"], *values)
 
-        await self._write("put_limit", self._side_lanes, work, single=True)
+        await self._db.write("put_limit", self._db.side_slots, work, single=True)
 
     async def drop_limit(self, scope: Scope) -> bool:
         async def work(connection: Connection) -> bool:
             return await connection.fetchval(self._sql["drop_limit"], *scope) is not None
 
-        return await self._write("drop_limit", self._side_lanes, work, single=True)
+        return await self._db.write("drop_limit", self._db.side_slots, work, single=True)
 
     async def read_limits(self) -> Sequence[Limit]:
         async def work(connection: Connection) -> list[Limit]:
             return _limits(await connection.fetch(self._sql["read_limits"]))
 
-        return await self._side_lanes.read(work)
+        return await self._db.side_slots.read(work)
 
     async def read_lanes(self) -> Sequence[LaneUse]:
         async def work(connection: Connection) -> list[LaneUse]:
@@ -199,7 +205,7 @@ class PostgresLimits(Session):
             resting = dict(await connection.fetch(self._sql["resting_lanes"]))
             return [LaneUse(at, leased.get(at, 0), resting.get(at, 0)) for at in sorted(leased | resting)]
 
-        return await self._side_lanes.read(work)
+        return await self._db.side_slots.read(work)
 
 
 def _kinds(request: ClaimRequest) -> list[tuple[str, str]]:

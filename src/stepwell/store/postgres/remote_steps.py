@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from stepwell.domain.commit import Claim, Message, Outcome
-from stepwell.store.postgres.messages import PostgresDeliveries
-from stepwell.store.postgres.pool.batcher import Batcher
+from stepwell.store.postgres.database import Database
+from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.pool.connection import Connection
 
 RESULTS_MAX = 200  # in one transaction: it holds their runs' tickets
@@ -14,16 +14,13 @@ RESULTS_MAX = 200  # in one transaction: it holds their runs' tickets
 Finished = tuple[Claim, Message]
 
 
-class PostgresRemote(PostgresDeliveries):
-    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
-        super().__init__(dsn, clock=clock)
-        self._finishing_remote = Batcher[Finished, Outcome](self._finish_many, RESULTS_MAX)
+class PgRemoteSteps:
+    def __init__(self, db: Database, messages: PgMessages) -> None:
+        self._db = db
+        self._sql = db.sql
+        self._messages = messages
 
-    async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
-        assert result.run_id == claim.run_id, "the result of a remote step goes to its run"
-        return (await self._finishing_remote.ask([(claim, result)]))[0]
-
-    async def _finish_many(self, finished: Sequence[Finished]) -> Sequence[Outcome]:
+    async def finish(self, finished: Sequence[Finished]) -> Sequence[Outcome]:
         """All results that came while the last ones were written.
 
         They often go to one run: each on its own they wait for one another at its ticket, a commit long
@@ -34,7 +31,7 @@ class PostgresRemote(PostgresDeliveries):
             [(claim, result)] = finished
             place = (claim.run_id, claim.path, claim.lease)
             message = (result.key, result.kind, result.name, result.payload)
-            is_mine = await connection.fetchval(self._sql["finish_remote"], self._now(), *place, *message)
+            is_mine = await connection.fetchval(self._sql["finish_remote"], self._db.now(), *place, *message)
             return [Outcome.OK if is_mine else Outcome.LOST]
 
         async def together(connection: Connection) -> list[Outcome]:
@@ -47,9 +44,9 @@ class PostgresRemote(PostgresDeliveries):
                 gone.discard(place)  # a repeat finds no ticket
             messages = [result for (_, result), good in zip(finished, mine, strict=True) if good]
             if messages:
-                await self._write_deliveries(connection, messages)
+                await self._messages.write_deliveries(connection, messages)
             return [Outcome.OK if good else Outcome.LOST for good in mine]
 
         single = len(finished) == 1
         work = one if single else together
-        return await self._write("finish_remote", self._deliver_lanes, work, single=single, again=False)
+        return await self._db.write("finish_remote", self._db.deliver_slots, work, single=single, again=False)

@@ -17,6 +17,7 @@ from pathlib import Path
 import apsw
 
 from stepwell.errors import StoreUnavailable, StoreUnusable
+from stepwell.store import queries
 from stepwell.store.sqlite.lock_holder import locked
 from stepwell.store.sqlite.session import STATEMENTS_KEPT
 
@@ -46,10 +47,6 @@ def migrations() -> list[tuple[int, str]]:
     return [(int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8")) for entry in found]
 
 
-def _beats() -> str:
-    return (files("stepwell.store.sqlite") / "beats.sql").read_text(encoding="utf-8")
-
-
 def open_writer(path: str) -> apsw.Connection:
     """The connection that writes, on a file that exists and has the present schema."""
     _check_library()
@@ -63,7 +60,7 @@ def open_writer(path: str) -> apsw.Connection:
             _switch_to_wal(connection)
             connection.execute(_WRITER)
             _migrate(connection, path)
-            connection.execute(_beats())
+            connection.execute(queries.text("stepwell.store.sqlite", "heartbeat_trigger.sql"))
             if is_new:
                 _sync_folder(path)
         except BaseException:

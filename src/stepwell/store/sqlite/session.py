@@ -10,7 +10,11 @@ import msgspec
 
 from stepwell.store import queries
 
-QUERIES = queries.load("stepwell.store.sqlite")
+FILES = (
+    *("writer", "starts", "commits", "cancel_retry", "messages", "claims", "workers"),
+    *("reads", "definitions", "archive", "limits", "rates"),
+)
+QUERIES = queries.load("stepwell.store.sqlite", *FILES)
 STATEMENTS_KEPT = 200  # all of ours stay prepared, with room for those of transactional steps
 
 Values = Sequence[Any] | dict[str, Any]

@@ -25,29 +25,32 @@ class Batcher(Generic[Q, A]):
         self._members_max = members_max
         self._waiting: list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]] = []
         self._task: asyncio.Task[None] | None = None
-        self._in_turn = True  # the last call was alone
-        self._alone: asyncio.Future[None] | None = None  # a call that sends for itself
+        self._sequential = True  # the last call was alone
+        self._direct: asyncio.Future[None] | None = None  # a call that sends for itself
 
-    async def ask(self, questions: Sequence[Q]) -> Sequence[A]:
+    async def submit(self, questions: Sequence[Q]) -> Sequence[A]:
         if not questions:
             return []
-        if self._in_turn and self._alone is None and self._task is None:
-            return await self._ask_alone(questions)
+        if self._sequential and self._direct is None and self._task is None:
+            return await self._submit_directly(questions)
         answered: asyncio.Future[Sequence[A]] = asyncio.get_running_loop().create_future()
         self._waiting.append((questions, answered))
-        if self._alone is None:
+        if self._direct is None:
             self._begin()
         return await answered
 
-    async def _ask_alone(self, questions: Sequence[Q]) -> Sequence[A]:
-        self._alone = asyncio.get_running_loop().create_future()
+    async def submit_one(self, question: Q) -> A:
+        return (await self.submit([question]))[0]
+
+    async def _submit_directly(self, questions: Sequence[Q]) -> Sequence[A]:
+        self._direct = asyncio.get_running_loop().create_future()
         try:
             return await self._send(questions)
         except Refused as error:
             raise cannot_hold(error) from error
         finally:
-            self._alone.set_result(None)
-            self._alone = None
+            self._direct.set_result(None)
+            self._direct = None
             if self._waiting:
                 self._begin()
 
@@ -74,7 +77,7 @@ class Batcher(Generic[Q, A]):
             size += len(questions)
             taken += 1
         calls, self._waiting = self._waiting[:taken], self._waiting[taken:]
-        self._in_turn = taken == 1 and not self._waiting
+        self._sequential = taken == 1 and not self._waiting
         return calls
 
     async def _answer(self, calls: list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]]) -> None:
@@ -101,8 +104,8 @@ class Batcher(Generic[Q, A]):
                 place += len(asked)
 
     async def close(self) -> None:
-        if self._alone is not None:
-            await asyncio.wait([self._alone], timeout=30.0)
+        if self._direct is not None:
+            await asyncio.wait([self._direct], timeout=30.0)
         if self._task is not None:
             await asyncio.wait([self._task], timeout=30.0)
 
