@@ -167,7 +167,7 @@ async def test_hints_do_not_take_back_the_connection_that_work_needs(
             store = scene.store
             assert isinstance(store, PostgresStore)
             store.listen(lambda: None)
-            await until(lambda: store._listener._connection)
+            await until(lambda: store._wakeups._connection)
             await connection.execute(f"ALTER ROLE {role_of(narrow_url)} CONNECTION LIMIT 1")
             for slot in store.db.budget._slots:
                 slot.drop()
@@ -187,7 +187,7 @@ async def test_hints_make_room_for_a_transactional_step(narrow_url: str, postgre
             while store.db.budget.give_up():
                 pass
             store.listen(lambda: None)
-            await until(lambda: store._listener._connection)
+            await until(lambda: store._wakeups._connection)
 
             async with asyncio.timeout(SHARE_SECONDS):
                 done = await store.transact(lambda _: None, lambda _: scene.member(claim, scene.done("a")))

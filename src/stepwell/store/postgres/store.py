@@ -27,7 +27,7 @@ from stepwell.store.postgres.reads import PgReads
 from stepwell.store.postgres.remote_steps import RESULTS_MAX, PgRemoteSteps
 from stepwell.store.postgres.starts import LARGE, STARTS_MAX, PgStarts
 from stepwell.store.postgres.transactions import PgTransactions
-from stepwell.store.postgres.wakeups import NO_ROOM, Listener, is_over
+from stepwell.store.postgres.wakeups import NO_ROOM, NotifyWakeups, is_over
 from stepwell.store.postgres.workers import PgWorkers
 
 LOOK_SECONDS = 1.0  # one look at all connections of a store; it sends nothing
@@ -49,8 +49,8 @@ class PostgresStore:
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         self.db = db = Database(dsn, clock=clock)
         self.polls = db.address.poll_only
-        self._listener = Listener(db.address, self._make_way)
-        self.listen, self.hint = self._listener.listen, self._listener.hint
+        self._wakeups = NotifyWakeups(db.address, self._make_way)
+        self.listen, self.hint = self._wakeups.listen, self._wakeups.hint
         self._idle_check: asyncio.Task[None] | None = None
         self._warm_up: asyncio.Task[None] | None = None
         self._request: asyncio.Task[None] | None = None
@@ -138,7 +138,7 @@ class PostgresStore:
         await self.db.side_slots.run_once(lambda connection: prepare(connection, self.db.address))
         if not encoded:
             await self._check_plain()
-        self._listener.open()
+        self._wakeups.open()
         if is_over(self._idle_check):
             self._idle_check = asyncio.create_task(self._close_idle())
 
@@ -160,7 +160,7 @@ class PostgresStore:
         await self._emits.close()
         await self._definition_reads.close()
         await self._remote_results.close()
-        await self._listener.close()
+        await self._wakeups.close()
         await self._transactions.wait()
         for slots in self._every_slots:
             await slots.close()
@@ -186,7 +186,7 @@ class PostgresStore:
 
     def _give_up_hints(self, budget: ConnectionBudget) -> bool:
         """Hints only save time: close their connection when there is no other to work with."""
-        return not budget.connected and self._listener.give_up()
+        return not budget.connected and self._wakeups.give_up()
 
     def _ask_other_engines(self) -> bool:
         """Ask for a connection when transactional steps have none and this engine can spare none."""
@@ -199,11 +199,11 @@ class PostgresStore:
     async def _send_request(self) -> None:
         with suppress(Exception):
             await self.db.side_slots.run(
-                lambda connection: connection.execute(f"NOTIFY \"{self._listener.channel}\", '{NO_ROOM}'")
+                lambda connection: connection.execute(f"NOTIFY \"{self._wakeups.channel}\", '{NO_ROOM}'")
             )
 
     def _make_way(self) -> None:
         """Close one idle connection, so that another engine, which has too few, can take its place."""
-        for give_up in (self._transactions.budget.make_way, self.db.budget.make_way, self._listener.give_up):
+        for give_up in (self._transactions.budget.make_way, self.db.budget.make_way, self._wakeups.give_up):
             if give_up():
                 return

@@ -26,7 +26,7 @@ NO_ROOM = "no room"  # what an engine says that has no connection for a kind of 
 SETTINGS = ENGINE_SETTINGS | {"synchronous_commit": "off"}
 
 
-class Listener:
+class NotifyWakeups:
     """`make_way` is called when another engine has too few connections."""
 
     def __init__(self, address: Address, make_way: Callable[[], object]) -> None:

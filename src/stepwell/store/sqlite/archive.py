@@ -14,9 +14,8 @@ from stepwell.store.sqlite.session import Session, as_list
 _ALL = 1 << 62
 
 
-def read_tree(session: Session, asked: tuple[RunId, bool]) -> Sequence[RunCopy]:
+def read_tree(session: Session, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
     """On the reader: its one transaction of several statements."""
-    run_id, children = asked
     session.run("begin_read")
     try:
         ids = [row[0] for row in session.rows("tree_ids", run_id)]
@@ -100,8 +99,7 @@ def remove(session: Session, run_id: RunId) -> Removal:
     return Removal.REMOVED
 
 
-def purge(session: Session, asked: tuple[float, str]) -> Purged:
-    older_than, after = asked
+def purge(session: Session, older_than: float, *, after: str = "") -> Purged:
     cutoff = session.now - older_than
     page = session.rows("purge_page", after, PURGE_PAGE)
     roots = [

@@ -12,8 +12,7 @@ from stepwell.store.sqlite.messages import deliver
 from stepwell.store.sqlite.session import Session
 
 
-def cancel(session: Session, asked: tuple[RunId, str, Encode]) -> CancelOutcome:
-    run_id, reason, encode = asked
+def cancel(session: Session, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
     row = session.row("run_to_cancel", run_id)
     if row is None:
         return CancelOutcome.UNKNOWN
@@ -35,13 +34,11 @@ def cancel(session: Session, asked: tuple[RunId, str, Encode]) -> CancelOutcome:
         session.run(name, run_id)
     if parent:
         ending = Ending(status=Status.CANCELLED, run=run_id)
-        told = child_ended(RunId(parent), parent_path, head + 1, ending)
-        deliver(session, [[told]])
+        deliver(session, [[child_ended(RunId(parent), parent_path, head + 1, ending)]])
     return CancelOutcome.ENDED
 
 
-def retry(session: Session, asked: tuple[RunId, str, bool]) -> RetryOutcome:
-    run_id, needs, undo = asked
+def retry(session: Session, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
     row = session.row("run_to_retry", run_id)
     if row is None:
         return RetryOutcome.UNKNOWN

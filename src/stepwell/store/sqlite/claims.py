@@ -14,16 +14,12 @@ from stepwell.domain.commit import (
     Claims,
     InboxRow,
     LogRow,
-    Message,
-    Outcome,
 )
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.limits import Waiting, choose, lanes_for, reach
 from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX
-from stepwell.store.sqlite.limits import give_lanes, slots_now
-from stepwell.store.sqlite.limits import limits as set_limits
-from stepwell.store.sqlite.messages import deliver
+from stepwell.store.sqlite.limits import give_lanes, read_limits, slots_now
 from stepwell.store.sqlite.session import Row, Session, as_list
 
 LAST_SEQ = 2**62
@@ -84,7 +80,7 @@ def claim(session: Session, request: ClaimRequest) -> Claims:
         again = [_Found(*row[:-1]) for row in rows]
         return Claims(_with_logs(session, again, [LeaseId(row[-1]) for row in rows]), now, 0.0)
     more = False
-    reached = reach(set_limits(session, None)) if limits else None
+    reached = reach(read_limits(session)) if limits else None
     if reached:
         more = give_lanes(session, request, reached)
         _, _, lanes, _, groups = _open(session, request)
@@ -230,14 +226,5 @@ def _read_logs(session: Session, logs: list[list[LogRow]], spans: dict[int, tupl
         logs[places[place]].append(LogRow(*row))
 
 
-def reroute(session: Session, asked: tuple[RunId, str, str]) -> bool:
-    return session.row("reroute", *asked) is not None
-
-
-def finish_remote(session: Session, asked: tuple[Claim, Message]) -> Outcome:
-    claimed, result = asked
-    if session.row("ticket_lease", claimed.run_id, claimed.path) != (claimed.lease,):
-        return Outcome.LOST
-    session.run("delete_ticket", claimed.run_id, claimed.path)
-    deliver(session, [[result]])
-    return Outcome.OK
+def reroute(session: Session, run_id: RunId, *, needs: str, to: str) -> bool:
+    return session.row("reroute", run_id, needs, to) is not None

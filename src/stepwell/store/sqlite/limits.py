@@ -13,7 +13,7 @@ LANES_AT_ONCE = 1000  # given in one claim; the next one goes on
 
 def slots_now(session: Session, lanes: Iterable[str]) -> Slots:
     """What these lanes may still take."""
-    table = limits(session, None)
+    table = read_limits(session)
     resting = _counts(session, "resting_lanes") if rest_counts(table, lanes) else {}
     return Slots(table, _counts(session, "leased_lanes"), resting)
 
@@ -41,14 +41,14 @@ def _counts(session: Session, name: str) -> dict[str, int]:
     return {lane: count for lane, count in session.rows(name)}  # for the types
 
 
-def limits(session: Session, _: None) -> list[Limit]:
+def read_limits(session: Session) -> list[Limit]:
     return [
         Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold)
         for kind, workspace, name, most, hold in session.rows("read_limits")
     ]
 
 
-def lanes(session: Session, _: None) -> list[LaneUse]:
+def read_lanes(session: Session) -> list[LaneUse]:
     leased, resting = _counts(session, "leased_lanes"), _counts(session, "resting_lanes")
     return [LaneUse(lane, leased.get(lane, 0), resting.get(lane, 0)) for lane in sorted(leased | resting)]
 

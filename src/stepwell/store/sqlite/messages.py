@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from stepwell.domain.commit import Claim, Delivery, Message, PublishedEvent
+from stepwell.domain.commit import Claim, Delivery, InboxRow, Message, PublishedEvent
 from stepwell.domain.ids import NEEDS_EMIT, RunId
 from stepwell.domain.messages import event_key
-from stepwell.store.base import FAN_OUT_CHUNK, INBOX_MAX
+from stepwell.store.base import FAN_OUT_CHUNK, INBOX_MAX, INBOX_READ_MAX, PUBLISHED_MAX
 from stepwell.store.sqlite.session import Session, as_list
 
 
@@ -93,6 +93,10 @@ def deliver(session: Session, calls: Sequence[Sequence[Message]]) -> list[list[D
     return answers
 
 
+def read_inbox(session: Session, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
+    return [InboxRow(*row) for row in session.rows("read_inbox", run_id, after, INBOX_READ_MAX)]
+
+
 def emit(session: Session, event: PublishedEvent) -> bool:
     before = session.connection.total_changes()
     session.run("insert_published", event.id, event.name, event.key, event.payload, session.now)
@@ -102,9 +106,8 @@ def emit(session: Session, event: PublishedEvent) -> bool:
     return True
 
 
-def fan_out_chunk(session: Session, asked: tuple[Claim, str]) -> str | None:
+def fan_out_chunk(session: Session, claim: Claim, after: str) -> str | None:
     """Hand the event to the next runs after that one; None: all have it and the ticket is gone."""
-    claim, after = asked
     if session.row("ticket_lease", claim.run_id, "") != (claim.lease,):
         return None
     found = session.row("published_event", claim.run_id)
@@ -127,3 +130,13 @@ def fan_out_chunk(session: Session, asked: tuple[Claim, str]) -> str | None:
         return str(min(ends))
     session.run("delete_ticket", claim.run_id, "")
     return None
+
+
+def published(
+    session: Session, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+) -> Sequence[PublishedEvent]:
+    if key:
+        rows = session.rows("published_by_key", name, since, limit, key)
+    else:
+        rows = session.rows("published", name, since, limit)
+    return [PublishedEvent(*row) for row in rows]

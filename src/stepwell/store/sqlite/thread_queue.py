@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from stepwell.store.sqlite.session import Session
 
 L = TypeVar("L")
 T = TypeVar("T")
+P = ParamSpec("P")
 
 Work = Callable[[Session, Sequence[Any]], Sequence[Any]]
 
@@ -40,18 +41,23 @@ class Verb(Generic[L, T]):
 
 def each(
     name: str,
-    do: Callable[[Session, L], T],
+    do: Callable[Concatenate[Session, P], T],
     *,
     alone: bool = False,
-    light: Callable[[Session, L], T | None] | None = None,
+    light: Callable[Concatenate[Session, P], T | None] | None = None,
     unsynced: bool = False,
-) -> Verb[L, T]:
-    """A verb that does one call after the other."""
+) -> Verb[Any, T]:
+    """A verb that does one call after the other; a load is the call's arguments."""
 
-    def work(session: Session, loads: Sequence[L]) -> list[T]:
-        return [do(session, load) for load in loads]
+    def work(session: Session, loads: Sequence[Any]) -> list[T]:
+        return [do(session, *args, **kwargs) for args, kwargs in loads]
 
-    return Verb(name, work, alone=alone, light=light, unsynced=unsynced)
+    def try_light(session: Session, load: Any) -> T | None:
+        args, kwargs = load
+        assert light is not None
+        return light(session, *args, **kwargs)
+
+    return Verb(name, work, alone=alone, light=try_light if light else None, unsynced=unsynced)
 
 
 @dataclass(slots=True, eq=False)

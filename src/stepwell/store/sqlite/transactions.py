@@ -98,8 +98,7 @@ class StepConnection:
             cursor.close(True)
 
 
-def transact(session: Session, asked: tuple[Callable[[Any], Any], Turn]) -> Committed:
-    body, turn = asked
+def transact(session: Session, body: Callable[[Any], Any], turn: Turn) -> Committed:
     try:
         with _guarded(session.connection) as connection:
             result = body(connection)

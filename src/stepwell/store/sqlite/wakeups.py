@@ -18,7 +18,7 @@ ENDING = ".sock"
 GRAIN_SECONDS = 0.05
 
 
-class Hints:
+class SocketWakeups:
     def __init__(self, database: str) -> None:
         self._place = f"{os.path.abspath(database)}.hints"
         self._folder = Path(self._place)

@@ -93,7 +93,7 @@ class Fleet:
         """After the worker's row is gone for good."""
         self._files.forget(worker)
 
-    def reap(self, session: Session, _: object) -> tuple[list[str], Reaped]:
+    def reap(self, session: Session) -> tuple[list[str], Reaped]:
         """Delete dead workers and free a chunk of their tickets; the ids are for `left`."""
         buried, _, _ = self._look(session)
         dead = [worker.id for worker in buried]
@@ -104,7 +104,7 @@ class Fleet:
         solo_due = session.row("solo_due", session.now) is not None
         return dead, Reaped(len(dead), left + len(lost), solo_due)
 
-    def nobody_dead(self, session: Session, _: object) -> tuple[list[str], Reaped] | None:
+    def nobody_dead(self, session: Session) -> tuple[list[str], Reaped] | None:
         """What `reap` answers when there is nothing to take back; None: there is."""
         dead, any_lost, solo_due = self._look(session)
         return None if dead or any_lost else ([], Reaped(0, 0, solo_due))

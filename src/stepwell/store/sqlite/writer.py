@@ -230,9 +230,9 @@ def _batches(operations: Sequence[Operation]) -> list[list[Operation]]:
 
 def _groups(batch: Sequence[Operation]) -> list[list[Operation]]:
     """Operations of one verb go together, so that fifty starts are three statements, not 150."""
-    groups: dict[str, list[Operation]] = {}
+    groups: dict[object, list[Operation]] = {}  # by what they do: several verbs may share a name
     for operation in batch:
-        groups.setdefault(operation.verb.name, []).append(operation)
+        groups.setdefault(operation.verb.work, []).append(operation)
     return list(groups.values())
 
 
