@@ -11,7 +11,7 @@ from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.memory.tables import Run, Tables, Ticket
-from stepwell.store.memory.transaction import transaction
+from stepwell.store.memory.verb import transaction
 
 
 class MemoryArchive(Tables):

@@ -9,10 +9,10 @@ from stepwell.domain.ids import NEEDS_EMIT, RunId
 from stepwell.domain.messages import event_key
 from stepwell.store.base import EVENT_STEP_SECONDS, INBOX_READ_MAX, PUBLISHED_MAX
 from stepwell.store.memory.tables import Tables, Ticket
-from stepwell.store.memory.transaction import transaction
+from stepwell.store.memory.verb import transaction
 
 
-class MemoryInbox(Tables):
+class MemoryMessages(Tables):
     @transaction("deliver")
     async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
         return [self._deliver(message) for message in messages]

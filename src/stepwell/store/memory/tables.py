@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -17,18 +16,15 @@ from stepwell.domain.commit import (
     LogRow,
     Message,
     NewEvent,
-    NewRun,
     NewWait,
     PublishedEvent,
     RunRow,
-    Started,
     WorkerInfo,
 )
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import Limit, Scope, Slots, brought, owned_within
+from stepwell.domain.limits import Limit, Scope
 from stepwell.domain.rates import WindowKey
-from stepwell.domain.status import Status
-from stepwell.store.base import INBOX_MAX, SOLO_LOSSES
+from stepwell.store.base import INBOX_MAX
 
 
 @dataclass(slots=True)
@@ -88,63 +84,6 @@ class Tables:
         self._windows: dict[WindowKey, str] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
         self._codec_check: bytes | None = None
-
-    def _start(self, new: NewRun) -> Started:
-        known = self._known.get(new.identity)
-        if known is not None:
-            return Started(known, created=False, conflict=self._runs[known].digest != new.digest)
-        now = self._clock()
-        row = RunRow(
-            id=new.id,
-            workspace=new.workspace,
-            workflow=new.workflow,
-            version=new.version,
-            kind=new.kind,
-            status=Status.PENDING,
-            input=new.input,
-            output=None,
-            error=None,
-            key=new.key,
-            parent=new.parent,
-            root=new.root,
-            tags=new.tags,
-            trigger=new.trigger,
-            where_at="",
-            created_at=now,
-            started_at=None,
-            ended_at=None,
-            test=new.test,
-        )
-        run = Run(row, new.digest, new.queue, new.priority, new.parent_path, new.hash, new.lane)
-        run.log.append(LogRow(1, "accepted", "", 0, now, new.accepted))
-        self._runs[new.id] = run
-        self._known[new.identity] = new.id
-        due_at = now + new.delay
-        ticket = self._tickets[new.id, ""] = Ticket(
-            new.id, "", new.queue, new.needs, new.priority, due_at, due_at, head=1, at=now, lane=new.lane
-        )
-        limited = any(limit.most is not None for limit in self._limits.values())
-        if not new.wanted or limited or WorkerId(new.owner) not in self._workers:
-            return Started(new.id, created=True)
-        ticket.owner, ticket.lease, ticket.started = new.owner, new.lease, True
-        return Started(new.id, created=True, claim=new.taken(now))
-
-    def _owned_within_limits(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
-        """The same runs: their starter owns those of lanes for which there is a slot."""
-        if not brought(runs):
-            return runs
-        now = self._clock()
-        waiting = any(
-            ticket.lane and ticket.lease is None and ticket.due_at <= now and ticket.losses < SOLO_LOSSES
-            for ticket in self._tickets.values()
-        )
-        return owned_within(runs, self._slots(), waiting=waiting)
-
-    def _slots(self) -> Slots:
-        lanes = [ticket for ticket in self._tickets.values() if ticket.lane]
-        leased = Counter(t.lane for t in lanes if t.lease is not None)
-        resting = Counter(t.lane for t in lanes if t.lease is None and t.started)
-        return Slots(self._limits.values(), leased, resting)
 
     def _append(self, ticket: Ticket, events: Iterable[NewEvent]) -> float:
         """Only the events' time is kept from going back; timers and tickets use the wall clock."""
