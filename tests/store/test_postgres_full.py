@@ -224,14 +224,14 @@ async def test_the_hint_for_a_full_server_counts_right(narrow_url: str, postgres
         store = scene.store
         assert isinstance(store, PostgresStore)
         store.listen(lambda: None)
-        lanes = [(kind, await kind.take()) for kind in store._every_slots for _ in range(kind.count)]
-        for _, lane in lanes:
-            await lane.connection()
-        most = await until(lambda: at_least(len(lanes) + 1, connection))
-        for kind, lane in lanes:
-            kind.give_back(lane)
+        slots = [(kind, await kind.take()) for kind in store._every_slots for _ in range(kind.count)]
+        for _, slot in slots:
+            await slot.connection()
+        most = await until(lambda: at_least(len(slots) + 1, connection))
+        for kind, slot in slots:
+            kind.give_back(slot)
 
-    count = re.search(r"up to (\d+), and (\d+) for transactional steps", refused.value.hint)
+    count = re.search(r"up to (\d+), plus (\d+) for transactional steps", refused.value.hint)
     assert count is not None
     assert (int(count[1]) + int(count[2]), int(count[2])) == (most, STEPS_AT_ONCE)
 

@@ -244,7 +244,7 @@ class EncodedStore:
         return answer._replace(claims=[self._claim(claim) for claim in answer.claims])
 
     def _claim(self, claim: Claim) -> Claim:
-        """Leave rows that cannot be decoded as they are: reading them reports the run, not the claim, as damaged."""
+        """Leave undecodable rows as they are: reading them reports the run, not the claim, as damaged."""
         return claim._replace(
             log=[row._replace(payload=self._if_possible(row.payload)) for row in claim.log],
             inbox=[row._replace(payload=self._if_possible(row.payload)) for row in claim.inbox],

@@ -1,4 +1,4 @@
-"""Claims of the memory store: tickets that workers take, and the results of remote steps."""
+"""Claims of the memory store, and the results of remote steps."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class MemoryClaims(MemoryLimits):
         now = self._clock()
         if request.worker not in self._workers:
             return Claims((), now, None)
-        before = [
+        repeated = [
             t for t in self._tickets.values() if t.owner == request.worker and t.lease in request.leases
         ]
-        if before:  # asked again, because the answer was lost
-            before.sort(key=lambda t: request.leases.index(LeaseId(t.lease or "")))
-            return Claims([self._take(t, request, LeaseId(t.lease or "")) for t in before], now, 0.0)
+        if repeated:  # the first answer was lost
+            repeated.sort(key=lambda t: request.leases.index(LeaseId(t.lease or "")))
+            return Claims([self._take(t, request, LeaseId(t.lease or "")) for t in repeated], now, 0.0)
         open_tickets = [
             ticket
             for ticket in self._tickets.values()

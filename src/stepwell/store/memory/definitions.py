@@ -21,28 +21,28 @@ class MemoryDefinitions(Tables):
     @transaction("define")
     async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
         key = (definition.workspace, definition.name, definition.version)
-        there = self._definitions.get(key)
-        if there != definition:
-            if ("" if there is None else there.hash) != expected:
+        current = self._definitions.get(key)
+        if current != definition:
+            if ("" if current is None else current.hash) != expected:
                 return False
             self._definitions.pop(key, None)
             self._definitions[key] = definition
         return True
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
-        found = [
+        versions = [
             d
             for d in self._definitions.values()
             if (d.workspace, d.name) == (workspace, name) and version in ("", d.version)
         ]
-        return found[-1] if found else None
+        return versions[-1] if versions else None
 
     @transaction("define")
     async def drop_definitions(self, workspace: str, *names: str) -> int:
-        known = [key for key in self._definitions if key[0] == workspace and key[1] in names]
-        for key in known:
+        dropped = [key for key in self._definitions if key[0] == workspace and key[1] in names]
+        for key in dropped:
             del self._definitions[key]
-        return len(known)
+        return len(dropped)
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return [d for d in self._definitions.values() if d.workspace == workspace]

@@ -1,4 +1,4 @@
-"""Limits of the memory store: what was set, and what is used of it."""
+"""Limits of the memory store, and how much of them is used."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MemoryLimits(Tables):
         return Slots(self._limits.values(), leased, resting)
 
     def _owned_within_limits(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
-        """The same runs: their starter owns those of lanes for which there is a slot."""
+        """Return the runs; their starter owns those of lanes that have a free slot."""
         if not brought(runs):
             return runs
         now = self._clock()
@@ -60,7 +60,7 @@ class MemoryLimits(Tables):
         return owned_within(runs, self._slots(), waiting=waiting)
 
     def _give_lanes(self, open_tickets: Sequence[Ticket]) -> None:
-        """To runs that bring no limit and are within reach of one that was set, owned or about to be."""
+        """Assign lanes to runs within reach of a limit that was set: owned ones, and those about to be."""
         reached = reach(self._limits.values())
         if not reached:
             return

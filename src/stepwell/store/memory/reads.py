@@ -39,16 +39,16 @@ class MemoryReads(MemoryLimits):
         return self._known.get((workspace, key))
 
     async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
-        found: list[RunRow] = []
+        rows: list[RunRow] = []
         for run_id in sorted(self._runs, reverse=True):
             row = await self.read_run(run_id)
             if row is not None and _fits(row, filter):
-                found.append(row)
-        return found[: filter.limit]
+                rows.append(row)
+        return rows[: filter.limit]
 
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
-        found = sorted(key for key in self._tickets if key[0] == run_id)
-        return [_ticket_row(self._tickets[key]) for key in found]
+        keys = sorted(key for key in self._tickets if key[0] == run_id)
+        return [_ticket_row(self._tickets[key]) for key in keys]
 
     async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
         first: dict[tuple[str, str], Ticket] = {}
@@ -58,9 +58,11 @@ class MemoryReads(MemoryLimits):
         return [_ticket_row(first[kind]) for kind in sorted(first)]
 
     def next_due(self, needs: Sequence[str]) -> float:
-        """When the next ticket that needs one of these is due; for tests, which move the clock."""
+        """When the next ticket with one of these needs is due; for tests, which move the clock."""
         open_tickets = [t for t in self._tickets.values() if t.lease is None and t.needs in needs]
-        if any(ticket.lane for ticket in open_tickets):  # those at a full limit wait for others, not for time
+        if any(
+            ticket.lane for ticket in open_tickets
+        ):  # at a full limit tickets wait for others, not for time
             slots = self._slots()
             open_tickets = [
                 t for t in open_tickets if t.ending or slots.blocking(t.lane, started=t.started) is None

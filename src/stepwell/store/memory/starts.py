@@ -26,17 +26,17 @@ class MemoryStarts(MemoryLimits):
     @transaction("start_within")
     async def start_within(self, asked: RatedStart) -> RatedAnswer:
         ledger = Ledger(self._windows, self._clock())
-        known = self._known.keys() & {run.identity for run in asked.runs}
-        full = admitted([asked], ledger, known)[0]
+        existing = self._known.keys() & {run.identity for run in asked.runs}
+        full = admitted([asked], ledger, existing)[0]
         if full is not None:
             return full
         self._windows.update({key: starts for key, starts, _ in ledger.changed()})
         return [self._start(run) for run in self._owned_within_limits(asked.runs)]
 
     def _start(self, new: NewRun) -> Started:
-        known = self._known.get(new.identity)
-        if known is not None:
-            return Started(known, created=False, conflict=self._runs[known].digest != new.digest)
+        existing = self._known.get(new.identity)
+        if existing is not None:
+            return Started(existing, created=False, conflict=self._runs[existing].digest != new.digest)
         now = self._clock()
         row = RunRow(
             id=new.id,

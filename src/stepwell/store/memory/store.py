@@ -1,7 +1,7 @@
 """MemoryStore: the reference. Plain dicts; every verb runs without a pause, so it is atomic.
 
-It keeps the promises of `base` in the fewest words. The other stores are compared with it,
-and the simulator and users' tests run on it.
+The shortest code that keeps the promises of `base`. The other stores are compared with it, and the
+simulator and users' tests run on it.
 """
 
 from __future__ import annotations

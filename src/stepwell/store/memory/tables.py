@@ -1,4 +1,4 @@
-"""Tables: what the memory store holds, and the few writes that several verbs share."""
+"""Tables: the state of the memory store, and the writes that several verbs share."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Run:
 
 
 class Tables:
-    """The state, and writes on one row of it. The verbs are in the classes that extend it."""
+    """The state, and writes to one row. The verbs are in the classes that extend it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -77,7 +77,7 @@ class Tables:
         self._inbox: dict[RunId, dict[str, InboxRow]] = {}
         self._waits: dict[tuple[RunId, str], NewWait] = {}
         self._published: dict[str, PublishedEvent] = {}
-        self._event_times: dict[str, float] = {}  # by name: of its last event
+        self._event_times: dict[str, float] = {}  # by name: the time of its last event
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
         self._contact = (0.0, 0.0)  # since, last
         self._limits: dict[Scope, Limit] = {}
@@ -86,7 +86,7 @@ class Tables:
         self._codec_check: bytes | None = None
 
     def _append(self, ticket: Ticket, events: Iterable[NewEvent]) -> float:
-        """Only the events' time is kept from going back; timers and tickets use the wall clock."""
+        """Append events. Only their time never goes back; timers and tickets use the wall clock."""
         at = max(self._clock(), ticket.at)
         for event in events:
             ticket.head += 1
@@ -99,9 +99,9 @@ class Tables:
         if ticket is None:
             return Delivery.ENDED if message.run_id in self._runs else Delivery.UNKNOWN
         box = self._inbox.setdefault(message.run_id, {})
-        known = box.get(message.key)
-        if known is not None:
-            same = not message.wait or known.payload == message.payload
+        existing = box.get(message.key)
+        if existing is not None:
+            same = not message.wait or existing.payload == message.payload
             return Delivery.DUPLICATE if same else Delivery.DECIDED
         if message.wait and (message.run_id, message.wait) not in self._waits:
             return Delivery.DECIDED

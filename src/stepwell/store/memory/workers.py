@@ -1,4 +1,4 @@
-"""Workers of the memory store: who lives, and what becomes of the tickets of the others."""
+"""Workers of the memory store: their leases, and the tickets of those that died."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MemoryWorkers(Tables):
         self._workers[worker.id] = (worker, now + worker.lease_seconds)
 
     def _touch(self, now: float, lease_seconds: float) -> None:
-        """Contact of the fleet goes on, or begins anew after a gap or when the clock was set back."""
+        """Extend the workers' contact with the store; restart it after a gap or a clock set back."""
         since, last = self._contact
         unbroken = -SLACK_SECONDS <= now - last <= lease_seconds / 2
         self._contact = (since if unbroken else now, now)
@@ -66,9 +66,9 @@ class MemoryWorkers(Tables):
         return Reaped(len(dead), len(lost), solo_due)
 
     def _is_dead(self, worker: WorkerId, now: float) -> bool:
-        """Its lease ran out while the fleet was in contact for one lease, up to now.
+        """Its lease expired while workers were in contact for one lease, up to now.
 
-        Without "up to now" the first to reap after an outage would kill everybody. A lease that
+        Without "up to now" the first to reap after an outage would take all workers for dead. A lease that
         ends later than a renewal could make it is from before the clock was set back.
         """
         info, until = self._workers[worker]

@@ -51,7 +51,7 @@ class PgCancelRetry:
             return CancelOutcome.REQUESTED
         keys = [row[0] for row in await connection.fetch(self._sql["read_keys"], run_id)]
         event = written(Cancelled(reason=reason, unconsumed=keys))
-        assert event.kind == KIND[Cancelled] == Status.CANCELLED  # the statement writes both by one word
+        assert event.kind == KIND[Cancelled] == Status.CANCELLED  # the statement writes both with one word
         seq = await connection.fetchval(
             self._sql["end_unowned"], self._db.now(), run_id, event.kind, encode(event.payload)
         )

@@ -1,7 +1,7 @@
 """Commits: what owners write, many runs in one statement.
 
-A batch whose members touch only their own runs is a single statement. One that reaches other runs
-is a transaction on lanes of its own, where all tickets are locked first, in order.
+A batch whose members touch only their own runs is a single statement. One that reaches other runs is a
+transaction on connections of its own, in which all tickets are locked first, in order.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class PgCommits:
         self._messages = messages
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
-        if any(commit.reaches_out for commit in batch):  # the others come along: a batch is one transaction
+        if any(commit.reaches_out for commit in batch):  # for all members: a batch is one transaction
             return await self._commit_split(self._db.reach_slots, batch, reaching=True)
         return await self._commit_split(self._db.commit_slots, batch, reaching=False)
 
     async def _commit_split(
         self, slots: ConnectionSlots, batch: Sequence[Commit], *, reaching: bool
     ) -> list[Committed]:
-        """Halve a batch that holds a value the database cannot take, until that member is alone."""
+        """Halve a batch with a value that the database cannot hold, until that member is alone."""
 
         async def work(connection: Connection) -> list[Committed]:
             if reaching:
@@ -62,18 +62,18 @@ class PgCommits:
         return results
 
     async def written_before(self, slots: ConnectionSlots, commit: Commit, lost: Committed) -> Committed:
-        """Lost, or our own commit whose answer was lost? The log tells."""
+        """Look into the log: is the commit lost, or was only its answer lost?"""
         last = commit.head + len(commit.events)
 
         async def work(connection: Connection) -> list[LogRow]:
-            rows = await connection.fetch(self._sql["recognise"], commit.run_id, commit.head + 1, last)
+            rows = await connection.fetch(self._sql["own_events"], commit.run_id, commit.head + 1, last)
             return [LogRow(*row) for row in rows]
 
         log = await slots.run(work)
         return Committed(Outcome.OK, lost.wakes, log[-1].at) if was_already_written(commit, log) else lost
 
     async def write_commits(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
-        """The statement for members' own runs; also part of a transaction that reaches out."""
+        """Write the members' own runs; also part of a transaction that reaches other runs."""
         if all(commit.events and commit.then is None and not _other_rows(commit) for commit in batch):
             rows = await self._commit_events(connection, batch)
         else:
@@ -92,27 +92,29 @@ class PgCommits:
             *_owned(batch),
             *_endings(batch),
             *_event_rows(batch),
-            *_shown_rows(batch),
+            *_result_rows(batch),
             *_consumed_rows(batch),
             *_wait_rows(batch),
         )
 
     async def plan_commits(self, connection: Connection) -> None:
-        """Write nothing: what is kept are the plans."""
+        """Run both statements with empty batches, so that the connection has their plans."""
         await self._commit_events(connection, [])
         await self._commit_batch(connection, [])
 
     async def write_reaching(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
-        """Lock own, remote and target tickets in one statement, then write for the good members."""
+        """Lock own, remote and target tickets in one statement, then write for the accepted members."""
         await connection.fetch(self._sql["lock_tickets"], *_tickets_to_lock(batch))
         results = await self.write_commits(connection, batch)
-        good = [commit for commit, result in zip(batch, results, strict=True) if result.outcome is Outcome.OK]
-        closed = [(commit.run_id, path) for commit in good for path in commit.tickets_closed]
+        accepted = [
+            commit for commit, result in zip(batch, results, strict=True) if result.outcome is Outcome.OK
+        ]
+        closed = [(commit.run_id, path) for commit in accepted for path in commit.tickets_closed]
         if closed:
             await connection.execute(self._sql["close_remote"], *columns(closed, 2))
         opened = {
             (commit.run_id, new.path): (commit.run_id, new.path, new.queue, new.needs, new.priority, new.seq)
-            for commit in good
+            for commit in accepted
             if not isinstance(commit.then, Finish)  # an end deletes them all
             for new in commit.tickets_opened
         }
@@ -120,17 +122,17 @@ class PgCommits:
             await connection.execute(
                 self._sql["open_remote"], self._db.now(), *columns(list(opened.values()), 6)
             )
-        starts: list[NewRun] = [run for commit in good for run in commit.starts]
+        starts: list[NewRun] = [run for commit in accepted for run in commit.starts]
         if starts:
             await self._starts.write_starts(connection, starts)
-        messages: list[Message] = [message for commit in good for message in commit.deliveries]
+        messages: list[Message] = [message for commit in accepted for message in commit.deliveries]
         if messages:
             await self._messages.write_deliveries(connection, messages)
         return results
 
 
 def columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
-    """Rows as one array a column, as `unnest` takes them."""
+    """Turn rows into one array per column, as `unnest` takes them."""
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(count)]
 
 
@@ -179,7 +181,7 @@ def _event_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
         ",".join(members),
         ",".join(seqs),
         packed([event.kind for event in events]),
-        # With one more at the end: a lone '' would be no element. Its row has no member and is left out.
+        # With an extra one: a lone '' would become an empty array. Its row has no member and is dropped.
         packed([event.path for event in events]) + BETWEEN_ROWS,
         ",".join([str(event.attempt) for event in events]),
         ",".join(firsts),
@@ -187,8 +189,8 @@ def _event_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
     )
 
 
-def _shown_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
-    """What lists show of members that park or end: outputs and errors in one piece, then the rest."""
+def _result_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
+    """The columns of `runs` for members that park or end: outputs and errors in one piece, then the rest."""
     pieces: list[bytes] = []
     rows: list[tuple[str, ...]] = []
     at = 1
@@ -218,7 +220,8 @@ def _consumed_rows(batch: Sequence[Commit]) -> list[list[Any]]:
 
 
 def _wait_rows(batch: Sequence[Commit]) -> list[list[Any]]:
-    """Closed, then opened ones. No statement may touch a row twice: what is closed again is not opened."""
+    """Closed waits, then opened ones. A statement may touch a row only once: a wait that is closed again
+    is not opened."""
     closed: list[tuple[int, str, str]] = []
     opened: list[tuple[Any, ...]] = []
     for i, commit in enumerate(batch, 1):
@@ -230,7 +233,7 @@ def _wait_rows(batch: Sequence[Commit]) -> list[list[Any]]:
 
 
 def _tickets_to_lock(batch: Sequence[Commit]) -> tuple[list[str], list[str]]:
-    """(run, up to which path): the run's own ticket, or its remote steps too."""
+    """Runs, and up to which path: the run's own ticket, or its remote steps too."""
     last: dict[str, str] = {}
     for commit in batch:
         widest = LAST_PATH if isinstance(commit.then, Finish) else max(commit.tickets_closed, default="")

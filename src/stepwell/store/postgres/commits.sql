@@ -236,7 +236,7 @@ SELECT verdict, coalesce(wakes, 0) AS wakes, CASE verdict WHEN 0 THEN written_at
 FROM v
 ORDER BY i;
 
--- name: recognise
+-- name: own_events
 -- The events that a lost commit would have written, and the last Claimed before its end.
 SELECT e.seq, e.kind, e.path, e.attempt, e.at, e.payload
 FROM stepwell.events AS e

@@ -21,14 +21,14 @@ FILES = (
     *("reads", "definitions", "archive", "limits", "rates"),
 )
 
-# While one batch is being written Python prepares the next. Batches of 50 one-event commits, two cores
-# that others used too: two at once wrote 16,400/s where one wrote 13,000/s (medians of 60 short bursts).
+# While one batch is being written, Python prepares the next. Batches of 50 one-event commits on two shared
+# cores: two at once wrote 16,400/s, one wrote 13,000/s (medians of 60 short bursts).
 COMMITS_AT_ONCE = 2
 STARTS_AT_ONCE = 2
 
 
 def in_schema(text: str, schema: str) -> str:
-    """The SQL is written for the default schema, so that it can be tried in psql as it is."""
+    """Put in the schema's name. The SQL is written for the default one, so that psql can run it as it is."""
     return text if schema == DEFAULT_SCHEMA else text.replace(f"{DEFAULT_SCHEMA}.", f'"{schema}".')
 
 
@@ -83,30 +83,30 @@ class Database:
 
 
 def in_transaction(name: str, work: Work[T], *, single: bool) -> Work[T]:
-    """The work between BEGIN and COMMIT with its four failpoints; without those one statement is enough."""
+    """Put the work between BEGIN and COMMIT with four failpoints; else a single statement needs neither."""
     if single and failpoints.hit is None:
         return work
 
     async def run(connection: Connection) -> T:
-        pass_by(name, "before")
+        hit(name, "before")
         await connection.execute("BEGIN")
         try:
             result = await work(connection)
-            pass_by(name, "mid")
+            hit(name, "mid")
         except asyncio.CancelledError:
-            connection.terminate()  # whoever gave up does not wait for a server that may not answer
+            connection.terminate()  # the caller gave up: do not wait for a server that may not answer
             raise
         except BaseException:
-            await rolled_back(connection)
+            await roll_back(connection)
             raise
         await connection.execute("COMMIT")
-        pass_by(name, "after", "ambiguous")
+        hit(name, "after", "ambiguous")
         return result
 
     return run
 
 
-async def rolled_back(connection: Connection) -> None:
+async def roll_back(connection: Connection) -> None:
     try:
         if not connection.is_closed():
             await connection.execute("ROLLBACK")
@@ -114,8 +114,8 @@ async def rolled_back(connection: Connection) -> None:
         connection.terminate()  # the server rolls back when the connection ends
 
 
-def pass_by(name: str, *moments: str) -> None:
-    """Failpoints: a fault at the first two is a failure, one at the last two a lost answer."""
+def hit(name: str, *moments: str) -> None:
+    """Failpoints: a fault before the commit is a failure, one after it a lost answer."""
     if failpoints.hit is None:
         return
     for moment in moments:

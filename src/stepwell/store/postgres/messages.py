@@ -1,4 +1,4 @@
-"""Deliveries: messages to runs, broadcast events."""
+"""Messages to runs, and broadcast events."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class PgMessages:
         return await self._db.write("deliver", self._db.deliver_slots, work, single=simple, own_task=True)
 
     async def _deliver_each(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
-        """One message for each target, none of them a decision: one statement."""
+        """Deliver one message per target, none of them a decision, with one statement."""
         rows = await connection.fetch(
             self._sql["deliver_each"], self._db.now(), *_arguments(messages)[:5], INBOX_MAX
         )
         return [Delivery(row[0]) for row in rows]
 
     async def write_deliveries(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
-        """Under the locks of the targets' tickets. A key that comes twice needs a second statement."""
+        """Deliver under the locks of the targets' tickets. A repeated key needs a second statement."""
         answers: dict[int, Delivery] = {}
         left = list(range(len(messages)))
         while left:
@@ -66,7 +66,7 @@ class PgMessages:
         return await self._db.side_slots.read(work)
 
     async def emit(self, events: Sequence[PublishedEvent]) -> Sequence[bool]:
-        """One statement, so the events of a name, which go one after the other, need one turn together."""
+        """Write all events with one statement, so that those of a name take their turn together."""
 
         async def work(connection: Connection) -> set[str]:
             columns = zip(*((e.id, e.name, e.key, e.payload) for e in events), strict=True)
@@ -75,7 +75,7 @@ class PgMessages:
 
         new = await self._db.write("emit", self._db.side_slots, work, single=True, again=False, own_task=True)
         answers = []
-        for event in events:  # an id that is there twice is new once
+        for event in events:  # an id that occurs twice is new once
             answers.append(event.id in new)
             new.discard(event.id)
         return answers
@@ -91,7 +91,7 @@ class PgMessages:
             after = await self._fan_out_chunk(claim, event, after)
 
     async def _fan_out_chunk(self, claim: Claim, event: PublishedEvent, after: str) -> str | None:
-        """Tell the next runs, in their order; returns the last of them, or None and drops the ticket."""
+        """Deliver to the next runs, in order; return the last of them, or None after dropping the ticket."""
 
         async def find(connection: Connection) -> list[tuple[str, str | None, int]]:
             rows = await connection.fetch(
@@ -109,7 +109,7 @@ class PgMessages:
         ]
         is_last = not waiting or waiting[0][2] < FAN_OUT_CHUNK
 
-        async def tell(connection: Connection) -> None:
+        async def deliver(connection: Connection) -> None:
             if is_last:
                 targets = [claim.run_id, *(message.run_id for message in messages)]
                 await connection.fetch(self._sql["lock_tickets"], targets, [""] * len(targets))
@@ -117,7 +117,7 @@ class PgMessages:
             if messages:
                 await self._deliver_each(connection, messages)
 
-        await self._db.write("fan_out", self._db.side_slots, tell)
+        await self._db.write("fan_out", self._db.side_slots, deliver)
         return None if is_last else waiting[-1][0]
 
     async def published(

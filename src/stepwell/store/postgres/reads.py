@@ -31,7 +31,7 @@ class PgReads:
 
         try:
             return await self._db.side_slots.read(work)
-        except Refused as error:  # e.g. a NUL in an id: it cannot be there
+        except Refused as error:  # e.g. a NUL in an id: no stored value has one
             raise InvalidInput(f"PostgreSQL cannot compare with this value: {error}") from error
 
     async def now(self) -> float:

@@ -1,4 +1,4 @@
-"""Starts: runs come into being, many in one statement."""
+"""Starts: new runs, many in one statement."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
 from stepwell.store.postgres.pool.packing import BETWEEN_COLUMNS, packable, packed
 
-Known = dict[Identity, tuple[str, str]]  # -> run, digest of its input
+Existing = dict[Identity, tuple[str, str]]  # -> run, digest of its input
 
-LARGE = 250  # runs; to wait for others before such a call is sent would save nothing
-STARTS_MAX = 1000  # in one statement; more in a call are several statements of one transaction
+LARGE = 250  # runs; batching such a call with others would save nothing
+STARTS_MAX = 1000  # in one statement; a larger call is several statements of one transaction
 
 
 class PgStarts:
@@ -52,19 +52,19 @@ class PgStarts:
         )
         answers: list[Started | None] = []
         for run in runs:
-            first = run.id in created  # a key may come twice in one call
+            first = run.id in created  # a key may occur twice in one call
             answers.append(Started(run.id, created=True, claim=created.pop(run.id)) if first else None)
         missing = [run for run, answer in zip(runs, answers, strict=True) if answer is None]
         if not missing:
             return [answer for answer in answers if answer is not None]
-        known = await self._db.start_slots.run(lambda connection: self.known_keys(connection, missing))
+        existing = await self._db.start_slots.run(lambda connection: self.existing_runs(connection, missing))
         return [
-            answer or known_start(run, known.get(run.identity), sent_before=sent_before)
+            answer or existing_start(run, existing.get(run.identity), sent_before=sent_before)
             for run, answer in zip(runs, answers, strict=True)
         ]
 
-    async def known_keys(self, connection: Connection, runs: Sequence[NewRun]) -> Known:
-        """The runs that these starts would repeat, as far as there are any."""
+    async def existing_runs(self, connection: Connection, runs: Sequence[NewRun]) -> Existing:
+        """Return the existing runs that these starts would repeat."""
         if not runs:
             return {}
         keys = list(dict.fromkeys(run.identity for run in runs))
@@ -74,8 +74,10 @@ class PgStarts:
         return {keys[row["i"] - 1]: (row["id"], row["digest"]) for row in rows}
 
     async def write_starts(self, connection: Connection, runs: Sequence[NewRun]) -> dict[str, Claim | None]:
-        """Those that are new, by id, with what their owner has of them. Keys are sorted over all
-        statements, and come once each."""
+        """Write the runs that are new; return them by id, each with its owner's claim.
+
+        Keys are sorted over all statements and occur once.
+        """
         if lanes := brought(runs):
             runs = await self._limits.owned_within_limits(connection, runs, lanes)
         if len(runs) == 1:
@@ -97,11 +99,14 @@ class PgStarts:
         return {run_id: run.taken(at) if taken else None for run_id, at, taken in rows}
 
 
-def known_start(run: NewRun, found: tuple[str, str] | None, *, sent_before: bool) -> Started:
-    """What a start that met its key is told. Ids are made for one call, so a run with our id after a lost
-    answer is the one we made. None: it was removed since (retention); ours was not made."""
-    run_id, digest = found or (run.id, "")
-    ours = found is not None and sent_before and run_id == run.id
+def existing_start(run: NewRun, existing: tuple[str, str] | None, *, sent_before: bool) -> Started:
+    """The answer to a start whose key exists.
+
+    Ids are made for one call, so a run with our id after a lost answer is our own. None: the run was
+    removed meanwhile (retention), and ours was not created.
+    """
+    run_id, digest = existing or (run.id, "")
+    ours = existing is not None and sent_before and run_id == run.id
     return Started(RunId(run_id), created=ours, conflict=digest != run.digest)
 
 

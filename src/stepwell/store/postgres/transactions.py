@@ -11,7 +11,7 @@ from stepwell.domain.commit import Commit, Committed, LogRow, Outcome
 from stepwell.domain.fence import was_already_written
 from stepwell.errors import InvalidRequest, StepwellError, StoreUnavailable
 from stepwell.store.postgres.commits import PgCommits
-from stepwell.store.postgres.database import Database, pass_by
+from stepwell.store.postgres.database import Database, hit
 from stepwell.store.postgres.pool.budget import ConnectionBudget
 from stepwell.store.postgres.pool.connection import ANSWER_SECONDS, USER_SETTINGS, Connection
 from stepwell.store.postgres.pool.errors import FaultKind, fault_kind, translated
@@ -33,23 +33,23 @@ class PgTransactions:
     async def transact(
         self, body: Callable[[Any], Any], turn: Callable[[Any], Awaitable[Commit] | Commit]
     ) -> Committed:
-        """The body gets the plain asyncpg connection, inside a transaction that it must not end."""
-        pass_by("transact", "before")
+        """Give the body the plain asyncpg connection, in a transaction that it must not end."""
+        hit("transact", "before")
         slot = await self.slots.take()
         try:
-            connection, transaction = await self._begun(slot)
+            connection, transaction = await self._begin(slot)
             try:
-                commit = await self._asked(body, turn, connection)
+                commit = await self._run(body, turn, connection)
             except BaseException as error:
-                gone = connection.is_closed()  # the server went away under the step's own statements
-                await self._rolled_back(slot, transaction)
+                gone = connection.is_closed()  # the server went away during the step's own statements
+                await self._roll_back(slot, transaction)
                 if gone and isinstance(error, Exception) and fault_kind(error) is FaultKind.BROKEN:
                     raise translated(error, self._db.address.redacted) from error
                 raise
         except BaseException:
-            await self._given_back(slot)
+            await self._give_back(slot)
             raise
-        # From here on a cancelled caller changes nothing: nobody could tell whether COMMIT happened.
+        # From here on cancelling the caller has no effect: nobody could know whether COMMIT happened.
         finishing = asyncio.create_task(self._finish_transact(slot, connection, transaction, commit))
         self._unfinished.add(finishing)
         finishing.add_done_callback(self._finished)
@@ -63,9 +63,9 @@ class PgTransactions:
     def _finished(self, task: asyncio.Task[Committed]) -> None:
         self._unfinished.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: its caller may have gone
+            task.exception()  # mark it as retrieved: its caller may be gone
 
-    async def _begun(self, slot: ConnectionSlot) -> tuple[Connection, Any]:
+    async def _begin(self, slot: ConnectionSlot) -> tuple[Connection, Any]:
         try:
             connection = await slot.connection()
             transaction = connection.transaction()
@@ -75,7 +75,7 @@ class PgTransactions:
             raise translated(error, self._db.address.redacted) from error
         return connection, transaction
 
-    async def _asked(
+    async def _run(
         self,
         body: Callable[[Any], Any],
         turn: Callable[[Any], Awaitable[Commit] | Commit],
@@ -84,8 +84,8 @@ class PgTransactions:
         result = body(connection)
         if inspect.isawaitable(result):
             result = await result
-        made = turn(result)
-        commit = await made if inspect.isawaitable(made) else made
+        answer = turn(result)
+        commit = await answer if inspect.isawaitable(answer) else answer
         if not connection.is_in_transaction():
             raise InvalidRequest(
                 "a transactional step ended its transaction",
@@ -96,11 +96,11 @@ class PgTransactions:
     async def _finish_transact(
         self, slot: ConnectionSlot, connection: Connection, transaction: Any, commit: Commit
     ) -> Committed:
-        """Fence and events last, so that the ticket is not locked while the body runs."""
+        """Check the fence and write the events last, so that the ticket is not locked while the body runs."""
         try:
             committed = await self._write_fenced(connection, commit)
             if committed.outcome is not Outcome.OK:
-                await self._rolled_back(slot, transaction)
+                await self._roll_back(slot, transaction)
                 if committed.outcome is Outcome.LOST and commit.events:
                     return await self._commits.written_before(self._db.side_slots, commit, committed)
                 return committed
@@ -113,45 +113,45 @@ class PgTransactions:
                     raise
                 return await self._after_lost_commit(commit)
         except StepwellError:
-            await self._rolled_back(slot, transaction)
+            await self._roll_back(slot, transaction)
             raise
         except Exception as error:
-            await self._rolled_back(slot, transaction)
+            await self._roll_back(slot, transaction)
             if fault_kind(error) is FaultKind.REFUSED:
                 return Committed(Outcome.REFUSED, 0, 0.0)
-            raise self._sooner_or_later(error) from error
+            raise self._failure(error) from error
         finally:
-            await self._given_back(slot)
-        pass_by("transact", "after", "ambiguous")
+            await self._give_back(slot)
+        hit("transact", "after", "ambiguous")
         return committed
 
-    async def _rolled_back(self, slot: ConnectionSlot, transaction: Any) -> None:
+    async def _roll_back(self, slot: ConnectionSlot, transaction: Any) -> None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await transaction.rollback()
         except Exception:
             slot.drop()  # the server rolls back when the connection ends
 
-    async def _given_back(self, slot: ConnectionSlot) -> None:
+    async def _give_back(self, slot: ConnectionSlot) -> None:
         try:
             await slot.clean()
-        finally:  # also when cancelled
+        finally:  # even when cancelled
             self.slots.give_back(slot)
 
     async def _write_fenced(self, connection: Connection, commit: Commit) -> Committed:
         async with asyncio.timeout(ANSWER_SECONDS):
             write = self._commits.write_reaching if commit.reaches_out else self._commits.write_commits
             [committed] = await write(connection, [commit])
-        pass_by("transact", "mid")
+        hit("transact", "mid")
         return committed
 
     async def _after_lost_commit(self, commit: Commit) -> Committed:
-        """COMMIT was sent and not answered. The ticket's lock waits for its end; then the log tells."""
+        """COMMIT was not answered: wait for its end by locking the ticket, then look into the log."""
 
         async def work(connection: Connection) -> Committed | None:
             last = commit.head + len(commit.events)
             locked = await connection.fetch(self._sql["lock_tickets"], [commit.run_id], [""])
-            rows = await connection.fetch(self._sql["recognise"], commit.run_id, commit.head + 1, last)
+            rows = await connection.fetch(self._sql["own_events"], commit.run_id, commit.head + 1, last)
             log = [LogRow(*row) for row in rows]
             if not was_already_written(commit, log):
                 return None
@@ -162,7 +162,7 @@ class PgTransactions:
             raise StoreUnavailable("the connection was lost and the step's transaction rolled back")
         return committed
 
-    def _sooner_or_later(self, error: Exception) -> Exception:
+    def _failure(self, error: Exception) -> Exception:
         if fault_kind(error) in {FaultKind.AGAIN, FaultKind.BROKEN}:
             return StoreUnavailable(f"the step's transaction was rolled back: {error}")
         return translated(error, self._db.address.redacted)

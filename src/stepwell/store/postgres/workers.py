@@ -1,4 +1,4 @@
-"""Fleet: which workers live, and what happens to the tickets of those that do not."""
+"""Workers: their leases, and the tickets of those that died."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class PgWorkers:
         await self._db.write("deregister", self._db.side_slots, work)
 
     async def reap(self) -> Reaped:
-        """Bury the dead and free their tickets: later statements see what claims did before the burial.
+        """Delete dead workers, then free their tickets in later statements, which see all their claims.
 
-        A claim of a worker that is being buried waits for this transaction and then takes nothing. Most
-        sweeps find nobody dead, in one statement.
+        A claim by a worker that is being deleted waits for this transaction and then takes nothing. Most
+        calls find no dead worker, with one statement.
         """
         any_dead, solo_due = await self._db.lease_slots.run(self._look)
         if not any_dead:
@@ -66,7 +66,7 @@ class PgWorkers:
 
         buried, left, owners, freed = await self._db.write("reap", self._db.side_slots, first)
         tickets = left + freed
-        while freed == REAP_CHUNK:  # what is row-locked at this instant is left to the next sweep
+        while freed == REAP_CHUNK:  # tickets that are locked right now are left to the next call
             freed = await self._db.write(
                 "reap", self._db.side_slots, lambda c: self._free(c, owners), single=True
             )
@@ -80,7 +80,7 @@ class PgWorkers:
         )
 
     async def _free_left(self, connection: Connection, owners: Sequence[str]) -> int:
-        """All at once: when their rows are gone nothing says any more that they were leaving."""
+        """Free all of them now: once their rows are gone, nothing says that they were leaving."""
         tickets = 0
         while owners:
             freed = await self._free(connection, owners, losses=0)
@@ -90,6 +90,6 @@ class PgWorkers:
         return tickets
 
     async def _look(self, connection: Connection) -> tuple[bool, bool]:
-        """Is anybody dead? Does a ticket wait for somebody to take it alone?"""
+        """Whether any worker is dead, and whether a ticket waits to be taken alone."""
         row = await connection.fetchrow(self._sql["look_for_dead"], self._db.now())
         return row["any_dead"], row["solo_due"]

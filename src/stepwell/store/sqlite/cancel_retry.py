@@ -1,4 +1,4 @@
-"""Endings: what somebody other than the owner may do to a run as a whole: cancel it, retry it."""
+"""Cancel and retry: what people ask for on a run as a whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cancel(session: Session, run_id: RunId, reason: str, *, encode: Encode = byt
         deliver(session, [[cancel_request(run_id, reason, encode)]])
         session.run("mark_ending", run_id, ENDING_PRIORITY)
         return CancelOutcome.REQUESTED
-    # Nobody ever had it, so there is nothing to clean up: whoever holds the write lock may end it.
+    # Nobody ever owned it, so there is nothing to clean up: it can be ended right here.
     unconsumed = [key for (key,) in session.rows("inbox_keys", run_id)]
     at = max(session.now, at)
     event = written(Cancelled(reason=reason, unconsumed=unconsumed))

@@ -28,8 +28,8 @@ SELECT run_id, lease, head, wakes, tickets.at, base, losses, lost_lease, workspa
 FROM json_each(?1) AS wanted
 CROSS JOIN tickets ON tickets.run_id = wanted.value AND tickets.path = '';
 
--- name: write_kept
--- The owner goes on. The values were computed from the row as read under the same write lock.
+-- name: write_continued
+-- The owner continues. The values were computed from the row as read under the same write lock.
 UPDATE tickets
 SET head = ?2, at = ?3, base = ?4, losses = ?5, lost_lease = ?6
 WHERE run_id = ?1 AND path = '';

@@ -40,7 +40,7 @@ L = TypeVar("L")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A method of the store that takes what the function behind it takes, without the session.
+# A method of the store with the parameters of the function it calls, without the session.
 Method = Callable[Concatenate["SqliteStore", P], Coroutine[Any, Any, T]]
 
 
@@ -153,7 +153,7 @@ class SqliteStore:
     read_lanes = _read(limits.read_lanes)
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] | None = None) -> None:
-        """With a `clock`, leases run on it too; else they run on the host's time since boot."""
+        """With a `clock`, leases run on it too; otherwise they run on the host's time since boot."""
         self.path = os.path.abspath(os.fspath(path))
         self._clock = clock or time.time
         self._files = WorkerFiles(self.path)
@@ -190,15 +190,15 @@ class SqliteStore:
         self._reader = Reader(reading_only, self.path)
 
     async def close(self) -> None:
-        """What was asked before is done; then the log is folded into the file and everything let go."""
+        """Finish the calls that wait, fold the write-ahead log into the file, and release everything."""
         writer, reader = self._writer, self._reader
         if writer is None or reader is None:
             return
         self._writer = self._reader = None
         self._wakeups.close()
-        reader.waiting.stop()
+        reader.queue.stop()
         await asyncio.to_thread(reader.join)
-        writer.waiting.stop()
+        writer.queue.stop()
         await asyncio.to_thread(writer.join)
         self._files.release_all()
         if self._place is not None:
@@ -207,12 +207,12 @@ class SqliteStore:
     def _write(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         if self._writer is None:
             raise closed(path=self.path)
-        return self._writer.waiting.ask(verb, load)
+        return self._writer.queue.submit(verb, load)
 
     def _read(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         if self._reader is None:
             raise closed(path=self.path)
-        return self._reader.waiting.ask(verb, load)
+        return self._reader.queue.submit(verb, load)
 
     async def now(self) -> float:
         return self._clock()

@@ -1,6 +1,6 @@
-"""Operation: one call on its way to a database thread and back.
+"""CallQueue: calls on their way to a database thread and back.
 
-Everything that waits is taken at once; its answers go back with one call into each event loop.
+The thread takes everything that waits at once; the answers go back with one call into each event loop.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Work = Callable[[Session, Sequence[Any]], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Verb(Generic[L, T]):
-    """What a thread can do. `work` takes the arguments of several calls and answers each.
+    """An operation of a database thread. `work` takes the loads of several calls and answers each.
 
-    `apart` is tried instead when a value could not be written, to spare the others of the same call.
-    `alone`: never in one transaction with anything else. `light` is tried first when nothing waits that
-    needs a transaction: one statement without one. It answers None when there is more to do. `unsynced`:
-    its transaction need not reach the disk by itself. The next one that must takes it along.
+    `apart` is tried instead if a value could not be written, so that only its member of the call fails.
+    `alone`: never in one transaction with anything else. `light` is tried first if no waiting call needs
+    a transaction: one statement outside of one. It returns None if there is more to do. `unsynced`: its
+    transaction need not reach the disk by itself; it does so with the next one that must.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Operation:
     verb: Verb[Any, Any]
     load: Any
     future: asyncio.Future[Any]
-    asked: float  # on the monotonic clock
+    submitted: float  # on the monotonic clock
     answer: Any = None
     error: BaseException | None = None
 
 
 class RolledBack(Exception):
-    """Raised by work that is alone: roll back and give this answer, or this error as it is."""
+    """Raised by work that is alone: roll back and return this answer, or raise this error unchanged."""
 
     def __init__(self, answer: Any = None, error: BaseException | None = None) -> None:
         super().__init__()
@@ -80,48 +80,50 @@ class RolledBack(Exception):
 
 
 class CallQueue:
-    """The operations that wait for a thread."""
+    """Operations that wait for a thread."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Operation | None] = SimpleQueue()
 
-    def ask(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
+    def submit(self, verb: Verb[L, T], load: L) -> asyncio.Future[T]:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put(Operation(verb, load, future, monotonic()))
         return future
 
     def stop(self) -> None:
-        """After what was asked before."""
+        """Stop the thread after the operations that wait now."""
         self._queue.put(None)
 
     def take(self) -> tuple[list[Operation], bool]:
-        """All that wait, once there is one; and whether to stop then."""
-        found: list[Operation] = []
+        """Wait for an operation, then take all that wait; and whether to stop after them."""
+        operations: list[Operation] = []
         item = self._queue.get()
         while item is not None:
-            found.append(item)
+            operations.append(item)
             try:
                 item = self._queue.get_nowait()
             except Empty:
-                return found, False
-        return found, True
+                return operations, False
+        return operations, True
 
 
 def answer(operations: Iterable[Operation]) -> None:
-    """Back to the callers: one call into each loop, however many they are."""
+    """Answer the callers, with one call into each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Operation]] = {}
     for operation in operations:
         by_loop.setdefault(operation.future.get_loop(), []).append(operation)
     for loop, done in by_loop.items():
         try:
             loop.call_soon_threadsafe(_resolve, done)
-        except Exception:  # that loop is closed, or takes no calls: nobody waits, and the others must not
+        except (
+            Exception
+        ):  # that loop is closed: nobody waits there, and the other loops must get their answers
             pass
 
 
 def _resolve(operations: Sequence[Operation]) -> None:
     for operation in operations:
-        if operation.future.done():  # the caller was cancelled; what it asked for happened all the same
+        if operation.future.done():  # the caller was cancelled; its operation happened all the same
             continue
         if operation.error is not None:
             operation.future.set_exception(operation.error)

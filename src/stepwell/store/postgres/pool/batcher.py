@@ -1,9 +1,9 @@
-"""Gathering: calls of many tasks become one statement.
+"""Batcher: sends the calls of many tasks as one statement.
 
-While one batch is under way the next one collects; there is no timer, so a call that is alone leaves
-at once. A caller that is cancelled does not stop the batch it is in. Where calls came one after the other
-so far, the next one sends its statement itself, without a task between: that spares two passes of the
-event loop. Cancelled, it takes the statement along, and as after any lost answer it may have been done.
+While one batch is under way the next one collects. There is no timer, so a lone call is sent at once. A
+cancelled caller does not stop its batch. As long as calls come one after the other, the caller sends the
+statement itself, without a task in between: that saves two passes of the event loop. Cancelling that caller
+cancels the statement; as with any lost answer, it may have committed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Batcher(Generic[Q, A]):
         self._members_max = members_max
         self._waiting: list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]] = []
         self._task: asyncio.Task[None] | None = None
-        self._sequential = True  # the last call was alone
-        self._direct: asyncio.Future[None] | None = None  # a call that sends for itself
+        self._sequential = True  # the last batch was a single call
+        self._direct: asyncio.Future[None] | None = None  # ends when a direct call does
 
     async def submit(self, questions: Sequence[Q]) -> Sequence[A]:
         if not questions:
@@ -55,7 +55,7 @@ class Batcher(Generic[Q, A]):
                 self._begin()
 
     def _begin(self) -> None:
-        if self._task is None or self._task.done():  # cancelled before it had begun
+        if self._task is None or self._task.done():  # cancelled before it began
             self._task = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
@@ -64,12 +64,12 @@ class Batcher(Generic[Q, A]):
                 await self._answer(self._next())
         finally:
             self._task = None
-            for _, answered in self._waiting:  # only when this task was cancelled
+            for _, answered in self._waiting:  # not empty only if this task was cancelled
                 answered.cancel()
             self._waiting.clear()
 
     def _next(self) -> list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]]:
-        """Whole calls, the first one however large it is."""
+        """Take whole calls up to the maximum, but always one."""
         size = taken = 0
         for questions, _ in self._waiting:
             if taken and size + len(questions) > self._members_max:
@@ -81,11 +81,11 @@ class Batcher(Generic[Q, A]):
         return calls
 
     async def _answer(self, calls: list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]]) -> None:
-        questions = [question for asked, _ in calls for question in asked]
+        questions = [question for part, _ in calls for question in part]
         try:
             answers = await self._send(questions)
         except Refused as error:
-            if len(calls) > 1:  # only the caller of the bad value must hear of it
+            if len(calls) > 1:  # only the caller with the bad value gets the error
                 for call in calls:
                     await self._answer([call])
                 return
@@ -98,10 +98,10 @@ class Batcher(Generic[Q, A]):
             _fail(calls, error)
         else:
             place = 0
-            for asked, answered in calls:
+            for part, answered in calls:
                 if not answered.done():
-                    answered.set_result(answers[place : place + len(asked)])
-                place += len(asked)
+                    answered.set_result(answers[place : place + len(part)])
+                place += len(part)
 
     async def close(self) -> None:
         if self._direct is not None:

@@ -1,9 +1,9 @@
-"""Lanes: places for one kind of work, which connect again by themselves.
+"""ConnectionSlots: a few slots for one kind of work, which reconnect by themselves.
 
-A lane carries one piece of work at a time. What people ask for is not cancelled once it was sent: a
-caller who gives up leaves the statement to its end, because nobody could tell whether a cancelled COMMIT
-happened. Only what may be asked again, and is then recognised (starts, deliveries, commits), goes without
-a task between. Every statement has a deadline on the server (statement_timeout) and a later one here.
+A slot does one piece of work at a time. A statement that was sent is not cancelled with its caller, because
+nobody could know whether a cancelled COMMIT happened. Only work that can be repeated and is then recognised
+(starts, deliveries, commits) runs without a task in between. Every statement has a deadline on the server
+(statement_timeout) and a later one here.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ Work = Callable[[Connection], Awaitable[T]]
 
 
 class ConnectionSlots:
-    """A few places for one kind of work."""
-
     def __init__(self, budget: ConnectionBudget, count: int) -> None:
         self._budget = budget
         self._address = budget.address
         self.count = count
         self._idle = budget.slots(count)
         self._slots = list(self._idle)
-        self._queue: deque[asyncio.Future[ConnectionSlot]] = deque()  # of those who wait for one
+        self._queue: deque[asyncio.Future[ConnectionSlot]] = deque()  # of callers that wait for a slot
         self._under_way: set[asyncio.Task[Any]] = set()
 
     def run(
@@ -46,15 +44,15 @@ class ConnectionSlots:
     ) -> Coroutine[Any, Any, T]:
         """Do the work on a free connection, again after deadlocks.
 
-        After a lost connection it is done again if that is harmless (`again`; `on_doubt` is told
-        first), else OutcomeUnknown is raised. StoreUnavailable: nothing was sent. A caller in a task
-        that nobody cancels (`own_task`) saves three passes of the event loop.
+        After a lost connection it is repeated if that is harmless (`again`; `on_doubt` is called first), else
+        OutcomeUnknown is raised. StoreUnavailable: nothing was sent. A caller in a task that nobody cancels
+        (`own_task`) saves three passes of the event loop.
         """
         run = self._run(work, again, on_doubt)
         return run if own_task else self._apart(run)
 
     async def read(self, work: Work[T], *, own_task: bool = False) -> T:
-        """The same for work that writes nothing: an answer that was lost leaves no doubt, only no answer."""
+        """Do the same for work that only reads: after a lost answer nothing is in doubt."""
         try:
             return await self.run(work, own_task=own_task)
         except OutcomeUnknown as error:
@@ -67,7 +65,7 @@ class ConnectionSlots:
         return await asyncio.shield(task)
 
     async def run_once(self, work: Work[T]) -> T:
-        """Without a second try: for opening, where an answer now is worth more."""
+        """Do the work without a second try: while opening, a quick answer is worth more."""
         slot = await self.take()
         try:
             return await work(await slot.connection())
@@ -80,21 +78,21 @@ class ConnectionSlots:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: its caller may have gone
+            task.exception()  # mark it as retrieved: its caller may be gone
 
     async def _run(self, work: Work[T], again: bool, on_doubt: Callable[[], None] | None) -> T:
         slot = self._idle.pop() if self._idle else await self.take()
         try:
             if slot.closed:
                 raise closed(database=self._address.redacted)
-            return await self._tried(slot, work, again, on_doubt)
+            return await self._try(slot, work, again, on_doubt)
         except asyncio.CancelledError:
-            slot.drop()  # the loop is being closed: what was sent is unknown
+            slot.drop()  # the loop is being closed: the outcome is unknown
             raise
         finally:
             self.give_back(slot)
 
-    async def _tried(
+    async def _try(
         self, slot: ConnectionSlot, work: Work[T], again: bool, on_doubt: Callable[[], None] | None
     ) -> T:
         in_doubt: Exception | None = None
@@ -103,7 +101,7 @@ class ConnectionSlots:
             try:
                 connection = await slot.connection()
             except StoreUnavailable as error:
-                trouble: Exception = error
+                failure: Exception = error
             except Exception as error:
                 raise translated(error, self._address.redacted) from error
             else:
@@ -117,10 +115,10 @@ class ConnectionSlots:
                         raise Refused(str(error)) from error
                     if kind is FaultKind.OTHER:
                         raise translated(error, self._address.redacted) from error
-                    trouble = error
+                    failure = error
                 if kind is FaultKind.BROKEN:
                     slot.drop()
-                    in_doubt = trouble
+                    in_doubt = failure
                     if on_doubt is not None:
                         on_doubt()
             seconds = next(pause, None)
@@ -129,41 +127,42 @@ class ConnectionSlots:
                     f"PostgreSQL did not answer: {in_doubt}", database=self._address.redacted
                 ) from in_doubt
             if seconds is None:
-                if isinstance(trouble, StoreUnavailable):  # no connection: it says why, and what to do
-                    raise trouble
+                if isinstance(failure, StoreUnavailable):  # no connection: its text says why, and what to do
+                    raise failure
                 raise StoreUnavailable(
-                    f"PostgreSQL did not take it: {trouble}", database=self._address.redacted
-                ) from trouble
+                    f"PostgreSQL did not accept it: {failure}", database=self._address.redacted
+                ) from failure
             await asyncio.sleep(seconds)
 
     async def take(self) -> ConnectionSlot:
         if self._idle:  # then nobody waits
             return self._idle.pop()
-        given: asyncio.Future[ConnectionSlot] = asyncio.get_running_loop().create_future()
-        self._queue.append(given)
+        free: asyncio.Future[ConnectionSlot] = asyncio.get_running_loop().create_future()
+        self._queue.append(free)
         try:
             async with asyncio.timeout(SLOT_SECONDS):
-                return await given
+                return await free
         except BaseException as error:
-            if given.done() and not given.cancelled():  # just as we left
-                self.give_back(given.result())
-            elif given in self._queue:
-                self._queue.remove(given)
+            if free.done() and not free.cancelled():  # it came just as we gave up
+                self.give_back(free.result())
+            elif free in self._queue:
+                self._queue.remove(free)
             if isinstance(error, TimeoutError):
                 raise StoreUnavailable(
-                    f"all {self.count} connections for this are busy", database=self._address.redacted
+                    f"all {self.count} connections for this kind of work are busy",
+                    database=self._address.redacted,
                 ) from error
             raise
 
     def give_back(self, slot: ConnectionSlot) -> None:
         if slot.closed:
             slot.drop()
-        elif self._budget.queue and slot.connected:  # the server is full, and somebody waits longer
+        elif self._budget.queue and slot.connected:  # the server is full, and another kind of work waits
             self._budget.pass_on(slot.give_up())
         while self._queue:
-            next_one = self._queue.popleft()
-            if not next_one.done():
-                next_one.set_result(slot)
+            waiter = self._queue.popleft()
+            if not waiter.done():
+                waiter.set_result(slot)
                 return
         self._idle.append(slot)
 
@@ -171,11 +170,11 @@ class ConnectionSlots:
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=ANSWER_SECONDS)
         for slot in self._slots:
-            slot.closed = True  # who still has it, or comes for it, connects no more
+            slot.closed = True  # a caller that has it, or still gets it, cannot connect
         for slot in self._idle:
             await slot.close()
 
     def open(self) -> None:
-        """Again, after it was closed, or after its loop was."""
+        """Make the slots usable again after close(), or after their loop was closed."""
         for slot in self._slots:
             slot.open()
