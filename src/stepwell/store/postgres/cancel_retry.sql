@@ -12,7 +12,7 @@ WHERE run_id = $1
 ORDER BY n;
 
 -- name: end_unowned
--- Whoever holds the lock of a ticket that nobody ever owned may write its end.
+-- The ticket is locked and nobody ever owned it, so its end may be written here.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),

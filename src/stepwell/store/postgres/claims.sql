@@ -1,20 +1,20 @@
 -- Claiming tickets.
 
 -- name: claim_due
--- `held` keeps the reaper from deleting this worker until the tickets are taken, and lets a worker that is
--- deleted take none; a claim that takes nothing locks nothing, and so waits for no disk (1.1 ms, not 3.5).
--- `groups` jumps through the index from one (queue, needs, started, priority) to the next; of each the first
--- due tickets are candidates, and the first that is not due says when to look again. Only then are rows
--- locked, in the order of the whole queue, passing over those that are locked.
--- More candidates than wanted ($7), so that two claimers do not both go for the same few. So many fresh ones
--- go first ($9), whatever waits that has begun: see domain/shares. `before` are
--- tickets that these leases own already: then this claim was sent before and takes nothing more.
+-- `held` keeps the reaper from deleting this worker until the tickets are taken, and keeps a deleted worker
+-- from taking any. A claim that takes nothing locks nothing, and so does not wait for the disk (1.1 ms, not
+-- 3.5). `groups` jumps through the index from one (queue, needs, started, priority) to the next; the first
+-- due tickets of each are candidates, and the first that is not due says when to look again. Only then are
+-- rows locked, in the order of the whole queue, skipping locked ones.
+-- There are more candidates than wanted ($7), so that two claimers do not compete for the same few. $9 fresh
+-- tickets go first, even if started ones wait: see domain/shares. `before` are tickets that these leases own
+-- already: then this claim is a repetition and takes nothing more.
 -- `gate`: a ticket of a lane is due for this worker, or a limit that was set may count a candidate. Then
--- nothing is taken here, for all must be put in one order: see limits.sql. Where no ticket has a lane and no
--- limit was set that costs a look into each of two indexes. `locked` does not say lane = '' again: then the
--- planner would look each ticket up in the queue's index, walking all of it.
--- The log of a run that was never claimed comes along: its one event was written together with the ticket,
--- so whoever sees the one sees the other. Every other log must be read in a later statement.
+-- nothing is taken here, because all tickets must be put in one order: see limits.sql. If no ticket has a lane
+-- and no limit was set, that costs one lookup in each of two indexes. `locked` does not repeat lane = '':
+-- otherwise the planner would walk the queue's whole index for each ticket.
+-- The log of a run that was never claimed is included: its one event was written together with the ticket, so
+-- both are visible. Every other log must be read in a later statement.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -246,7 +246,7 @@ LEFT JOIN LATERAL (
 ORDER BY t.place;
 
 -- name: read_claimed_logs
--- After the lease was taken: then the log can only be as long as the ticket said.
+-- Read after the lease was taken: then the log is exactly as long as the ticket said.
 SELECT c.i, e.seq, e.kind, e.path, e.attempt, e.at, e.payload
 FROM unnest($1::text[], $2::int[], $3::int[]) WITH ORDINALITY AS c (run_id, first, last, i)
 CROSS JOIN LATERAL (

@@ -1,19 +1,20 @@
--- What changes runs: commit, start, deliver. Claims are in tickets.sql, reads in reading.sql.
+-- Commits of owners. What is said here holds for all files of this store.
 --
--- The tables are written with the default schema's name; the store puts its own in place of it.
+-- The SQL names the default schema; the store replaces it with its own.
 -- $1 is always the time: NULL for the database's clock, a number in tests.
--- Rows of a batch come as arrays, one for each column; what every commit has comes as text to be split,
--- and the payloads in one piece, for the driver looks thrice at each element of an array. Nothing here joins two lists of the same batch:
--- the plans are generic and do not know how long the arrays are. Instead a verdict is looked up by its
--- place in an array, and rows of tables by LATERAL, which can only become a look into an index. An UPDATE
--- or DELETE cannot be LATERAL: there `= ANY (ARRAY[x])` is an equality that no join by sorting could use,
--- so the planner has no reason to read the table's whole index, however small it was when it planned. (A
--- constant on a later column of the index would be such a reason: the '' of a run's path comes from a CTE.)
+-- Rows of a batch come as arrays, one per column; columns that every commit has come as text to be split, and
+-- payloads in one piece, because asyncpg visits each array element three times. No statement joins two lists
+-- of the same batch: the plans are generic and do not know how long the arrays are. Instead a verdict is
+-- looked up by its place in an array, and rows of tables by LATERAL, which can only become an index lookup.
+-- An UPDATE or DELETE cannot be LATERAL: there `= ANY (ARRAY[x])` is an equality that a merge join cannot
+-- use, so the planner has no reason to read the whole index, however small the table was when it planned.
+-- (A constant on a later column of the index would be such a reason: so the '' of a run's path comes from a
+-- CTE.)
 
 -- name: commit_batch
--- Every member is judged on its locked ticket (the rule of domain/fence.py), and whatever follows is done
--- for the good ones only. UPDATE and DELETE find the ticket by the statement's snapshot and then its
--- latest version, which is ours because `k` locked it.
+-- Every member is checked against its locked ticket (the rule of domain/fence.py); the rest is done for the
+-- accepted ones only. UPDATE and DELETE find the ticket by the statement's snapshot and then its latest
+-- version, which is ours because `k` locked it.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -168,8 +169,8 @@ FROM v
 ORDER BY i;
 
 -- name: commit_events
--- The everyday batch: every member appends events and keeps its lease. The same as commit_batch without
--- the parts that would have nothing to do: 0.14 instead of 0.23 ms for one commit, 0.87 instead of 1.17 for 50.
+-- The most common batch: every member appends events and keeps its lease. The same as commit_batch without
+-- the parts that would do nothing: 0.14 instead of 0.23 ms for one commit, 0.87 instead of 1.17 for 50.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -256,8 +257,8 @@ WHERE e.run_id = $1
 ORDER BY e.seq;
 
 -- name: lock_tickets
--- All tickets that a transaction will touch, in the one order that everybody keeps. `last` is '' for the
--- run alone, the highest text for its remote steps as well, and anything between for those up to a path.
+-- Lock all tickets that a transaction will touch, in the order that all transactions use. `last` is '' for
+-- the run alone, the highest text to include its remote steps, or a path to include those up to it.
 SELECT x.run_id, x.path, x.lease, x.head, x.wakes, x.started, x.ending
 FROM (
     SELECT u.run_id, max(u.last) AS last
@@ -281,7 +282,7 @@ WHERE t.run_id = ANY (ARRAY[c.run_id])
     AND t.path = ANY (ARRAY[c.path]);
 
 -- name: open_remote
--- A path that is opened again begins anew.
+-- Opening a path again replaces its ticket.
 INSERT INTO stepwell.tickets (
     run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
     head, base, at, wakes, losses, lost_lease

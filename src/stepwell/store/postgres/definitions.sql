@@ -1,7 +1,7 @@
 -- Definitions of workflows, and the codec check.
 
 -- name: put_definitions
--- One that changed counts as put now; one that is equal stays where it was.
+-- A changed definition moves to the end of the order; an equal one keeps its place.
 INSERT INTO stepwell.definitions AS d (workspace, name, version, kind, hash, body, input_schema, options)
 SELECT u.workspace, u.name, u.version, u.kind, u.hash, u.body, u.input_schema, u.options
 FROM unnest(
@@ -16,8 +16,8 @@ WHERE (d.kind, d.hash, d.body, d.input_schema, d.options)
     (excluded.kind, excluded.hash, excluded.body, excluded.input_schema, excluded.options);
 
 -- name: swap_definition
--- Whoever comes second waits for the first one's row and then finds another hash, or the row there. One that
--- is equal stays where it was.
+-- The second caller waits for the first one's row, and then finds another hash, or that the row exists. An
+-- equal definition keeps its place.
 WITH changed AS (
     UPDATE stepwell.definitions
     SET kind = $4, hash = $5, body = $6, input_schema = $7, options = $8, put_no = DEFAULT
@@ -66,7 +66,7 @@ SELECT value
 FROM stepwell.codec_check;
 
 -- name: write_codec_check
--- The first, or in the place of the one that was read.
+-- Inserts the first check, or replaces the one that was read.
 INSERT INTO stepwell.codec_check AS c (value)
 SELECT $1::bytea
 ON CONFLICT (one) DO UPDATE

@@ -40,7 +40,7 @@ class TakenTickets(NamedTuple):
     blocked: bool
 
 
-FREE = Slots((), {})  # tells which limits a lane has of its own
+FREE = Slots((), {})  # only to list the limits that a lane has of its own
 NOTHING = TakenTickets((), None, False)
 
 

@@ -2,8 +2,8 @@
 
 -- name: deliver_each
 -- Each target gets exactly one message, none of them a decision: then lock, insert and wake are one
--- statement. Whether the key is new is answered by the unique index, which needs no fresh snapshot. The
--- bound on waiting signals reads the inbox as of the statement's start and is soft by that much.
+-- statement. The unique index decides whether the key is new, which needs no fresh snapshot. The limit on
+-- waiting signals reads the inbox as of the statement's start, so it may be exceeded slightly.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -62,9 +62,9 @@ FROM j
 ORDER BY j.i;
 
 -- name: deliver_locked
--- The targets' tickets were locked by an earlier statement of this transaction, so inbox and waits are as
--- they will stay. No (run, key) comes twice. A refused signal stays in the count of those before it, which
--- changes nothing: once the box is full every later signal is refused as well.
+-- The targets' tickets were locked by an earlier statement of this transaction, so inbox and waits do
+-- not change. No (run, key) occurs twice. A refused signal still counts for the signals after it, which
+-- makes no difference: once the inbox is full every later signal is refused as well.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -141,10 +141,10 @@ ORDER BY n
 LIMIT $3;
 
 -- name: emit
--- Only the events and a ticket for whoever will tell the waiting runs: waits that are being registered at
--- this moment are not visible here, but they are to the one who claims that ticket later.
--- Events of one name go one after the other: the row of the name is locked until this transaction is
--- visible, and holds the time of the last one. Names are locked in their order.
+-- Writes only the events and their fan-out tickets: waits that are being written at this moment are not
+-- visible here, but they are to the worker that claims the ticket later.
+-- Events of one name are written one after the other: the name's row, which holds the time of the last one,
+-- stays locked until this transaction is visible. Names are locked in order.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -192,9 +192,9 @@ WHERE p.id = $1
     AND t.lease = $2;
 
 -- name: find_waiting
--- The next runs, by id, with a wait for this event, and the earliest such wait of each. Both reads are
--- cut at the same number of rows, so what lies beyond the last run of the cut is left for the next chunk;
--- fewer rows than that are the last.
+-- The next runs, by id, with a wait for this event, and the earliest such wait of each. Both reads stop at
+-- the same number of rows; runs beyond the last one are left for the next chunk. Fewer rows mean that this
+-- is the last chunk.
 WITH chunk AS MATERIALIZED (
     SELECT u.run_id
     FROM (
@@ -254,7 +254,7 @@ ORDER BY at
 LIMIT $3;
 
 -- name: published_by_key
--- For one order among thousands: not all that were published since it began to wait.
+-- For a key among thousands: reads only its own events, not all since the run began to wait.
 SELECT id, name, key, payload, at
 FROM stepwell.published_events
 WHERE name = $1

@@ -29,7 +29,7 @@ LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = ''
 WHERE r.id = $1;
 
 -- name: find_run
--- The first key from there on, as in find_keys.
+-- Asks for the first key from there on, as in find_keys.
 SELECT f.id
 FROM (
     SELECT r.id, r.workspace, r.key
@@ -42,8 +42,8 @@ WHERE f.workspace = $1
     AND f.key = $2;
 
 -- name: list_runs
--- Newest first. The store adds the conditions that the filter asks for at the mark, so that each
--- combination is planned for itself and finds its index.
+-- Newest first. The store adds the filter's conditions at the mark, so that each combination has its own
+-- plan and index.
 SELECT *
 FROM (
     SELECT
@@ -74,8 +74,8 @@ WHERE run_id = $1
 ORDER BY path;
 
 -- name: list_others
--- Leaps along the indexes of the queue from one kind of work to the next, as a claim does; of each kind that
--- is not covered the first ticket is read.
+-- Jumps along the indexes of the queue from one kind of work to the next, as a claim does; reads the first
+-- ticket of each kind that is not covered.
 WITH RECURSIVE
 open AS (
     SELECT s.solo, q.queue, n.needs

@@ -1,7 +1,7 @@
 -- Results of remote steps.
 
 -- name: finish_remote
--- The run's ticket ('' sorts first), then the step's; the fence is the lease of the step's.
+-- Locks the run's ticket ('' sorts first), then the step's; the fence is the lease of the step's ticket.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -44,8 +44,8 @@ woken AS (
 SELECT EXISTS (SELECT FROM mine) AS is_mine;
 
 -- name: drop_finished
--- The tickets of those results that were awaited: of the runs first ('' sorts first), then of the steps, all
--- of them in the one order that everybody keeps. Under these locks the results are delivered.
+-- Deletes the tickets of the results that were awaited. Locks the runs' tickets first ('' sorts first), then
+-- the steps', in the order that all transactions use. Results are delivered under these locks.
 WITH done AS MATERIALIZED (
     SELECT u.run_id, u.path, u.lease
     FROM unnest($1::text[], $2::text[], $3::text[]) AS u (run_id, path, lease)

@@ -2,10 +2,10 @@
 
 -- name: start_runs
 -- Ordered by key, so that two starters of the same keys wait for each other in one direction. Event and
--- ticket are written for the runs that RETURNING names and no others. IN (...) IS TRUE is not turned into
--- a join: it looks each id up in a hash table whatever the planner believes about sizes.
--- A worker that is known, while no limits are set, owns what it starts. No lock on its row: if it is buried
--- at this moment, the ticket has an owner that is no worker, and the next who sweeps frees it.
+-- ticket are written only for the runs that RETURNING names. IN (...) IS TRUE does not become a join: it
+-- looks up each id in a hash table, whatever the planner believes about sizes.
+-- A registered worker owns the runs it starts if no limits are set. Its row is not locked: if the worker is
+-- deleted at this moment, the ticket has an owner without a row, and the next reap frees it.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -78,7 +78,7 @@ SELECT run_id, at, taken
 FROM queued;
 
 -- name: start_run
--- The same for one run, without the lists: 0.47 instead of 0.60 ms, where writing any row takes 0.37.
+-- The same for one run, without the lists: 0.47 instead of 0.60 ms, of which writing any row takes 0.37.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -122,9 +122,10 @@ SELECT run_id, at, taken
 FROM queued;
 
 -- name: find_keys
--- A later statement than the one that met these keys: in that one the other starter's row is not visible.
--- The first key from there on, and not an equality: for that the planner, while the table is small, may as
--- well take the index of workspace and workflow, and would read all runs for each key later.
+-- Must be a later statement than the one that met these keys: in that one the other starter's row is not
+-- visible. It asks for the first key from there on instead of an equal one: for an equality the planner,
+-- while the table is small, may choose the index of workspace and workflow, and would read all runs for
+-- each key later.
 SELECT k.i, r.id, r.digest
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (workspace, key, i)
 CROSS JOIN LATERAL (

@@ -19,8 +19,8 @@ SET since = CASE WHEN clock.now - c.last BETWEEN -1 AND w.lease_seconds / 2 THEN
 FROM clock, w;
 
 -- name: heartbeat
--- One row update for all that a worker owns. Two heartbeats may reach the contact row in another order
--- than they took their time: a second backwards is not a clock that was set back.
+-- One row update for everything a worker owns. Two heartbeats may reach the contact row in another order
+-- than they read the clock: a step back of a second does not mean that the clock was set back.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -52,7 +52,7 @@ DELETE FROM stepwell.workers
 WHERE id = $1;
 
 -- name: free_own
--- A later statement than the one that deleted the worker. Waits for its tickets, in order.
+-- Must be a later statement than the one that deleted the worker. Waits for its tickets, in order.
 WITH f AS MATERIALIZED (
     SELECT t.run_id, t.path
     FROM stepwell.tickets AS t
@@ -72,7 +72,7 @@ WHERE t.run_id = ANY (ARRAY[f.run_id])
     AND t.owner = $2;
 
 -- name: look_for_dead
--- Is there anything for the next three statements to do? Their conditions, only read.
+-- Whether the next three statements have anything to do: their conditions, without locks.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -129,8 +129,8 @@ SELECT
 FROM clock;
 
 -- name: bury_workers
--- Those whose lease ran out while the fleet was in contact for one lease, up to now: an outage of the
--- database must not look like the death of everybody. A lease that ends later than a renewal could make it
+-- Workers whose lease expired while workers were in contact for one lease, up to now: an outage of the
+-- database must not look like the death of all workers. A lease that ends later than a renewal could make it
 -- is from before the clock was set back.
 DELETE FROM stepwell.workers AS w
 USING
@@ -142,7 +142,7 @@ WHERE clock.now - c.since >= w.lease_seconds
 RETURNING w.id, w.leaving;
 
 -- name: find_dead_owners
--- Owners of tickets that are no workers (any more): one jump in the index for each owner there is.
+-- Owners of tickets that have no worker row: one jump in the index per owner.
 WITH RECURSIVE o AS (
     (
         SELECT t.owner
@@ -168,9 +168,9 @@ FROM o
 WHERE NOT EXISTS (SELECT FROM stepwell.workers AS w WHERE w.id = o.owner);
 
 -- name: free_lost
--- The owners are known from an earlier statement: one that freed "whoever has no worker" by its own old
--- snapshot could take a ticket from somebody who registered and claimed it meanwhile. $4 is 1 for owners that
--- were lost, 0 for those that were leaving.
+-- The owners come from an earlier statement: one that looked for owners without a row in its own old snapshot
+-- could take a ticket from a worker that registered and claimed it meanwhile. $4 is 1 for owners that were
+-- lost, 0 for those that were leaving.
 WITH f AS MATERIALIZED (
     SELECT x.run_id, x.path
     FROM unnest($2::text[]) AS d (owner)

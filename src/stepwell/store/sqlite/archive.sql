@@ -1,7 +1,7 @@
 -- Whole runs: copied out, restored, removed.
 
 -- name: begin_read
--- Several statements that see one moment.
+-- For several statements that must see the same moment.
 BEGIN;
 
 -- name: tree_ids
@@ -37,7 +37,7 @@ WHERE run_id = ?1
 ORDER BY path;
 
 -- name: runs_in_the_way
--- Of runs to be brought back: those whose id or key is there.
+-- Which of the runs to restore exist by id or key.
 SELECT wanted.key AS i, runs.id, runs.workspace, runs.key, runs.digest
 FROM json_each(?1) AS wanted
 CROSS JOIN runs ON runs.id = coalesce(
@@ -69,7 +69,7 @@ FROM runs
 WHERE id = ?1;
 
 -- name: tree_ends
--- Of each tree: its runs, and when they ended (NULL: they live). The tree's root comes with each.
+-- The runs of each tree with their root, and when they ended (NULL: they are live).
 WITH RECURSIVE tree (root, id) AS (
     SELECT value, value FROM json_each(?1)
     UNION ALL
@@ -84,7 +84,7 @@ FROM tree
 CROSS JOIN runs ON runs.id = tree.id;
 
 -- name: purge_page
--- The next runs by age of birth, and which of them have nothing above.
+-- The next runs by creation time, and which of them have no parent.
 SELECT
     runs.id, runs.created_at, runs.ended_at,
     NOT EXISTS (SELECT 1 FROM runs AS above WHERE above.id = runs.parent) AS is_root
@@ -94,8 +94,8 @@ ORDER BY runs.id
 LIMIT ?2;
 
 -- name: old_events
--- Broadcast events from before a time, of which nobody must be told any more and that no run may still ask
--- for: from name to name along the index, of each up to the first that a wait for any key holds back.
+-- Broadcast events from before a time that are fanned out and that no run may still ask for. Goes from name
+-- to name along the index, up to the first event of each that a wait for any key still needs.
 WITH RECURSIVE names (name) AS (
     SELECT (SELECT min(name) FROM published_events)
     UNION ALL

@@ -2,12 +2,11 @@
 -- that lost two owners and are taken alone.
 
 -- name: open_groups
--- The groups of tickets that a claim could take, each with its earliest due time. Leaps from group to
--- group along the index: the cost is groups, not tickets (0.06 ms with 110,000 of them). As one leap over
--- (needs, rank) it read the backlog: SQLite bounds such a pair by its first column only (90 to 250 ms).
--- The first row has no rank: it is there when the worker is, and its last column says whether these leases
--- took something when they were asked for before; the next, whether tickets of lanes are there; the last,
--- whether limits were set.
+-- The groups of tickets that a claim could take, each with its earliest due time. Jumps from group to group
+-- along the index: the cost is groups, not tickets (0.06 ms with 110,000 of them). A single jump over
+-- (needs, rank) read the backlog: SQLite bounds such a pair by its first column only (90 to 250 ms).
+-- The first row has no rank and exists if the worker does. Its last three columns say whether these leases
+-- took something before, whether there are tickets of lanes, and whether limits were set.
 WITH RECURSIVE
 kinds (queue, needs) AS (
     SELECT wanted.value, (
@@ -125,7 +124,7 @@ WHERE ranks.rank IS NOT NULL
 ORDER BY rank;
 
 -- name: open_tickets
--- The first of one group, one more than wanted: it tells when the group is due next.
+-- The first tickets of one group, one more than wanted: it says when the group is due next.
 SELECT due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 0, rank
 FROM tickets
 WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ?1 AND needs = ?2 AND rank = ?3
@@ -140,7 +139,7 @@ ORDER BY due_at, run_id, path
 LIMIT ?4;
 
 -- name: open_lanes
--- Lanes with tickets that nobody has, the kinds of work in them, and their ranks: leaps along the index.
+-- Lanes with free tickets, the kinds of work in them, and their ranks: jumps along the index.
 WITH RECURSIVE
 lanes (lane) AS (
     SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '')
@@ -173,7 +172,7 @@ FROM ranks
 WHERE ranks.rank IS NOT NULL;
 
 -- name: open_lane_tickets
--- The first of one group, due or not.
+-- The first tickets of one group, due or not.
 SELECT
     lane, started, priority, ending,
     due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 1, rank
@@ -183,7 +182,7 @@ ORDER BY due_at, run_id
 LIMIT ?4;
 
 -- name: solo_lanes
--- Lanes with tickets that nobody has, the kinds of work in them, and their ranks: leaps along the index.
+-- Lanes with free tickets, the kinds of work in them, and their ranks: jumps along the index.
 WITH RECURSIVE
 lanes (lane) AS (
     SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '')
@@ -216,7 +215,7 @@ FROM ranks
 WHERE ranks.rank IS NOT NULL;
 
 -- name: solo_lane_tickets
--- The first of one group, due or not.
+-- The first tickets of one group, due or not.
 SELECT
     lane, started, priority, ending,
     due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 1, rank
@@ -226,7 +225,7 @@ ORDER BY due_at, run_id
 LIMIT ?4;
 
 -- name: taken_before
--- What these leases took when they were asked for the first time and the answer got lost.
+-- The tickets that these leases took the first time, when the answer was lost.
 SELECT due_at, run_id, tickets.path, needs, head, wakes, losses, lost_lease, base, lane <> '', rank, lease
 FROM json_each(?2) AS wanted
 CROSS JOIN tickets ON tickets.owner = ?1 AND tickets.lease = wanted.value;

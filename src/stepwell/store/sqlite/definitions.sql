@@ -1,7 +1,7 @@
 -- Definitions of workflows, and the codec check.
 
 -- name: delete_definition
--- Only when it differs: what did not change keeps its place in the order.
+-- Only if it differs: an unchanged definition keeps its place in the order.
 DELETE FROM definitions
 WHERE workspace = ?1 AND name = ?2 AND version = ?3
     AND (kind, hash, body, input_schema, options) IS NOT (?4, ?5, ?6, ?7, ?8);
@@ -34,7 +34,7 @@ SELECT value
 FROM codec_check;
 
 -- name: write_codec_check
--- The first, or in the place of the one that was read.
+-- Inserts the first check, or replaces the one that was read.
 INSERT INTO codec_check (id, value)
 SELECT 1, ?1
 WHERE true

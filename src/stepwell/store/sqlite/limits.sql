@@ -1,7 +1,7 @@
 -- Concurrency limits, and the lanes that count for them.
 
 -- name: open_without_lane
--- Runs that bring no limit, of one kind of work, in the order of their claim.
+-- Runs without a lane, of one kind of work, in claim order.
 SELECT run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs
 FROM tickets
 CROSS JOIN runs ON runs.id = tickets.run_id
@@ -18,7 +18,7 @@ ORDER BY rank, due_at, run_id
 LIMIT ?3;
 
 -- name: owned_without_lane
--- No more rows than there are slots of workers.
+-- Reads no more rows than there are slots of workers.
 SELECT run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs
 FROM tickets
 CROSS JOIN runs ON runs.id = tickets.run_id
@@ -30,21 +30,21 @@ SET lane = ?2
 WHERE run_id = ?1 AND path = '';
 
 -- name: leased_lanes
--- No more rows than the limits allow.
+-- Reads no more rows than the limits allow.
 SELECT lane, count(*)
 FROM tickets
 WHERE lease IS NOT NULL AND lane <> ''
 GROUP BY lane;
 
 -- name: any_due_in_lanes
--- Does a ticket of a lane wait for somebody?
+-- Whether a ticket of a lane is due and free.
 SELECT 1
 FROM tickets
 WHERE lease IS NULL AND losses < 2 AND lane <> '' AND due_at <= ?1
 LIMIT 1;
 
 -- name: resting_lanes
--- Reads every suspended run of a lane: only asked for where a limit holds for the whole run.
+-- Reads every suspended run of a lane: used only if a limit counts suspended runs.
 SELECT lane, count(*)
 FROM tickets
 WHERE lease IS NULL AND lane <> '' AND started = 1

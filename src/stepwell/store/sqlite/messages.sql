@@ -1,7 +1,7 @@
 -- Messages to runs, and broadcast events.
 
 -- name: targets
--- The tickets that messages are for.
+-- The tickets of the messages' runs.
 SELECT run_id, wakes, not_before, due_at
 FROM json_each(?1) AS wanted
 CROSS JOIN tickets ON tickets.run_id = wanted.value AND tickets.path = '';
@@ -43,7 +43,7 @@ ORDER BY n
 LIMIT ?3;
 
 -- name: insert_published
--- Behind the last one of its name, a microsecond at least.
+-- At least a microsecond after the last event of its name.
 INSERT INTO published_events (id, name, key, payload, at)
 VALUES (
     ?1, ?2, ?3, ?4, max(?5, coalesce((SELECT max(at) FROM published_events WHERE name = ?2) + 1e-6, ?5))
@@ -69,7 +69,7 @@ ORDER BY at
 LIMIT ?3;
 
 -- name: published_by_key
--- For one order among thousands: not all that were published since it began to wait.
+-- For a key among thousands: reads only its own events, not all since the run began to wait.
 SELECT id, name, key, payload, at
 FROM published_events
 WHERE name = ?1 AND at >= ?2 AND key = ?4 AND key <> ''
@@ -77,7 +77,7 @@ ORDER BY at
 LIMIT ?3;
 
 -- name: matching_waits
--- A chunk of the runs that wait for an event, after the last run of the chunk before.
+-- A chunk of the runs that wait for an event, after the last run of the previous chunk.
 SELECT run_id, since, path
 FROM waits
 WHERE kind = 'event' AND name = ?1 AND key = ?2 AND run_id > ?3 AND since <= ?4

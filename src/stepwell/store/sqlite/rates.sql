@@ -11,7 +11,7 @@ INSERT OR REPLACE INTO start_windows (name, seconds, starts, until)
 VALUES (?, ?, ?, ?);
 
 -- name: drop_windows
--- A few that count nothing any more: each start that makes one takes away more than one.
+-- Deletes a few windows that no longer count anything: each start deletes more than it creates.
 DELETE FROM start_windows
 WHERE (name, seconds) IN (
     SELECT w.name, w.seconds

@@ -30,7 +30,7 @@ FROM runs
 WHERE workspace = ?1 AND key = ?2 AND key <> '';
 
 -- name: list_runs
--- Newest first along the primary key; statuses are those shown.
+-- Newest first along the primary key; filters by the displayed status.
 SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
@@ -45,7 +45,7 @@ ORDER BY runs.id DESC
 LIMIT :limit;
 
 -- name: list_runs_before
--- The same from a given run on, as a bound of the index.
+-- The same from a run on, as a bound of the index.
 SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
@@ -61,7 +61,7 @@ ORDER BY runs.id DESC
 LIMIT :limit;
 
 -- name: list_runs_narrow
--- By key or parent: few rows, found by their own indexes.
+-- By key or parent: few rows, each with its own index.
 SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
@@ -91,8 +91,8 @@ WHERE run_id = ?1
 ORDER BY path;
 
 -- name: other_kinds
--- Kinds of work of these queues that nobody has in hand and these needs do not cover, each with its lane; ''
--- stands for all tickets without one. Leaps along the indexes of the queue, as a claim does.
+-- Kinds of work of these queues with free tickets that these needs do not cover, each with its lane; '' means
+-- all tickets without one. Jumps along the indexes of the queue, as a claim does.
 WITH RECURSIVE
 open (queue, needs) AS (
     SELECT wanted.value, (

@@ -1,7 +1,7 @@
 -- Starting runs.
 
 -- name: known_keys
--- Which of these start keys are taken. Read under the write lock, so nobody can take one meanwhile.
+-- Which of these start keys exist. Read under the write lock, so nobody can add one meanwhile.
 SELECT runs.workspace, runs.key, runs.id, runs.digest
 FROM json_each(?1) AS wanted
 CROSS JOIN runs
@@ -21,12 +21,12 @@ INSERT INTO runs (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_event
--- No ON CONFLICT: a seq that is taken is a mistake of ours and must not pass silently.
+-- No ON CONFLICT: a seq that exists is a bug of ours and must not pass silently.
 INSERT INTO events (run_id, seq, kind, path, attempt, at, payload)
 VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_ticket
--- A run's own ticket: fresh, started when a failed run is retried, or its starter's from the beginning.
+-- A run's own ticket: fresh; started, if a failed run is retried; or owned by its starter from the beginning.
 INSERT INTO tickets (
     run_id, path, queue, needs, workspace, lane, priority, started, not_before, due_at, head, base, at,
     owner, lease
@@ -34,7 +34,7 @@ INSERT INTO tickets (
 VALUES (?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: may_own
--- Which of these workers may own what they start: they are known, and no limit must be asked first.
+-- Which of these workers may own the runs they start: they are registered, and no limits are set.
 SELECT workers.id
 FROM json_each(?1) AS wanted
 CROSS JOIN workers ON workers.id = wanted.value

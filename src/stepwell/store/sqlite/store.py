@@ -1,4 +1,4 @@
-"""SqliteStore: the promises of `base`, kept in one file by a writer thread and a reader thread."""
+"""SqliteStore: one file, with a writer thread and a reader thread."""
 
 from __future__ import annotations
 

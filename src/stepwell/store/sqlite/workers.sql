@@ -9,7 +9,7 @@ SET name = excluded.name, queues = excluded.queues, needs = excluded.needs,
     leaving = excluded.leaving;
 
 -- name: beat
--- See heartbeat_trigger.sql. What the worker owns comes back as one list.
+-- See heartbeat_trigger.sql. Returns everything the worker owns as one list.
 UPDATE temp.beats
 SET now = ?2, boot = ?3
 WHERE id = ?1
@@ -39,7 +39,7 @@ WHERE owner = ?1
 ORDER BY run_id, path;
 
 -- name: fleet
--- All that a sweep must know, in one look: is there a lost ticket, one to be taken alone, and the workers.
+-- Everything that a reap needs: whether there is a lost ticket, one to be taken alone, and the workers.
 SELECT
     EXISTS (
         SELECT 1
@@ -65,7 +65,7 @@ LEFT JOIN workers ON true
 ORDER BY workers.rowid;
 
 -- name: ownerless
--- Leased tickets whose worker has no row; walks the owned ones only.
+-- Leased tickets whose worker has no row; reads only owned tickets.
 SELECT run_id, path
 FROM tickets INDEXED BY tickets_owned
 WHERE owner IS NOT NULL AND owner NOT IN (SELECT id FROM workers)
