@@ -244,7 +244,7 @@ class Engine(Client):
                 hint="open it once; code that is not async has its own: SyncClient(database)",
             )
         self._loop, self.worker, self._task = asyncio.get_running_loop(), None, None
-        self.notifier.mended()
+        self.notifier.clear()
         try:
             await self._open()
         except BaseException:
@@ -255,8 +255,8 @@ class Engine(Client):
         await self.store.open()
         try:
             await self.store.put_definitions([p.definition for p in self._programs.values()])
-            self.notifier.on_far(self.store.hint)
-            self._deaf = self.store.listen(self.notifier.heard)
+            self.notifier.forward_to(self.store.hint)
+            self._deaf = self.store.listen(self.notifier.on_remote)
             if self._works and (self._programs or self._steps or self._nodes):
                 await self._start_worker()
         except BaseException:
@@ -284,7 +284,7 @@ class Engine(Client):
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.critical("the worker stopped unexpectedly", exc_info=error)
-            self.notifier.broke(error)
+            self.notifier.fail(error)
 
     def _worker_options(self) -> WorkerOptions:
         values = asdict(self.settings)

@@ -191,8 +191,8 @@ class SyncClient:
     async def _open(self) -> None:
         if self._owned:
             await self._client.store.open()
-            self._client.notifier.on_far(self._client.store.hint)
-            self._client.store.listen(self._client.notifier.heard)
+            self._client.notifier.forward_to(self._client.store.hint)
+            self._client.store.listen(self._client.notifier.on_remote)
         else:
             await self._client.open()  # type: ignore[attr-defined]  # an Engine: it opens itself
 

@@ -65,7 +65,7 @@ def test_a_worker_says_that_it_works_only_when_it_does(
     assert main(["worker", str(source), "--database", str(tmp_path)]) == 2
 
     error = capsys.readouterr().err
-    assert "that is a directory" in error
+    assert "the path is a directory" in error
     assert "working on" not in error
 
 

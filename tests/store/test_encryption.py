@@ -19,7 +19,7 @@ from stepwell.store.base import Store
 from stepwell.store.encoded import PLAIN_KINDS
 from stepwell.store.memory import MemoryStore
 from stepwell.store.open import open_store
-from stepwell.store.payloads import Chain, Compression, Encryption, PayloadCodec
+from stepwell.store.payloads import CodecChain, Compression, Encryption, PayloadCodec
 from stepwell.store.postgres import migrate
 from stepwell.store.sqlite import database_file as sqlite_file
 from tests.stage import Stage, suspended
@@ -188,7 +188,7 @@ async def test_without_the_key_no_sync_client_opens_it(disk: Stage, codec: Paylo
 
 @pytest.mark.req("K42", "K32")
 async def test_a_chain_is_not_read_by_half_of_it(stage: Stage) -> None:
-    await written(stage, Chain(Compression(), KEPT))
+    await written(stage, CodecChain(Compression(), KEPT))
 
     with pytest.raises(KeyMissing, match="another key or codec"):
         async with stage.engine(codec=KEPT):

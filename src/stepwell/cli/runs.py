@@ -34,7 +34,7 @@ async def do(given: argparse.Namespace) -> int:
     await store.open()
     try:
         client = Client(store, SystemIds())
-        client.notifier.on_far(store.hint)
+        client.notifier.forward_to(store.hint)
         if given.what in ("list", "get", "events"):
             await show(client, given)
         elif given.what == "signal":

@@ -173,7 +173,7 @@ class Client(History):
         watches = [self.notifier.watch(run.id) for run in runs]
         started, _ = await self.insist(lambda: self._start_all(runs, user))
         if None in [answer.claim for answer in started]:
-            self.notifier.work()
+            self.notifier.notify_work()
         handles = [self._handle_of(run, answer, decode) for run, answer in zip(runs, started, strict=True)]
         del watches  # the handles watch now
         return handles
@@ -331,7 +331,7 @@ class Client(History):
         workspace = "" if kind == "queue" else self.workspace
         limit = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold))
         await self.patiently(lambda: self.store.put_limit(limit))
-        self.notifier.work()
+        self.notifier.notify_work()
 
     async def drop_limit(self, kind: Kind, name: str = "") -> bool:
         """Forget what was set; what the runs bring along counts again. False: nothing was set."""
@@ -340,7 +340,7 @@ class Client(History):
         if all(limit.scope != scope for limit in await self.store.read_limits()):
             return False
         dropped, repeated = await self.insist(lambda: self.store.drop_limit(scope))
-        self.notifier.work()
+        self.notifier.notify_work()
         return dropped or repeated
 
     async def limits(self) -> list[Limit]:
@@ -366,12 +366,12 @@ class Client(History):
             0.0,
         )
         fresh = await self.patiently(lambda: self.store.emit(event))
-        self.notifier.work()
+        self.notifier.notify_work()
         return fresh
 
     async def deliver(self, message: Message) -> Any:
         outcome = (await self.patiently(lambda: self.store.deliver([message])))[0]
-        self.notifier.work(message.run_id)
+        self.notifier.notify_work(message.run_id)
         return outcome
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:

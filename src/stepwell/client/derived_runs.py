@@ -220,7 +220,7 @@ class History:
                 key=key,
                 run=started.run_id,
             )
-        self.notifier.work()
+        self.notifier.notify_work()
         decode = PLAIN.decode if isinstance(run, str) else run._decode
         return RunHandle(self, started.run_id, decode)  # type: ignore[arg-type]  # we are the client
 
@@ -249,7 +249,7 @@ class History:
             await self._refuse_import(copies, answers)
         for copy in copies:
             self.notifier.watch(copy.id).ended = None  # as it was before it was removed here
-        self.notifier.work()
+        self.notifier.notify_work()
         return RunHandle(self, copies[0].id, PLAIN.decode)  # type: ignore[arg-type]  # as above
 
     async def _refuse_import(self, copies: list[RunCopy], answers: Sequence[Started]) -> None:

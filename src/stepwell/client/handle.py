@@ -274,8 +274,8 @@ class RunHandle(Past, Generic[R]):
         if outcome is CancelOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is CancelOutcome.ENDED:
-            self._client.notifier.ended(self.id, Ended(Status.CANCELLED, None, None))
-        self._client.notifier.work(self.id)
+            self._client.notifier.notify_end(self.id, Ended(Status.CANCELLED, None, None))
+        self._client.notifier.notify_work(self.id)
         return outcome is not CancelOutcome.ALREADY
 
     async def retry(self) -> None:
@@ -343,7 +343,7 @@ class RunHandle(Past, Generic[R]):
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is RetryOutcome.RETRIED:
             self._watch.ended = None
-            self._client.notifier.work(self.id)
+            self._client.notifier.notify_work(self.id)
         return outcome
 
     async def delete(self) -> None:

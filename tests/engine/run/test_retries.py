@@ -354,7 +354,7 @@ async def test_a_retry_whose_answer_is_lost_sends_the_run_on_once_although_it_fa
 
         async def retry(*args: Any, **options: Any) -> RetryOutcome:
             await real(*args, **options)
-            engine.notifier.work()
+            engine.notifier.notify_work()
             await until(lambda: len(flaky.times) >= 2)
             await reaches(run, Status.FAILED)
             raise OutcomeUnknown("the answer was lost")

@@ -274,7 +274,7 @@ async def test_an_unanswered_claim_may_have_filled_slots(
         monkeypatch.setattr(engine.store, "claim", claim)
         async with memory.client() as other:
             runs = [await other.start("visits", number) for number in range(2)]
-            engine.notifier.work()
+            engine.notifier.notify_work()
             await failed.wait()
             await asyncio.sleep(0)
             runs += [await engine.start(visits, number) for number in range(2, 4)]

@@ -363,7 +363,7 @@ class Activation:
         if result.wakes > self._inbox.seen:
             self._inbox.look(result.wakes)
         if self.run_id in self.services.notifier.followed:
-            self.services.notifier.moved(self.run_id)
+            self.services.notifier.notify_run(self.run_id)
         if (
             self.services.replay_always
             and not self._parking.executes(self._style)
@@ -380,7 +380,7 @@ class Activation:
             due = min(then.due_at - now, then.due_in)
             if due != NEVER:
                 self.services.note_due(max(0.0, due))
-            self.services.notifier.moved(self.run_id)
+            self.services.notifier.notify_run(self.run_id)
         else:
             endings.announce(self, then)
 

@@ -37,7 +37,7 @@ class DamagedRuns:
         self, store: Store, notifier: Notifier, returns: TicketReleaser, *, worker: Callable[[], WorkerId]
     ) -> None:
         self._store = store
-        self._bulletin = notifier
+        self._notifier = notifier
         self._returns = returns
         self._worker = worker
 
@@ -115,9 +115,9 @@ class DamagedRuns:
 
     def _announce(self, claim: Claim, commit: Commit) -> None:
         assert isinstance(commit.then, Finish)
-        self._bulletin.ended(claim.run_id, Ended(commit.then.status, None, commit.then.error))
+        self._notifier.notify_end(claim.run_id, Ended(commit.then.status, None, commit.then.error))
         for message in commit.deliveries:
-            self._bulletin.work(message.run_id)
+            self._notifier.notify_work(message.run_id)
 
 
 def _kept(row: InboxRow) -> NewEvent | None:

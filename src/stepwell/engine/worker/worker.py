@@ -283,7 +283,7 @@ class Worker:
             await self.store.deregister(self._info.id)
         except StoreError as error:
             _log.warning("could not sign off: %s; the lease will run out", error.message)
-        self.notifier.work()
+        self.notifier.notify_work()
 
     # Work
 
@@ -336,7 +336,7 @@ class Worker:
                     await asyncio.sleep(_PAUSE)
         finally:  # after an error of ours it is a stray, which is taken up again
             self._fanning_out.discard(claim.run_id)
-        self.notifier.work()
+        self.notifier.notify_work()
 
     def _ended(self, work: Activation | RemoteStep) -> None:
         key = (work.claim.run_id, work.claim.path)
@@ -351,7 +351,7 @@ class Worker:
         if not self.active:
             self._idle.set()
         if work.claim.limited:
-            self.notifier.work()  # its slot is free: whoever waits for it may be anywhere
+            self.notifier.notify_work()  # its slot is free: whoever waits for it may be anywhere
         self._claimer.freed(work.claim.lease)
 
     def _work_hinted(self, run_id: RunId | None) -> None:
