@@ -298,9 +298,9 @@ class SyncClient:
         return list(self._call(self._client.runs(**filter)))
 
     def set_limit(
-        self, kind: Kind, name: str = "", most: int | None = None, *, hold: Hold = "active"
+        self, kind: Kind, name: str = "", limit: int | None = None, *, hold: Hold = "active"
     ) -> None:
-        self._call(self._client.set_limit(kind, name, most, hold=hold))
+        self._call(self._client.set_limit(kind, name, limit, hold=hold))
 
     def drop_limit(self, kind: Kind, name: str = "") -> bool:
         return self._call(self._client.drop_limit(kind, name))

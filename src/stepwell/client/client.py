@@ -321,22 +321,22 @@ class Client(History):
     # Limits
 
     async def set_limit(
-        self, kind: Kind, name: str = "", most: int | None = None, *, hold: Hold = "active"
+        self, kind: Kind, name: str = "", limit: int | None = None, *, hold: Hold = "active"
     ) -> None:
-        """At most so many runs of this workspace, workflow, queue or key at once; None: any number.
+        """Let at most `limit` runs of a workspace, workflow, queue or limit key be active. None: no limit.
 
-        It replaces what the runs bring along, from the next claim on; none that runs is stopped. All
-        runs count, children too; with hold = run children work in the slot of their parent.
+        Replaces the limits that runs were started with, from the next claim on. Active runs are not
+        stopped. Children count too; with hold="run" they share the slot of their parent.
         """
         workspace = "" if kind == "queue" else self.workspace
-        limit = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold))
-        await self.patiently(lambda: self.store.put_limit(limit))
+        row = checked_limit(Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold))
+        await self.patiently(lambda: self.store.put_limit(row))
         self.notifier.work()
 
     async def drop_limit(self, kind: Kind, name: str = "") -> bool:
         """Forget what was set; what the runs bring along counts again. False: nothing was set."""
         workspace = "" if kind == "queue" else self.workspace
-        scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=None)).scope
+        scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, limit=None)).scope
         if all(limit.scope != scope for limit in await self.store.read_limits()):
             return False
         dropped, repeated = await self.insist(lambda: self.store.drop_limit(scope))

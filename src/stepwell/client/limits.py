@@ -24,7 +24,7 @@ async def full_limit(store: Store, run: RunRow, ticket: TicketRow) -> FullLimit 
     limit = slots.blocking(ticket.lane, started=ticket.started)
     if limit is None:
         return None
-    return FullLimit(str(limit.scope), limit.most or 0, slots.used(limit), await _holders(store, run, limit))
+    return FullLimit(str(limit.scope), limit.limit or 0, slots.used(limit), await _holders(store, run, limit))
 
 
 async def _holders(store: Store, run: RunRow, limit: Limit) -> list[str]:

@@ -17,10 +17,10 @@ _log = logging.getLogger("stepwell.client")
 
 
 class StartRate(NamedTuple):
-    """At most `most` starts in any `seconds`, of each workflow or by each user."""
+    """At most `limit` starts in any `seconds`, of each workflow or by each user."""
 
     per: Literal["workflow", "user"]
-    most: int
+    limit: int
     seconds: float = 60.0
 
 
@@ -29,7 +29,7 @@ def checked_rates(rates: Sequence[StartRate]) -> tuple[StartRate, ...]:
         if (
             not hasattr(rate, "per")
             or rate.per not in ("workflow", "user")
-            or rate.most < 1
+            or rate.limit < 1
             or not 0 < rate.seconds < float("inf")
         ):
             raise InvalidInput(f"{excerpt(rate)} is no rate", hint='StartRate("workflow", 60, seconds=60)')
@@ -40,7 +40,7 @@ def windows_of(rates: Sequence[StartRate], workspace: str, workflow: str, user: 
     """Those that a start by this caller is counted in."""
     names = {"workflow": f"workflow {workspace}/{workflow}", "user": f"user {workspace}/{user}"}
     return [
-        Window(names[rate.per], rate.most, float(rate.seconds))
+        Window(names[rate.per], rate.limit, float(rate.seconds))
         for rate in rates
         if rate.per == "workflow" or user
     ]
@@ -51,7 +51,7 @@ def refuse(full: Full, user: str) -> None:
     window, wait = full
     if wait is not None:
         raise RateLimited(
-            f"{window.name} may start {window.most} runs in {window.seconds:g} s; no run was started",
+            f"{window.name} may start {window.limit} runs in {window.seconds:g} s; no run was started",
             retry_after=wait,
             hint=f"try again in {wait:.1f} s",
         )

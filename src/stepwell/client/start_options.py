@@ -84,7 +84,7 @@ def _check_concurrency(given: object) -> None:
     checked_text(given.key, "key of concurrency")
     if not given.key:
         raise InvalidInput("concurrency has no key", hint=hint)
-    whole_number(given.most, "most of concurrency", 1, 10**9, wrong=InvalidInput)
+    whole_number(given.limit, "limit of concurrency", 1, 10**9, wrong=InvalidInput)
 
 
 def checked_inputs(inputs: object) -> list[Any]:

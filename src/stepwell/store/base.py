@@ -83,7 +83,7 @@ class Runs(Protocol):
         """As `start`, and count the runs that are new in all these windows; Full: nothing was written.
 
         Windows are shared by all who name them and are changed together with the runs: never more than
-        `most` runs are started in any `seconds` of the store's time. Runs whose key exists count nothing.
+        `limit` runs are started in any `seconds` of the store's time. Runs whose key exists count nothing.
         """
         ...
 
