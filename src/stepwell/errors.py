@@ -47,7 +47,7 @@ StepwellError                     code, message, hint; the text is the same in P
     ├─ StoreUnavailable           try again: nothing is known to be lost
     │   └─ StoreLocked            a process holds the file of SQLite; the error names it
     ├─ StoreUnusable              corrupt, newer, read-only: a person must act
-    │   ├─ KeyMissing             encrypted or compressed, and opened without its codec or with another key
+    │   ├─ CodecMissing             encrypted or compressed, and opened without its codec or with another key
     │   └─ LogDamaged             a row of a run's log cannot be read; names the run and the event
     └─ OutcomeUnknown             sent, not answered; ask again with the same key
 
@@ -247,7 +247,7 @@ class KeyConflict(Conflict):
 class RunEnded(Conflict):
     """The run has already ended."""
 
-    code = "RUN_FINISHED"
+    code = "RUN_ENDED"
     hint = "read its result; a new run needs a new key"
 
 
@@ -502,10 +502,10 @@ class StoreUnusable(StoreError):
     code = "STORE_UNUSABLE"
 
 
-class KeyMissing(StoreUnusable):
+class CodecMissing(StoreUnusable):
     """The database is encrypted or compressed, and this process does not have the codec that reads it."""
 
-    code = "KEY_MISSING"
+    code = "CODEC_MISSING"
     hint = (
         "give the codec that its workers have: codec=Encryption({name: key}, current=name) to Engine or "
         "SyncClient, STEPWELL_ENCRYPTION_KEY=name:base64 or --codec MODULE:NAME to the command line"

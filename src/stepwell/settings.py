@@ -18,7 +18,7 @@ class Settings:
     slots: int = 100  # runs that one worker drives at once
     lease_seconds: float = 15.0  # a worker that is silent for so long is taken for dead
     heartbeat_seconds: float = 5.0
-    sweep_seconds: float = 5.0  # how often to look for dead workers
+    reap_seconds: float = 5.0  # how often to look for dead workers
     poll_seconds: float = 5.0  # safety look at the queue; 1 where no hints arrive
     grace_seconds: float = 30.0  # how long a stopping worker lets steps finish
     keep_lease_seconds: float = 2.0  # shorter waits keep the run in memory
@@ -29,7 +29,7 @@ class Settings:
     child_depth_max: int = 10
     fresh_share: float = 0.25  # of a worker's places, for runs that never began while resumed ones wait
     lost_leases_max: int = 3  # workers that a run may lose in one place; then it is set aside as crashed
-    keep_finished_seconds: float | None = None  # runs that ended so long ago are removed; None: never
+    keep_ended_seconds: float | None = None  # runs that ended so long ago are removed; None: never
     direct_calls: DirectCalls = "warn"  # a step called in workflow code without ctx.step; or "error"
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from stepwell.errors import NotCompensable, NotRetryable, RunTimedOut
 from stepwell.testing import VirtualEngine
 from tests.stage import kinds
 
-TEN_MINUTES = Retry(20, delay="10m", max_delay="10m", backoff="constant")
+TEN_MINUTES = Retry(20, delay="10m", max_delay="10m", backoff="fixed")
 
 DONE: list[str] = []
 

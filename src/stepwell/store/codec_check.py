@@ -18,7 +18,7 @@ from collections.abc import Callable
 import msgspec
 
 from stepwell.domain.commit import Identity, RunFilter
-from stepwell.errors import KeyMissing, StoreUnusable
+from stepwell.errors import CodecMissing, StoreUnusable
 from stepwell.store.base import Store
 from stepwell.store.payloads import PayloadCodec
 
@@ -35,7 +35,7 @@ class CodecCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def agreed(store: Store, codec: PayloadCodec, fresh: Callable[[], bytes]) -> bytes:
-    """The secret of the database, once this codec was found to be the right one; KeyMissing: it is not."""
+    """The secret of the database, once this codec was found to be the right one; CodecMissing: it is not."""
     while True:
         kept = await store.read_codec_check()
         if kept:
@@ -64,9 +64,9 @@ async def _reads_newest_run(store: Store, codec: PayloadCodec) -> None:
             raise _other_codec(error) from error
 
 
-def _other_codec(error: Exception) -> KeyMissing:
+def _other_codec(error: Exception) -> CodecMissing:
     why = error.message if isinstance(error, StoreUnusable) else "its codec wrote something else"
-    return KeyMissing(
+    return CodecMissing(
         f"the database was written with another key or codec: {why}",
         hint="give the codec that its workers have, in the same order if it is a Chain, with all keys",
     )

@@ -21,7 +21,7 @@ from stepwell.testing.clock import FakeClock
 R = TypeVar("R")
 
 # Leases never run out and every wait parks: only the test moves time.
-_SETTINGS = Settings(lease_seconds=1e9, heartbeat_seconds=3600, sweep_seconds=3600, keep_lease_seconds=1e-6)
+_SETTINGS = Settings(lease_seconds=1e9, heartbeat_seconds=3600, reap_seconds=3600, keep_lease_seconds=1e-6)
 _QUIET_PASSES = 3
 
 

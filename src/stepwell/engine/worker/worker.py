@@ -50,7 +50,7 @@ class WorkerOptions:
     slots: int = 100
     lease_seconds: float = 15.0
     heartbeat_seconds: float = 5.0
-    sweep_seconds: float = 5.0
+    reap_seconds: float = 5.0
     poll_seconds: float = 5.0
     grace_seconds: float = 30.0
     keep_lease_seconds: float = 2.0
@@ -62,7 +62,7 @@ class WorkerOptions:
     direct_calls: DirectCalls = "warn"
     fresh_share: float = 0.25
     lost_leases_max: int = 3
-    keep_finished_seconds: float | None = None
+    keep_ended_seconds: float | None = None
     replay_always: bool = False
 
 
@@ -111,7 +111,7 @@ class Worker:
             store, self._runner, worker=lambda: self.id, note_due=self._claimer.note_due
         )
         self._damaged = DamagedRuns(store, notifier, self._returns, worker=lambda: self.id)
-        self._sweeper = Reaper(store, sweep_seconds=options.sweep_seconds, swept=self._swept)
+        self._sweeper = Reaper(store, reap_seconds=options.reap_seconds, swept=self._swept)
         self._others = Rerouter(store, options.queues, self.needs, programs, graphs)
         self._services: Services | None = None
         self._idle = asyncio.Event()
@@ -214,12 +214,12 @@ class Worker:
                 group.create_task(self._keeper.run())
                 group.create_task(self._sweeper.run())
                 group.create_task(
-                    self._others.run(self.options.sweep_seconds, self._announce, self._claimer.wake)
+                    self._others.run(self.options.reap_seconds, self._announce, self._claimer.wake)
                 )
                 group.create_task(self._claimer.run())
                 group.create_task(self.local_starts.serve())
-                if self.options.keep_finished_seconds is not None:
-                    retention = Retention(self.store, keep_seconds=self.options.keep_finished_seconds)
+                if self.options.keep_ended_seconds is not None:
+                    retention = Retention(self.store, keep_seconds=self.options.keep_ended_seconds)
                     group.create_task(retention.run())
                 group.create_task(self._watch_long_steps())
         finally:
