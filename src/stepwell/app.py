@@ -7,33 +7,26 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from stepwell.client import Client, RunHandle
-from stepwell.client.derived_runs import id_of
+from stepwell.client.graph_runs import GraphRuns
 from stepwell.client.library import GraphLibrary
 from stepwell.client.rates import StartRate
-from stepwell.client.replay_guard import check_outside
-from stepwell.domain import events as ev
-from stepwell.domain.commit import NewRun, Started
-from stepwell.domain.fork.prefix import Edits
-from stepwell.domain.fork.run_copy import RunCopy
-from stepwell.domain.ids import Ids, needs_workflow
+from stepwell.client.replay_guard import refuse_in_workflow_code
+from stepwell.domain.ids import Ids
 from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.engine.worker.worker import Worker, WorkerOptions
 from stepwell.errors import (
     InvalidDefinition,
-    InvalidInput,
     InvalidRequest,
-    RunNotFound,
     SettingsInvalid,
-    UnknownWorkflow,
     excerpt,
 )
 from stepwell.settings import Settings
@@ -109,6 +102,8 @@ class Engine(Client):
         self._loop: asyncio.AbstractEventLoop | None = None  # the one that opened it, while it is open
         self._deaf: Callable[[], None] = lambda: None
         self.worker: Worker | None = None
+        self._graph_runs = GraphRuns(self, lambda: self.graphs, self._begin_to_work, self._former_body)
+        self.derived_runs.graph_rules = self._graph_runs
 
     @property
     def graphs(self) -> Graphs:
@@ -154,83 +149,29 @@ class Engine(Client):
         """An engine without workflows of its own works from the first run on that brings its graph along."""
         async with self._beginning:  # of two first callers one begins
             if self._works and self.worker is None:
-                self._check_open()  # else nobody would ever stop it
+                self.check_usable()  # else nobody would ever stop it
                 await self._start_worker()
 
     async def trace(self, run: RunHandle[Any] | str) -> Trace:
-        """What happened in a graph run, node by node."""
-        run_id = id_of(run)
-        handle = self.handle(run_id)
-        log = [ev.read(row, run_id) async for row in handle.log()]
-        if not log:
-            raise RunNotFound(f"there is no run {run_id}")
-        return self.graphs.trace(run_id, log, await self._graph_body(log[0]))
+        """Return what happened in a graph run, node by node."""
+        trace: Trace = await self._graph_runs.trace(run)
+        return trace
 
     async def rerun_from_node(self, run: RunHandle[Any] | str, node: str, *, key: str = "") -> RunHandle[Any]:
-        """A new run that does a graph's node again, and what follows from it; all else is kept."""
-        old = await self._read(run)
-        log = [ev.read(row) for row in old.log]
-        edits = self.graphs.done_again(old.id, log, await self._graph_body(log[0]), node)
-        origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
-        return await self._fork(run, old, origin, edits, key)
+        """Start a new run that repeats a node of a graph and all that depends on it; the rest is kept."""
+        return await self._graph_runs.rerun_from_node(run, node, key=key)
 
-    async def _edits(self, old: RunCopy, input: Any, state: Any, outputs: Mapping[str, Any] | None) -> Edits:
-        if old.kind != "graph":
-            return await super()._edits(old, input, state, outputs)
-        from stepwell.authoring.graphs.history.rerun import edited
+    def _former_body(self, needs: str) -> bytes | None:
+        programs = [p for p in self._programs.values() if needs in former_needs(p)]
+        return programs[0].definition.body if programs else None
 
-        log = [ev.read(row) for row in old.log]
-        plain = await super()._edits(old, input, state, None)
-        edits = edited(await self.trace(old.id), log, self.graphs.registry, outputs or {})
-        if plain.input is not None:  # everything follows from it
-            edits = replace(edits, dropped=frozenset(e.path for e in log if e.path) - edits.outputs.keys())
-        return replace(edits, input=plain.input, state=plain.state)
+    def check_usable(self) -> None:
+        """Refuse unless the engine is open on this loop.
 
-    async def _fork(
-        self, run: RunHandle[Any] | str, old: RunCopy, origin: ev.Origin, edits: Edits, key: str
-    ) -> RunHandle[Any]:
-        if old.kind == "graph":
-            await self._begin_to_work()
-            if type(origin.seq) is int and origin.seq > 1:
-                body = await self._graph_body(ev.read(old.log[0]))
-                edits = self.graphs.fitting(body, old, origin, edits)
-        return await super()._fork(run, old, origin, edits, key)
-
-    async def _graph_body(self, first: ev.Event) -> bytes:
-        accepted = first.fact
-        assert isinstance(accepted, ev.Accepted)
-        if accepted.kind != "graph":
-            raise InvalidInput(f"{accepted.workflow} is no graph", hint="look at run.events() instead")
-        if bytes(accepted.graph) != b"null":
-            return bytes(accepted.graph)
-        found = await self.store.read_definition(self.workspace, accepted.workflow, accepted.version)
-        if found is None:
-            needs = needs_workflow(accepted.workflow, accepted.version)
-            for program in self._programs.values():
-                if needs in former_needs(program):
-                    return program.definition.body
-            raise UnknownWorkflow(
-                f"no workflow {excerpt(accepted.workflow)} version {excerpt(accepted.version)} is known",
-            )
-        return found.body
-
-    def _start_chunk(
-        self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]
-    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
-        self._check_open()  # before the first try only: what is sent again may have been written
-        return super()._start_chunk(runs, user, decode)
-
-    def _start_now(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
-        """Our own worker takes what it has room for: that spares asking for it."""
-        if self.worker is None or self._task is None or self._task.done():
-            return self.store.start(runs)
-        return self.worker.local_starts.start(runs)
-
-    def _check_open(self) -> None:
-        """Where the worker has gone, nobody might ever run what is started; one that works in another
-        thread would be torn by what is begun here."""
+        Otherwise a run might never start, or the worker might live in another thread.
+        """
         if self._loop is not asyncio.get_running_loop():
-            check_outside()
+            refuse_in_workflow_code()
             raise InvalidRequest(
                 "the engine is not open" if self._loop is None else "the engine was opened by another loop",
                 hint="use it inside `async with engine:`, in the event loop that opened it",
@@ -244,6 +185,7 @@ class Engine(Client):
                 hint="open it once; code that is not async has its own: SyncClient(database)",
             )
         self._loop, self.worker, self._task = asyncio.get_running_loop(), None, None
+        self.starter = self._store
         self.notifier.mended()
         try:
             await self._open()
@@ -268,7 +210,7 @@ class Engine(Client):
             self.store,
             self.notifier,
             self._clock,
-            self._ids,
+            self.ids,
             programs=self._programs,
             steps=self._steps,
             options=self._worker_options(),
@@ -279,8 +221,10 @@ class Engine(Client):
         # The worker's parts live in a task group of its own; this task is that group's parent.
         self._task = asyncio.get_running_loop().create_task(worker.run())
         self._task.add_done_callback(self._worker_ended)
+        self.starter = worker.local_starts  # the worker claims what it has slots for, which saves a call
 
     def _worker_ended(self, task: asyncio.Task[None]) -> None:
+        self.starter = self._store
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.critical("the worker stopped unexpectedly", exc_info=error)

@@ -14,10 +14,17 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
-from stepwell.client.edit_options import ForkEdits, RerunChanges, RunsWanted, StepChanges
+from stepwell.client.options import (
+    ForkOptions,
+    ListOptions,
+    ManyOptions,
+    NamedStartOptions,
+    RerunFromOptions,
+    RerunOptions,
+    StartOptions,
+)
 from stepwell.client.rates import StartRate
-from stepwell.client.replay_guard import check_outside
-from stepwell.client.start_options import ManyOptions, NamedStartOptions, StartOptions
+from stepwell.client.replay_guard import refuse_in_workflow_code
 from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
 from stepwell.domain.duration import Duration
@@ -158,7 +165,7 @@ class SyncClient:
                 hint="open a SyncClient of its own in every process",
             )
         try:
-            check_outside()  # it would hold the worker's loop, for ever if it waits for a run
+            refuse_in_workflow_code()  # it would hold the worker's loop, for ever if it waits for a run
         except NotDurable:
             work.close()
             raise
@@ -176,7 +183,7 @@ class SyncClient:
             raise
 
     def __enter__(self) -> Self:
-        check_outside()
+        refuse_in_workflow_code()
         self._loop = asyncio.new_event_loop()
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-client", daemon=True)
@@ -252,21 +259,21 @@ class SyncClient:
         return SyncRunHandle(self._call, self._call(make()))
 
     @overload
-    def rerun(self, run: SyncRunHandle[R], **changes: Unpack[RerunChanges]) -> SyncRunHandle[R]: ...
+    def rerun(self, run: SyncRunHandle[R], **changes: Unpack[RerunOptions]) -> SyncRunHandle[R]: ...
     @overload
-    def rerun(self, run: str, **changes: Unpack[RerunChanges]) -> SyncRunHandle[Any]: ...
-    def rerun(self, run: SyncRunHandle[Any] | str, **changes: Unpack[RerunChanges]) -> SyncRunHandle[Any]:
+    def rerun(self, run: str, **changes: Unpack[RerunOptions]) -> SyncRunHandle[Any]: ...
+    def rerun(self, run: SyncRunHandle[Any] | str, **changes: Unpack[RerunOptions]) -> SyncRunHandle[Any]:
         """A new run from the start; `input`, `version` and `key` as Client.rerun takes them."""
         return SyncRunHandle(self._call, self._call(self._client.rerun(_handle_of(run), **changes)))
 
     @overload
     def rerun_from(
-        self, run: SyncRunHandle[R], step: str, **changes: Unpack[StepChanges]
+        self, run: SyncRunHandle[R], step: str, **changes: Unpack[RerunFromOptions]
     ) -> SyncRunHandle[R]: ...
     @overload
-    def rerun_from(self, run: str, step: str, **changes: Unpack[StepChanges]) -> SyncRunHandle[Any]: ...
+    def rerun_from(self, run: str, step: str, **changes: Unpack[RerunFromOptions]) -> SyncRunHandle[Any]: ...
     def rerun_from(
-        self, run: SyncRunHandle[Any] | str, step: str, **changes: Unpack[StepChanges]
+        self, run: SyncRunHandle[Any] | str, step: str, **changes: Unpack[RerunFromOptions]
     ) -> SyncRunHandle[Any]:
         """A new run from that step on; `outputs` and `key` as Client.rerun_from takes them."""
         return SyncRunHandle(
@@ -274,11 +281,11 @@ class SyncClient:
         )
 
     @overload
-    def fork(self, run: SyncRunHandle[R], *, at: int, **edits: Unpack[ForkEdits]) -> SyncRunHandle[R]: ...
+    def fork(self, run: SyncRunHandle[R], *, at: int, **edits: Unpack[ForkOptions]) -> SyncRunHandle[R]: ...
     @overload
-    def fork(self, run: str, *, at: int, **edits: Unpack[ForkEdits]) -> SyncRunHandle[Any]: ...
+    def fork(self, run: str, *, at: int, **edits: Unpack[ForkOptions]) -> SyncRunHandle[Any]: ...
     def fork(
-        self, run: SyncRunHandle[Any] | str, *, at: int, **edits: Unpack[ForkEdits]
+        self, run: SyncRunHandle[Any] | str, *, at: int, **edits: Unpack[ForkOptions]
     ) -> SyncRunHandle[Any]:
         """A new run from event `at` on; `input`, `state`, `outputs` and `key` as Client.fork takes them."""
         return SyncRunHandle(self._call, self._call(self._client.fork(_handle_of(run), at=at, **edits)))
@@ -294,7 +301,7 @@ class SyncClient:
         found = self._call(self._client.find(key))
         return None if found is None else SyncRunHandle(self._call, found)
 
-    def runs(self, **filter: Unpack[RunsWanted]) -> list[RunRow]:
+    def runs(self, **filter: Unpack[ListOptions]) -> list[RunRow]:
         return list(self._call(self._client.runs(**filter)))
 
     def set_limit(

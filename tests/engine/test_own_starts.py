@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from stepwell import Context, Engine, Settings, Status, step, workflow
-from stepwell.client.start_options import checked_options
+from stepwell.client.options import checked_options
 from stepwell.domain.commit import ClaimRequest, Claims, NewRun, Started
 from stepwell.domain.program import Program
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from stepwell.client import decisions
-from stepwell.client.limits import full_limit
-from stepwell.client.reads import Past
+from stepwell.client.diagnosis import warn_if_unserved, why
 from stepwell.client.run_event import RunEvent, readable
-from stepwell.client.trees import live_in_tree
-from stepwell.client.unserved import tell_if_unserved
-from stepwell.domain.codec import encoded_by_type, limited
-from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
+from stepwell.client.store_access import StoreAccess
+from stepwell.domain.checkpoints import checkpoints
+from stepwell.domain.codec import codec_for, encoded_by_type, limited
+from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunFilter, RunRow
+from stepwell.domain.documents import Document, Documents
 from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
     KIND,
     Accepted,
     Cancelled,
     Continued,
+    Event,
     Problem,
     Received,
     StepCompleted,
@@ -34,15 +37,15 @@ from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
 from stepwell.domain.new_run import needs_of_run
 from stepwell.domain.problems import run_error
-from stepwell.domain.state import OpenWait, RunState
+from stepwell.domain.state import Checkpoint, OpenWait, RunState, fold
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.domain.text import checked_text, clean
 from stepwell.domain.whole_numbers import whole_number
-from stepwell.domain.why import Reason, explain, needs_state
+from stepwell.domain.why import Reason
 from stepwell.errors import (
     AlreadyDecided,
+    DocumentNotFound,
     InvalidInput,
-    LogDamaged,
     NotCompensable,
     NotEndedYet,
     NotRemovable,
@@ -52,13 +55,13 @@ from stepwell.errors import (
     SignalLimit,
     StoreError,
     excerpt,
+    shortened,
 )
+from stepwell.store.base import Reading
 from stepwell.store.wakeups import Ended
 
-if TYPE_CHECKING:
-    from stepwell.client.client import Client
-
 R = TypeVar("R")
+T = TypeVar("T")
 
 _PAGE = 1000
 _FOLLOW_SECONDS = 0.25  # other processes do not hint at every event: whoever follows looks by itself
@@ -69,9 +72,11 @@ _LOOK_SECONDS = 5.0  # should the news of an end get lost
 _FRESH_POLL_SECONDS = 0.05  # where no hints arrive
 
 
-class RunHandle(Past, Generic[R]):
+class RunHandle(Generic[R]):
+    """One run, seen from outside. `at` is a seq of its log: the run as it was after that event."""
+
     def __init__(
-        self, client: Client, run_id: RunId, decode: Callable[[bytes], R], *, fresh: bool = False
+        self, client: StoreAccess, run_id: RunId, decode: Callable[[bytes], R], *, fresh: bool = False
     ) -> None:
         self._client = client
         self._decode = decode
@@ -133,7 +138,7 @@ class RunHandle(Past, Generic[R]):
             self._client.notifier.check()
             looks += 1
             if looks == 2 and run.status is Status.PENDING:
-                await tell_if_unserved(self)
+                await warn_if_unserved(self)
             await self._watch.wait(pause, seen)
         return self._watch.ended
 
@@ -153,18 +158,8 @@ class RunHandle(Past, Generic[R]):
         return list((await self.state()).waits.values())
 
     async def why(self) -> Reason:
-        """The exact reason it does not move."""
-        store = self._client.store
-        run = await self.info()
-        tickets = [t for t in await store.read_tickets(self.id) if t.path == ""]
-        ticket = tickets[0] if tickets else None
-        full = await full_limit(store, run, ticket) if ticket is not None else None
-        now = await store.now()
-        try:
-            state = await self.state() if needs_state(run, ticket, now) else RunState()
-        except LogDamaged as damage:
-            return Reason("damaged", f"the run is {run.status}: {damage.message}")
-        return explain(run, ticket, state, await store.list_workers(), now, full=full)
+        """Explain exactly why the run does not move."""
+        return await why(self)
 
     async def log(self) -> AsyncIterator[LogRow]:
         """The log as it is kept."""
@@ -196,6 +191,64 @@ class RunHandle(Past, Generic[R]):
                         return
                     self._client.notifier.check()
                     await self._watch.wait(pause, seen)
+
+    # Its past
+
+    async def state(self, at: int | None = None) -> RunState:
+        """Fold the log into the state of the run, now or after any earlier event."""
+        return fold(await self._events(at))
+
+    async def checkpoints(self) -> list[Checkpoint]:
+        """List the checkpoints after steps and transitions: number, place, seq, state, visible documents."""
+        return checkpoints(await self._events())
+
+    async def documents(self, at: int | None = None) -> list[Document]:
+        """List the latest version of each visible document."""
+        return sorted((await self._documents(at)).latest.values(), key=lambda document: document.name)
+
+    @overload
+    async def document(self, name: str, *, at: int | None = None, version: int | None = None) -> Any: ...
+    @overload
+    async def document(
+        self, name: str, type: type[T], *, at: int | None = None, version: int | None = None
+    ) -> T: ...
+    async def document(
+        self, name: str, type: Any = Any, *, at: int | None = None, version: int | None = None
+    ) -> Any:
+        """Return the value of a document: its latest visible version, or the given one."""
+        documents = await self._documents(at)
+        matches = [d for d in documents.versions if d.name == name and version in (None, d.version)]
+        if not matches:
+            recent = ", ".join(d.id for d in documents.versions[-10:]) or "none"
+            title: object = name  # callers without a type checker pass anything
+            text = shortened(title) if isinstance(title, str) else excerpt(title)
+            text += "" if version is None else f" version {excerpt(version)}"
+            raise DocumentNotFound(f"run {self.id} has no document {text}", documents=recent)
+        latest = matches[-1]
+        try:
+            return codec_for(type).decode(latest.value)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"document {latest.id} of run {self.id} is not of type {getattr(type, '__name__', type)}: "
+                f"{error.message}",
+                hint=f"it was saved as {latest.type}; leave the type out to get its JSON",
+                **error.context,
+            ) from None
+
+    async def _events(self, at: int | None = None) -> list[Event]:
+        valid = at is None or (type(at) is int and at >= 1)
+        events = [read(row, self.id) async for row in self.log() if valid and (at is None or row.seq <= at)]
+        if not valid or (at is not None and at > len(events)):
+            raise InvalidInput(
+                f"run {self.id} has no event {excerpt(at)}", hint="give a seq of its log, 1 or more"
+            )
+        return events
+
+    async def _documents(self, at: int | None) -> Documents:
+        documents = Documents()
+        for event in await self._events(at):
+            documents.take(event)
+        return documents
 
     # Talking to it
 
@@ -270,7 +323,7 @@ class RunHandle(Past, Generic[R]):
         if not isinstance(reason, str):
             raise InvalidInput(f"the reason is {excerpt(reason)}", hint="give text", field="reason")
         reason = clean(reason)
-        outcome = await self._client.patiently(lambda: self._client.store.cancel(self.id, reason))
+        outcome = await self._client.call_idempotent(lambda: self._client.store.cancel(self.id, reason))
         if outcome is CancelOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is CancelOutcome.ENDED:
@@ -336,7 +389,7 @@ class RunHandle(Past, Generic[R]):
             asked = True
             return await self._client.store.retry(self.id, needs=needs, undo=undo)
 
-        outcome, repeated = await self._client.insist(send)
+        outcome, repeated = await self._client.retry_call(send)
         if repeated and outcome is RetryOutcome.NOT_FAILED:
             outcome = RetryOutcome.RETRIED  # by a call of ours that arrived late
         if outcome is RetryOutcome.UNKNOWN:
@@ -349,7 +402,7 @@ class RunHandle(Past, Generic[R]):
     async def delete(self) -> None:
         """Remove this run and all below it for good. NotRemovable while any of them is live."""
         self._watch.ended = None  # a file may bring it back, and then it goes on
-        outcome, repeated = await self._client.insist(lambda: self._client.store.remove(self.id))
+        outcome, repeated = await self._client.retry_call(lambda: self._client.store.remove(self.id))
         match outcome:
             case Removal.LIVE:
                 raise await self._not_removable()
@@ -364,7 +417,7 @@ class RunHandle(Past, Generic[R]):
                 pass
 
     async def _not_removable(self) -> NotRemovable:
-        live = await live_in_tree(self._client.store, await self.info())
+        live = await _first_live(self._client.store, await self.info())
         if live is None:  # it ended just now, or somebody holds one of them
             what = f"run {self.id}, or a run below it, had not ended or was in use"
             return NotRemovable(what, hint="try again")
@@ -377,3 +430,17 @@ class RunHandle(Past, Generic[R]):
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
+
+
+async def _first_live(store: Reading, top: RunRow) -> RunRow | None:
+    """Return the first run of the tree, from the top down, that has not ended."""
+    queue = deque([top])
+    while queue:
+        run = queue.popleft()
+        if not run.status.terminal:
+            return run
+        children, before = RunFilter(workspace=run.workspace, parent=run.id, limit=_PAGE), ""
+        while page := await store.list_runs(replace(children, before=before)):
+            queue.extend(page)
+            before = page[-1].id
+    return None

@@ -202,7 +202,9 @@ class GraphLibrary:
 
     async def _swap(self, definition: Definition, expected: str) -> bool:
         store = self._client.store
-        return await self._client.patiently(lambda: store.swap_definition(definition, expected=expected))
+        return await self._client.call_idempotent(
+            lambda: store.swap_definition(definition, expected=expected)
+        )
 
     async def _known(self) -> dict[str, dict[str, Definition]]:
         """Saved graphs by name: `draft` and the published versions."""

@@ -1,7 +1,7 @@
-"""Start rates: how many runs may be started in a while, by workflow and by user.
+"""Start rates: how many runs may be started in a window of time, by workflow and by user.
 
-Looked at before a run is made: a guardrail for those who call, not a promise about runs. The windows are
-in the store, so all processes that have the rate share them.
+Checked before a run is written: a guardrail for callers, not a promise about runs. The windows are in the
+store, so all processes with the same rate share them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ def checked_rates(rates: Sequence[StartRate]) -> tuple[StartRate, ...]:
             or rate.limit < 1
             or not 0 < rate.seconds < float("inf")
         ):
-            raise InvalidInput(f"{excerpt(rate)} is no rate", hint='StartRate("workflow", 60, seconds=60)')
+            raise InvalidInput(
+                f"{excerpt(rate)} is not a start rate", hint='StartRate("workflow", 60, seconds=60)'
+            )
     return tuple(rates)
 
 
 def windows_of(rates: Sequence[StartRate], workspace: str, workflow: str, user: str) -> list[Window]:
-    """Those that a start by this caller is counted in."""
+    """Return the windows that count a start by this caller."""
     names = {"workflow": f"workflow {workspace}/{workflow}", "user": f"user {workspace}/{user}"}
     return [
         Window(names[rate.per], rate.limit, float(rate.seconds))
@@ -46,8 +48,8 @@ def windows_of(rates: Sequence[StartRate], workspace: str, workflow: str, user: 
     ]
 
 
-def refuse(full: Full, user: str) -> None:
-    """RateLimited; but if the window cannot be read, callers we know may go on."""
+def raise_if_limited(full: Full, user: str) -> None:
+    """Raise RateLimited, unless the window cannot be read and the caller has a name."""
     window, wait = full
     if wait is not None:
         raise RateLimited(
@@ -55,10 +57,10 @@ def refuse(full: Full, user: str) -> None:
             retry_after=wait,
             hint=f"try again in {wait:.1f} s",
         )
-    _log.warning("the start rate of %s cannot be looked at", window.name)
+    _log.warning("the start rate of %s cannot be read", window.name)
     if not user:
         raise RateLimited(
-            "start rates cannot be looked at, and the caller is not known",
+            "start rates cannot be read, and the caller has no name",
             retry_after=1.0,
             hint="try again, or start with user=",
         )

@@ -111,7 +111,7 @@ _YEAR_10000 = 253_402_300_800.0
 _RAW = ("input", "output", "error", "tags")
 
 
-def written(copies: Sequence[RunCopy]) -> bytes:
+def write(copies: Sequence[RunCopy]) -> bytes:
     return msgspec.json.encode(_File(runs=[_run(copy) for copy in copies]))
 
 

@@ -82,7 +82,7 @@ class VirtualEngine(Engine):
         """Nothing moves where the worker has gone: whoever waited for that would wait for ever."""
         if self.worker is None or self._task is None or not self._task.done():
             return
-        self._check_open()
+        self.check_usable()
         self.notifier.check()
         raise self._crashed()
 
@@ -127,7 +127,7 @@ class VirtualEngine(Engine):
 
     async def crash(self) -> None:
         """Die as a process does: nothing is cleaned up; the store finds out and frees what it had."""
-        self._check_open()
+        self.check_usable()
         assert self.worker is not None
         assert self._task is not None
         for work in list(self.worker.active.values()):
