@@ -14,7 +14,6 @@ from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo
 from stepwell.domain.ids import NEEDS_EMIT, NEEDS_GRAPH, NEEDS_UNSERVED, Ids, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
-from stepwell.domain.workflow_code import DirectCalls
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.services import Services
@@ -32,6 +31,7 @@ from stepwell.engine.worker.remote_step import RemoteStep, deliver, not_begun
 from stepwell.engine.worker.rerouter import Rerouter
 from stepwell.engine.worker.retention import Retention
 from stepwell.errors import LogDamaged, StoreError, Suspended
+from stepwell.settings import Settings
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock
@@ -44,25 +44,11 @@ _LOOK_SECONDS = 0.1  # how often to look for such steps, and for messages to run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
+class WorkerOptions(Settings):
+    """The settings of an engine, and what the engine adds for its worker."""
+
     name: str = ""
     queues: Sequence[str] = ("default",)
-    slots: int = 100
-    lease_seconds: float = 15.0
-    heartbeat_seconds: float = 5.0
-    reap_seconds: float = 5.0
-    poll_seconds: float = 5.0
-    grace_seconds: float = 30.0
-    keep_lease_seconds: float = 2.0
-    threads: int = 32
-    workflow_threads: int = 32
-    processes: int = 2
-    payload_bytes_max: int = 2 * 1024 * 1024
-    child_depth_max: int = 10
-    direct_calls: DirectCalls = "warn"
-    fresh_share: float = 0.25
-    lost_leases_max: int = 3
-    keep_ended_seconds: float | None = None
     replay_always: bool = False
 
 
