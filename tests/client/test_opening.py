@@ -49,9 +49,9 @@ async def test_an_engine_that_is_not_open_starts_nothing(stage: Stage) -> None:
 @pytest.mark.req("A4")
 async def test_an_open_engine_is_not_opened_again(memory: Stage) -> None:
     async with memory.engine(adding) as engine:
-        with pytest.raises(InvalidRequest, match="open already"):
+        with pytest.raises(InvalidRequest, match="already open"):
             await engine.open()
-        with pytest.raises(InvalidRequest, match="open already"), SyncClient(engine=engine):
+        with pytest.raises(InvalidRequest, match="already open"), SyncClient(engine=engine):
             pass
 
         assert await (await engine.start(adding, 1)).result() == 2
