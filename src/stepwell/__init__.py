@@ -1,6 +1,6 @@
 """Stepwell: durable workflows in Python.
 
-Public names only; each is loaded when it is first used, so that `import stepwell` stays fast.
+Public names only. Each is loaded on first use, so that `import stepwell` stays fast.
 """
 
 from __future__ import annotations

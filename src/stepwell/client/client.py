@@ -1,4 +1,4 @@
-"""Client: what the outside may ask of runs. Needs no workflow code, only the store."""
+"""Client: starts, reads and controls runs. It needs the store, but no workflow code."""
 
 from __future__ import annotations
 
@@ -109,10 +109,10 @@ class Client(StoreAccess):
         **options: Unpack[NamedStartOptions],
     ) -> RunHandle[Any]: ...
     async def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> RunHandle[Any]:
-        """Accept a run: when this returns it is on disk and will reach an end.
+        """Accept a run: when this returns, the run is on disk and will reach an end.
 
-        The same key and input give the same run; another input is a KeyConflict. Without a key each
-        call is a run of its own, also when it had to be sent twice.
+        The same key and input return the same run; a different input raises KeyConflict. Without a key
+        each call starts exactly one new run, even if it had to be sent twice.
         """
         prepared = await self._prepared(workflow, options.pop("version", ""))
         key, user = options.pop("key", ""), checked_text(options.pop("user", ""), "user")
@@ -127,7 +127,7 @@ class Client(StoreAccess):
         keys: Sequence[str] | None = None,
         **options: Unpack[ManyOptions],
     ) -> list[RunHandle[R]]:
-        """Accept many runs of one workflow, in few transactions; RateLimited: none of them."""
+        """Accept many runs of one workflow in few transactions. RateLimited means that none was started."""
         prepared = await self._prepared(workflow, options.pop("version", ""))
         user, inputs = checked_text(options.pop("user", ""), "user"), checked_inputs(inputs)
         shared, keys = checked_options({**options}), checked_keys(keys, inputs)
@@ -192,7 +192,7 @@ class Client(StoreAccess):
         if started.conflict:
             raise KeyConflict(
                 f"key {excerpt(run.key)} belongs to run {started.run_id}, "
-                "which has another workflow or input",
+                "which has a different workflow or input",
                 key=run.key,
                 run=started.run_id,
             )
@@ -213,18 +213,18 @@ class Client(StoreAccess):
         return definition, options, PLAIN.decode, partial(self._named_input, definition)
 
     async def _unknown(self, name: str, version: str) -> UnknownWorkflow:
-        found = await self.store.list_definitions(self.workspace)
-        versions = [d.version for d in found if d.name == name]
+        definitions = await self.store.list_definitions(self.workspace)
+        versions = [d.version for d in definitions if d.name == name]
         if versions:
             return UnknownWorkflow(
                 f"no workflow {excerpt(name)} version {excerpt(version)} is known",
-                known=", ".join(f"{name} version {known}" for known in versions),
+                known=", ".join(f"{name} version {version}" for version in versions),
             )
-        known = sorted({d.name for d in found})
-        close = difflib.get_close_matches(name, known, n=1)
+        names = sorted({d.name for d in definitions})
+        close = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else ""
         return UnknownWorkflow(
-            f"no workflow {excerpt(name)} is known", hint=hint, known=", ".join(known) or "none"
+            f"no workflow {excerpt(name)} is known", hint=hint, known=", ".join(names) or "none"
         )
 
     def _named_input(self, definition: Definition, input: Any) -> EncodedInput:
@@ -235,7 +235,7 @@ class Client(StoreAccess):
     def _new_runs(
         self, prepared: Any, inputs: Sequence[Any], keys: Sequence[str], options: dict[str, Any]
     ) -> list[NewRun]:
-        """All of them, before one is written; the error says which input or key is wrong."""
+        """Build all runs before any is written; the error names the wrong input or key."""
         runs: list[NewRun] = []
         for at, (input, key) in enumerate(zip(inputs, keys, strict=True)):
             try:
@@ -264,23 +264,23 @@ class Client(StoreAccess):
     async def run(
         self, workflow: Startable[In, R], input: In = NO_INPUT, **options: Unpack[StartOptions]
     ) -> R:
-        """Start and wait for the result."""
+        """Start a run and wait for its result."""
         return await (await self.start(workflow, input, **options)).result()
 
-    # Finding
+    # Reading
 
     @overload
     def handle(self, run_id: str) -> RunHandle[Any]: ...
     @overload
     def handle(self, run_id: str, workflow: Startable[Any, R]) -> RunHandle[R]: ...
     def handle(self, run_id: str, workflow: Startable[Any, Any] | None = None) -> RunHandle[Any]:
-        """A handle for a run that exists; with the workflow its result is typed."""
+        """Return a handle for an existing run; if you pass the workflow, its result is typed."""
         return RunHandle(
             self, RunId(checked_text(run_id, "run id")), workflow.decode_result if workflow else PLAIN.decode
         )
 
     async def find(self, key: str) -> RunHandle[Any] | None:
-        """The run that was started with this key."""
+        """Return the run that was started with this idempotency key, if there is one."""
         run_id = await self.store.find_run(self.workspace, checked_text(key, "key"))
         return None if run_id is None else self.handle(run_id)
 
@@ -292,15 +292,15 @@ class Client(StoreAccess):
         before: str = "",
         limit: int = 100,
     ) -> Sequence[RunRow]:
-        """The newest runs that fit."""
+        """List the newest matching runs."""
         checked_text(workflow, "workflow")
         checked_text(before, "before")
         whole_number(limit, "limit", 0, 100_000, wrong=InvalidInput)
         statuses = checked_statuses(status)
-        wanted = RunFilter(
+        matching = RunFilter(
             workspace=self.workspace, workflow=workflow, statuses=statuses, before=before, limit=limit
         )
-        return await self.store.list_runs(wanted)
+        return await self.store.list_runs(matching)
 
     # Limits
 
@@ -318,7 +318,7 @@ class Client(StoreAccess):
         self.notifier.work()
 
     async def drop_limit(self, kind: Kind, name: str = "") -> bool:
-        """Forget what was set; what the runs bring along counts again. False: nothing was set."""
+        """Remove a limit; limits that runs were started with apply again. False if none was set."""
         workspace = "" if kind == "queue" else self.workspace
         scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, limit=None)).scope
         if all(limit.scope != scope for limit in await self.store.read_limits()):
@@ -328,22 +328,26 @@ class Client(StoreAccess):
         return dropped or repeated
 
     async def limits(self) -> list[Limit]:
-        """The limits that were set for this workspace and for queues."""
-        return [x for x in await self.store.read_limits() if x.workspace in ("", self.workspace)]
+        """List the limits set for this workspace and for queues."""
+        limits = await self.store.read_limits()
+        return [limit for limit in limits if limit.workspace in ("", self.workspace)]
 
     def set_start_rates(self, *rates: StartRate) -> None:
-        """How many runs may be started from here in a while; the windows are shared with all processes."""
+        """Limit how many runs this client starts in a window of time; all processes share the windows."""
         self.start_rates = checked_rates(rates)
 
-    # Talking
+    # Broadcast events
 
     async def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
-        """Publish an event to every run that waits for it. `key` selects among waits; the same `id`
-        is published once (False: it was before)."""
+        """Publish a broadcast event to every run that waits for it.
+
+        `key` is the event key, which selects among waits. An `id` makes the call safe to repeat: the
+        same id is published once, and False says that it was published before.
+        """
         checked_text(name, "name")
         data = limited(encoded_by_type(payload), f"event {excerpt(name)}", self.payload_bytes_max)
         event = PublishedEvent(
-            f"event/{checked_text(id, 'id') or self.ids.token()}",  # never the id of a run
+            f"event/{checked_text(id, 'id') or self.ids.token()}",  # cannot be the id of a run
             name,
             checked_text(key, "key"),
             data,
