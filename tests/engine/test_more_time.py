@@ -163,7 +163,7 @@ async def test_a_run_that_undid_itself_is_not_sent_on() -> None:
         await times_out(engine, run)
         assert DONE[-1] == "refund r1"
 
-        with pytest.raises(NotRetryable, match="undone"):
+        with pytest.raises(NotRetryable, match="compensated"):
             await run.retry()
 
 
