@@ -58,7 +58,7 @@ def test_check_tells_which_live_runs_do_not_fit(
     assert main(["check", str(changed), "--against", database]) == exit_code
 
     out, err = capsys.readouterr()
-    assert "1 live runs replayed" in err
+    assert "live runs replayed: 1" in err
     assert ("pay@1" in out) == bool(exit_code)
 
 
@@ -133,7 +133,7 @@ def test_check_covers_graphs(
     assert main(["check", str(changed), "--against", database]) == exit_code
 
     out, err = capsys.readouterr()
-    assert f"{1 - exit_code} live runs replayed" in err
+    assert f"live runs replayed: {1 - exit_code}" in err
     assert told in out
 
 
@@ -153,4 +153,4 @@ def test_check_names_runs_whose_workflow_is_missing(
     out, err = capsys.readouterr()
     assert "pay@1: " in out
     assert "does not have this workflow" in out
-    assert "1 live runs are of workflows" in err
+    assert "does not have: 1" in err

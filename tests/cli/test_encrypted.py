@@ -79,7 +79,7 @@ def test_without_the_key_every_verb_is_refused(
         assert main(asked) == 2, asked
         out, err = capsys.readouterr()
         assert out == ""
-        assert "[KEY_MISSING]" in err
+        assert "[CODEC_MISSING]" in err
 
 
 @pytest.mark.req("K42", "C1")

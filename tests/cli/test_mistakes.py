@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.cli import main
-from stepwell.cli.worker import shown
+from stepwell.cli.worker import redacted
 
 FLOW = """
 from stepwell import Context, workflow
@@ -71,5 +71,5 @@ def test_a_worker_says_that_it_works_only_when_it_does(
 
 @pytest.mark.req("C1", "X8")
 def test_a_password_is_not_shown() -> None:
-    assert shown("postgresql://ana:secret@host/app") == "postgresql://ana:…@host/app"
-    assert shown("app.db") == "app.db"
+    assert redacted("postgresql://ana:secret@host/app") == "postgresql://ana:…@host/app"
+    assert redacted("app.db") == "app.db"

@@ -40,7 +40,7 @@ from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart
-from stepwell.errors import KeyMissing, StoreUnavailable
+from stepwell.errors import CodecMissing, StoreUnavailable
 
 BATCH_MEMBERS_MAX = 500
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -66,7 +66,7 @@ def closed(**where: str) -> StoreUnavailable:
 async def must_be_plain(store: Codecs) -> None:
     """Refuse to open an encoded store without a codec: it would write values that the others cannot read."""
     if await store.read_codec_check() is not None:
-        raise KeyMissing
+        raise CodecMissing
 
 
 class Runs(Protocol):
@@ -343,7 +343,7 @@ class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, LimitSt
     async def open(self, *, encoded: bool = False) -> None:
         """Connect, create or migrate the schema; refuse what cannot be used, with a reason.
 
-        Raises KeyMissing if its payloads are encoded and the caller has no codec (`encoded` is False).
+        Raises CodecMissing if its payloads are encoded and the caller has no codec (`encoded` is False).
         """
         ...
 

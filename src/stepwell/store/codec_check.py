@@ -17,7 +17,7 @@ from collections.abc import Callable
 import msgspec
 
 from stepwell.domain.commit import Identity, RunFilter
-from stepwell.errors import KeyMissing, StoreUnusable
+from stepwell.errors import CodecMissing, StoreUnusable
 from stepwell.store.base import Store
 from stepwell.store.payloads import PayloadCodec
 
@@ -34,7 +34,7 @@ class CodecCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def agreed(store: Store, codec: PayloadCodec, fresh: Callable[[], bytes]) -> bytes:
-    """Return the secret of the database; raise KeyMissing if this is not the codec that wrote it."""
+    """Return the secret of the database; raise CodecMissing if this is not the codec that wrote it."""
     while True:
         stored = await store.read_codec_check()
         if stored:
@@ -63,9 +63,9 @@ async def _reads_newest_run(store: Store, codec: PayloadCodec) -> None:
             raise _other_codec(error) from error
 
 
-def _other_codec(error: Exception) -> KeyMissing:
+def _other_codec(error: Exception) -> CodecMissing:
     why = error.message if isinstance(error, StoreUnusable) else "this codec cannot read the check"
-    return KeyMissing(
+    return CodecMissing(
         f"the database was written with another key or codec: {why}",
         hint="use the codec that its workers have, in the same order if it is a CodecChain, with all keys",
     )

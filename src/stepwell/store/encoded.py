@@ -38,7 +38,7 @@ from stepwell.domain.damage import damaged
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import Full, RatedAnswer, RatedStart
-from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable, excerpt
+from stepwell.errors import CodecMissing, SettingsInvalid, StoreUnusable, excerpt
 from stepwell.store.base import PUBLISHED_MAX, Encode, Store
 from stepwell.store.codec_check import Secret, agreed
 from stepwell.store.encoded_tags import decoded_tags, encoded_tags
@@ -92,7 +92,7 @@ class EncodedStore:
         self._secret: Secret | None = None  # None: only payloads are encoded
 
     async def open(self, *, encoded: bool = False) -> None:
-        """Raises KeyMissing if the store was written with another codec or key."""
+        """Raises CodecMissing if the store was written with another codec or key."""
         await self._store.open(encoded=True)
         try:
             if not self._begins and await self._is_plain():
@@ -282,7 +282,7 @@ class EncodedStore:
     def _log_row(self, run_id: RunId, row: LogRow) -> LogRow:
         try:
             return row._replace(payload=self._decode(row.payload))
-        except KeyMissing as error:
+        except CodecMissing as error:
             error.context |= {"run": run_id, "seq": row.seq}
             raise
         except Exception as error:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Protocol
 
-from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable, excerpt
+from stepwell.errors import CodecMissing, SettingsInvalid, StoreUnusable, excerpt
 
 _COMPRESSED = b"\x01"
 _ENCRYPTED = b"\x02"
@@ -95,7 +95,7 @@ class Encryption:
         name = label.decode("utf-8", "replace")
         cipher = self._ciphers.get(name)
         if cipher is None:
-            raise KeyMissing(
+            raise CodecMissing(
                 f"a value was encrypted with key {excerpt(name)}, which this process does not have",
                 hint="add that key to Encryption(keys=...)",
             )

@@ -207,7 +207,7 @@ async def test_only_those_who_were_asked_decide(stage: Stage) -> None:
             await suspended(run)
             before = await all_events(run)
             for who in ({"by": "eve"}, {"by": "eve", "roles": ["sales"]}, {}):
-                with pytest.raises(NotAssigned, match="for ana, role:finance"):
+                with pytest.raises(NotAssigned, match="to ana, role:finance"):
                     await run.decide("approved", **who)
             assert await all_events(run) == before
 

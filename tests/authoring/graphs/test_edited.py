@@ -16,7 +16,7 @@ from stepwell.errors import RunCancelled, RunTimedOut
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import SETTINGS, Stage, kinds, reaches, suspended, ticket, until
 
-SOON = replace(SETTINGS, sweep_seconds=0.05)
+SOON = replace(SETTINGS, reap_seconds=0.05)
 
 
 @node("echo")

@@ -51,7 +51,7 @@ async def failures(run: Any) -> list[float | None]:
         (Retry(4, delay="1s"), [1, 2, 4]),
         (Retry(5, delay="1s", max_delay="3s"), [1, 2, 3, 3]),
         (Retry(4, delay=2, backoff="linear"), [2, 4, 6]),
-        (Retry(3, delay=5, backoff="constant"), [5, 5]),
+        (Retry(3, delay=5, backoff="fixed"), [5, 5]),
         (Retry(1), []),
     ],
 )

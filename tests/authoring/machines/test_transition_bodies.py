@@ -151,7 +151,7 @@ async def test_a_function_has_no_triggers(memory: Stage) -> None:
     async with memory.engine(waits) as engine:
         run = await engine.start(waits)
 
-        with pytest.raises(WrongPlace, match="no machine") as caught:
+        with pytest.raises(WrongPlace, match="not a machine") as caught:
             await run.trigger("go")
         assert "signal" in caught.value.hint
 

@@ -67,6 +67,12 @@ class Graphs:
         plan = self._lenient.build(msgspec.json.decode(body))
         return done_again(plan, trace(plan, run_id, log), log, node)
 
+    def edited(self, run_id: str, log: list[Event], body: bytes, outputs: Mapping[str, Any]) -> Edits:
+        """What a new run takes from the old one if these outputs are edited."""
+        from stepwell.authoring.graphs.history.rerun import edited
+
+        return edited(self.trace(run_id, log, body), log, self.registry, outputs)
+
     def fitting(self, body: bytes, old: RunCopy, origin: Origin, edits: Edits) -> Edits:
         """What a new run from an old one keeps, so that all of it is asked for again."""
         from stepwell.authoring.graphs.history.rerun import fitting

@@ -22,7 +22,7 @@ from stepwell.domain.problems import problem_of
 from stepwell.domain.status import Status
 from stepwell.engine.run.log_writer import opening
 from stepwell.engine.worker.release import TicketReleaser
-from stepwell.errors import KeyMissing, LogDamaged, StoreError
+from stepwell.errors import CodecMissing, LogDamaged, StoreError
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Ended, Notifier
 
@@ -47,7 +47,7 @@ class DamagedRuns:
             if await self._is_ended(claim, error):
                 _log.error("run %s is set aside: %s", claim.run_id, error.message)
                 return
-        except KeyMissing as missing:
+        except CodecMissing as missing:
             _log.error("run %s is given back: %s", claim.run_id, missing.message)
         self._returns.refuse(claim)
 
@@ -63,7 +63,7 @@ class DamagedRuns:
                     self._announce(claim, commit)
                 if result.outcome is not Outcome.WOKEN:  # else a message came: it goes into the log too
                     return result.outcome is not Outcome.REFUSED
-            except KeyMissing:
+            except CodecMissing:
                 raise
             except StoreError as trouble:
                 _log.warning("run %s could not be set aside yet: %s", claim.run_id, trouble.message)

@@ -180,7 +180,7 @@ class PgLimits:
         return Slots(table, leased, resting)
 
     async def put_limit(self, limit: Limit) -> None:
-        values = (*limit.scope, limit.most, limit.hold)
+        values = (*limit.scope, limit.limit, limit.hold)
 
         async def work(connection: Connection) -> None:
             await connection.execute(self._sql["put_limit"], *values)
@@ -215,8 +215,8 @@ def _kinds(request: ClaimRequest) -> list[tuple[str, str]]:
 
 def _limits(rows: Iterable[Any]) -> list[Limit]:
     return [
-        Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold)
-        for kind, workspace, name, most, hold in rows
+        Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold)
+        for kind, workspace, name, limit, hold in rows
     ]
 
 

@@ -43,8 +43,8 @@ def _counts(session: Session, name: str) -> dict[str, int]:
 
 def read_limits(session: Session) -> list[Limit]:
     return [
-        Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold)
-        for kind, workspace, name, most, hold in session.rows("read_limits")
+        Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold)
+        for kind, workspace, name, limit, hold in session.rows("read_limits")
     ]
 
 
@@ -54,7 +54,7 @@ def read_lanes(session: Session) -> list[LaneUse]:
 
 
 def put_limit(session: Session, limit: Limit) -> None:
-    session.run("put_limit", *limit.scope, limit.most, limit.hold)
+    session.run("put_limit", *limit.scope, limit.limit, limit.hold)
 
 
 def drop_limit(session: Session, scope: Scope) -> bool:

@@ -34,7 +34,7 @@ _LOOK = 3600.0
 _SETTINGS = Settings(
     lease_seconds=1e9,
     heartbeat_seconds=_NEVER,
-    sweep_seconds=_NEVER,
+    reap_seconds=_NEVER,
     poll_seconds=_NEVER,
     keep_lease_seconds=1e-6,
 )

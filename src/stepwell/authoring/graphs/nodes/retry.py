@@ -42,7 +42,7 @@ def retry_of(data: RetryData | None, default: Retry = ONCE) -> Retry:
     return NodeRetry(
         data.max_attempts,
         data.delay_ms / 1000,
-        "constant" if data.backoff == "fixed" else "exponential",
+        data.backoff,
         data.max_delay_ms / 1000,
         _JITTER if data.jitter else 0.0,
         never_codes=tuple(data.non_retryable),
