@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.authoring.graphs.build.plan import Plan
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan import GraphPlan
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.testing.graphs.cases import Case
 from stepwell.testing.graphs.runner import run_case
 from stepwell.testing.graphs.simulated import Simulated
@@ -20,13 +20,13 @@ CHUNK = 100
 SEEDS = effort.seeds(quick=100, change=300, all=2100)
 
 
-def plan_of(case: Case) -> Plan:
-    plan, problems = Builder(registry()).examine(case.graph)
+def plan_of(case: Case) -> GraphPlan:
+    plan, problems = PlanBuilder(registry()).examine(case.graph)
     assert plan is not None, [str(problem) for problem in problems]
     return plan
 
 
-def lived(plan: Plan, case: Case) -> Simulated:
+def lived(plan: GraphPlan, case: Case) -> Simulated:
     run = Simulated(plan, case)
     run.run()
     return run
@@ -35,7 +35,7 @@ def lived(plan: Plan, case: Case) -> Simulated:
 def grown(seed: int, *, only_all: bool = False) -> Case | None:
     """A random case; None when it came out deeper than containers may be nested."""
     case = Grower(seed, only_all=only_all).case()
-    _, problems = Builder(registry()).examine(case.graph)
+    _, problems = PlanBuilder(registry()).examine(case.graph)
     return None if any(p.code in ("NESTING_TOO_DEEP", "GRAPH_TOO_LARGE") for p in problems) else case
 
 

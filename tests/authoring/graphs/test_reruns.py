@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from stepwell import Engine, NodeError, Retry, RunFailed, node
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.history.rerun import edited
 from stepwell.authoring.graphs.workflow import GraphWorkflow
 from stepwell.client import RunHandle
@@ -63,7 +63,7 @@ class _Reruns(_Play):
 @pytest.mark.parametrize("case", ALONE, ids=lambda case: case.id)
 def test_a_rerun_from_any_node_comes_out_as_the_run_did(case: Case) -> None:
     script = Script(case)
-    programs = [GraphWorkflow(Builder(registry(script)).build(case.graph), name="again")]
+    programs = [GraphWorkflow(PlanBuilder(registry(script)).build(case.graph), name="again")]
 
     found = run_virtually(lambda loop: _Reruns(case, programs, script, loop, "").run(False))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.authoring.graphs.expressions import Limits
+from stepwell.authoring.graphs.expressions import ExpressionLimits
 from stepwell.authoring.graphs.templates.template import compile_template
 from stepwell.errors import BadExpression, ExpressionError
 
@@ -212,7 +212,9 @@ def test_sources_are_bounded() -> None:
         compile_template(["{{ctx.a}}"] * 10_001)
 
     assert compile_template("x" * 1_048_576).render({}) == "x" * 1_048_576
-    assert compile_template("{{ctx.a}}" + "x" * 5_000, Limits(source_bytes=8_192)).render({"ctx": {"a": 1}})
+    assert compile_template("{{ctx.a}}" + "x" * 5_000, ExpressionLimits(source_bytes=8_192)).render(
+        {"ctx": {"a": 1}}
+    )
 
 
 @pytest.mark.req("X3")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.format.content_hash import content_hash, version_hash
 from stepwell.authoring.graphs.format.diff import diff
 from stepwell.authoring.graphs.format.json_schema import graph_schema
@@ -24,10 +24,10 @@ from stepwell.domain.steps import StepSpec
 class Graphs:
     def __init__(self, nodes: Iterable[Any], steps: Mapping[str, StepSpec]) -> None:
         self.registry = NodeRegistry.installed(nodes)
-        self._builder = Builder(self.registry, steps)
-        self._stored = Builder(self.registry, steps, stored=True)
+        self._builder = PlanBuilder(self.registry, steps)
+        self._stored = PlanBuilder(self.registry, steps, stored=True)
         # For those who only look: whether the steps of a graph are here does not matter to them.
-        self._lenient = Builder(self.registry, stored=True)
+        self._lenient = PlanBuilder(self.registry, stored=True)
         self._steps = steps
         self._made: dict[str, GraphWorkflow] = {}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.build.plan import Plan
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan import GraphPlan
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.format.content_hash import content_hash
 from stepwell.authoring.graphs.run.driver import Driver
 from stepwell.domain.codec import PLAIN, canonical
@@ -27,7 +27,7 @@ class GraphWorkflow:
     sync = False
     stepwell_graph = True  # a mark for those who look for graphs and do not import them
 
-    def __init__(self, plan: Plan, *, name: str = "", version: str = "", queue: str = "default") -> None:
+    def __init__(self, plan: GraphPlan, *, name: str = "", version: str = "", queue: str = "default") -> None:
         self.plan = plan
         name = checked_name(name or plan.name or "graph")
         limit = plan.settings.max_execution_ms
@@ -119,7 +119,7 @@ def _no_text(error: ValueError) -> str:
     return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "no file can have this name"
 
 
-def graph(source: Any, *, builder: Builder | None = None, **options: Any) -> GraphWorkflow:
+def graph(source: Any, *, builder: PlanBuilder | None = None, **options: Any) -> GraphWorkflow:
     """A workflow from a graph: its JSON, a file, or what the Python builder made."""
     body = source.as_dict() if hasattr(source, "as_dict") else read_graph(source)
-    return GraphWorkflow((builder or Builder()).build(body), **options)
+    return GraphWorkflow((builder or PlanBuilder()).build(body), **options)

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from stepwell.app import Engine
-from stepwell.authoring.graphs.build.plan import Plan
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan import GraphPlan
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
 from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.history.trace import trace
@@ -46,8 +46,8 @@ _TOLD = {"merge_conflict": "MERGE_CONFLICT", "join_late": "JOIN_LATE"}
 def run_case(case: Case, url: str = "", *, replay_always: bool = False) -> dict[str, Any]:
     """The line that the case gives."""
     script = Script(case)
-    builder, mark = Builder(registry(script)), SystemIds().token()
-    plans: list[Plan] = []
+    builder, mark = PlanBuilder(registry(script)), SystemIds().token()
+    plans: list[GraphPlan] = []
     for graph in (case.graph, *case.graphs.values()):
         plan, problems = builder.examine(_marked(graph, case, mark))
         if plan is None:

@@ -12,33 +12,33 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.errors import NodeError
-from stepwell.authoring.graphs.nodes.waits import Event, Poll, Question
+from stepwell.authoring.graphs.nodes.waits import ApprovalRequest, EventRequest, PollRequest
 from stepwell.authoring.graphs.run.frontier import Frontier
 from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT
-from stepwell.authoring.graphs.run.state import Ask, Failure, Note, Purpose, Step
+from stepwell.authoring.graphs.run.state import Command, CommandKind, Failure, Marker, NodeRun
 from stepwell.errors import ExpressionError
 from stepwell.testing.graphs.cases import Case, Script
 
-Fact = tuple[str, str, Any]  # path, answer | fail, value
+FrontierFact = tuple[str, str, Any]  # path, answer | fail, value
 
 
 class Simulated:
     """One run of one case."""
 
-    def __init__(self, plan: Plan, case: Case, observe: Callable[[Step], None] | None = None) -> None:
+    def __init__(self, plan: GraphPlan, case: Case, observe: Callable[[NodeRun], None] | None = None) -> None:
         self.case = case
         self.script = Script(case)
         self.now = 0.0
-        self.facts: list[Fact] = []
+        self.facts: list[FrontierFact] = []
         self.notes: list[Any] = []
         self.steps: dict[str, str] = {}
         self.settled: list[str] = []
         self._observe = observe
-        self._queue: list[tuple[float, int, Ask, str, Any]] = []
+        self._queue: list[tuple[float, int, Command, str, Any]] = []
         self._count = 0
-        self._asks: dict[str, Ask] = {}
+        self._asks: dict[str, Command] = {}
         self.frontier = Frontier(
             plan, run={"id": "run", "workflow": plan.name}, clock=lambda path: self.now, observe=self._seen
         )
@@ -54,14 +54,14 @@ class Simulated:
             self.feed(ask, how, value)
         return self.frontier
 
-    def replay(self, facts: list[Fact]) -> None:
+    def replay(self, facts: list[FrontierFact]) -> None:
         """Feed recorded facts instead of living through them."""
         self.frontier.begin(self.case.input)
         self._act(live=False)
         for path, how, value in facts:
             self.feed(self._asks[path], how, value, live=False)
 
-    def feed(self, ask: Ask, how: str, value: Any, *, live: bool = True) -> None:
+    def feed(self, ask: Command, how: str, value: Any, *, live: bool = True) -> None:
         self.facts.append((ask.path, how, value))
         if how == "answer":
             self.frontier.answer(ask, value)
@@ -71,27 +71,27 @@ class Simulated:
 
     def _act(self, *, live: bool = True) -> None:
         for action in self.frontier.take_actions():
-            if isinstance(action, Note):
+            if isinstance(action, Marker):
                 self.notes.append(action)
-            elif isinstance(action, Ask) and not action.done:
+            elif isinstance(action, Command) and not action.done:
                 self._asks[action.path] = action
                 if live:
                     self._answer(action)
 
-    def _answer(self, ask: Ask) -> None:
-        if ask.purpose is Purpose.WORK:
+    def _answer(self, ask: Command) -> None:
+        if ask.purpose is CommandKind.WORK:
             self._work(ask)
-        elif isinstance(ask.data, Event | Question):
+        elif isinstance(ask.data, EventRequest | ApprovalRequest):
             if ask.data.timeout is not None:
                 assert ask.step is not None
                 late = Failure(WAIT_TIMEOUT, "late", ask.step.node.id, ask.path)
                 self._later(ask.data.timeout, ask, "fail", late)
-        elif isinstance(ask.data, Poll):
+        elif isinstance(ask.data, PollRequest):
             self._later(ask.data.seconds, ask, "answer", None)
-        elif ask.purpose not in (Purpose.CHILD, Purpose.MAILBOX):
+        elif ask.purpose not in (CommandKind.CHILD, CommandKind.MAILBOX):
             self._later(ask.data, ask, "answer", None)
 
-    def _work(self, ask: Ask) -> None:
+    def _work(self, ask: Command) -> None:
         assert ask.step is not None
         node = ask.step.node
         policy = node.behaviour.spec.retry
@@ -111,7 +111,7 @@ class Simulated:
                 return
             elapsed += wait
 
-    def _came_out(self, line: dict[str, Any], ask: Ask) -> tuple[str, Any]:
+    def _came_out(self, line: dict[str, Any], ask: Command) -> tuple[str, Any]:
         assert ask.step is not None
         try:
             output = self.script.output(line, ask.data[0][0])
@@ -119,11 +119,11 @@ class Simulated:
             return "fail", Failure(error.code, error.message, ask.step.node.id, ask.path)
         return "answer", msgspec.json.encode({"output": output, "handle": line.get("handle", "out")})
 
-    def _later(self, seconds: float, ask: Ask, how: str, value: Any) -> None:
+    def _later(self, seconds: float, ask: Command, how: str, value: Any) -> None:
         self._count += 1
         heapq.heappush(self._queue, (round(self.now + seconds, 6), self._count, ask, how, value))
 
-    def _seen(self, step: Step) -> None:
+    def _seen(self, step: NodeRun) -> None:
         self.steps[step.path] = step.status
         if step.status not in ("running", "waiting"):
             self.settled.append(step.path)

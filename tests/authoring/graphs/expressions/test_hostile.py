@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepwell.authoring.graphs import expressions
-from stepwell.authoring.graphs.expressions import Expression, Limits, compile_expression
+from stepwell.authoring.graphs.expressions import Expression, ExpressionLimits, compile_expression
 from stepwell.authoring.graphs.templates.template import compile_template
 from stepwell.errors import BadExpression, ExpressionError
 
@@ -191,14 +191,14 @@ def test_what_fits_the_limits_needs_little_stack(source: str, expected: Any) -> 
 def test_every_level_full_of_operators_still_fits_the_stack() -> None:
     source = "(false||true&&0<2+1*-" * 39 + "1" + "?1:2)" * 39
 
-    assert compile_expression(source, Limits(nodes=700)).evaluate({}) == 1
+    assert compile_expression(source, ExpressionLimits(nodes=700)).evaluate({}) == 1
 
 
 def test_limits_can_be_set() -> None:
     with pytest.raises(BadExpression, match="at most 3 parts"):
-        compile_expression("1 + 1 + 1", Limits(nodes=3))
+        compile_expression("1 + 1 + 1", ExpressionLimits(nodes=3))
     with pytest.raises(ExpressionError, match="more than 10 steps"):
-        compile_expression("ctx.range.map(x, x)", Limits(steps=10)).evaluate(SCOPE)
+        compile_expression("ctx.range.map(x, x)", ExpressionLimits(steps=10)).evaluate(SCOPE)
 
 
 @pytest.mark.slow
@@ -396,7 +396,7 @@ def test_the_evaluator_asks_no_object_for_an_attribute_by_name() -> None:
         "format",
     }
 
-    for path in [*folder.glob("*.py"), folder.parent / "template.py"]:
+    for path in [*folder.glob("*.py"), folder.parent / "templates" / "template.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 name = node.func.id if isinstance(node.func, ast.Name) else ""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from stepwell.authoring.graphs.build.dominators import ending_of, topological
-from stepwell.authoring.graphs.format.definition import Definition, Edge, Node
+from stepwell.authoring.graphs.format.definition import Edge, GraphDefinition, Node
 from stepwell.authoring.graphs.nodes.control import ConditionData, SwitchData
 from stepwell.authoring.graphs.nodes.join import MergeData
 from stepwell.authoring.graphs.nodes.node_type import Role
@@ -19,7 +19,7 @@ _COMPARED_MAX = 20  # words: to find what somebody meant, each is compared with 
 
 
 class Checks:
-    def __init__(self, definition: Definition, broken: frozenset[str]) -> None:
+    def __init__(self, definition: GraphDefinition, broken: frozenset[str]) -> None:
         self._definition = definition
         self._broken = broken  # ids of nodes that could not be read: no second complaint about them
         self.problems: list[GraphProblem] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stepwell.authoring.graphs.format.definition import Definition
+from stepwell.authoring.graphs.format.definition import GraphDefinition
 from stepwell.authoring.graphs.nodes.node_data import NodeData
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.problems import GraphProblem
@@ -82,9 +82,9 @@ class ScopePlan:
         self.timed_joins: tuple[int, ...] = ()  # whose clock starts when the scope opens
 
 
-class Plan:
+class GraphPlan:
     def __init__(
-        self, definition: Definition, root: ScopePlan, hash: str, warnings: tuple[GraphProblem, ...] = ()
+        self, definition: GraphDefinition, root: ScopePlan, hash: str, warnings: tuple[GraphProblem, ...] = ()
     ) -> None:
         self.definition = definition
         self.name = definition.name

@@ -8,24 +8,24 @@ from typing import Any
 
 from stepwell.authoring.graphs.build.checks import Checks
 from stepwell.authoring.graphs.build.dominators import analyse, ending_of
-from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, Plan, ScopePlan
+from stepwell.authoring.graphs.build.plan import EdgePlan, GraphPlan, NodePlan, ScopePlan
 from stepwell.authoring.graphs.build.save_checks import saving_problems
 from stepwell.authoring.graphs.build.warnings import warnings
 from stepwell.authoring.graphs.format.content_hash import content_hash, version_hash
-from stepwell.authoring.graphs.format.definition import Definition, Edge, Node, read
+from stepwell.authoring.graphs.format.definition import Edge, GraphDefinition, Node, read
 from stepwell.authoring.graphs.format.foreign import imported
 from stepwell.authoring.graphs.format.input_limits import plain_problems
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
-from stepwell.authoring.graphs.templates.node_compiler import Compiler, Sources
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler, Sources
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import excerpt
 
 _CACHE_MAX = 256
 
 
-class Builder:
+class PlanBuilder:
     """Builds plans with one set of node types and steps; keeps the latest, by content hash."""
 
     def __init__(
@@ -38,9 +38,9 @@ class Builder:
         self.registry = registry
         self._steps = steps
         self._stored = stored  # graphs that were accepted before: what is refused since then is let pass
-        self._plans: OrderedDict[str, Plan] = OrderedDict()
+        self._plans: OrderedDict[str, GraphPlan] = OrderedDict()
 
-    def build(self, body: Any) -> Plan:
+    def build(self, body: Any) -> GraphPlan:
         """The plan of a graph. InvalidGraph holds every problem at once."""
         problems = plain_problems(body)
         key = "" if problems else content_hash(body)
@@ -61,11 +61,11 @@ class Builder:
     def check(self, body: Any) -> list[GraphProblem]:
         return self.examine(body)[1]
 
-    def examine(self, body: Any) -> tuple[Plan | None, list[GraphProblem]]:
+    def examine(self, body: Any) -> tuple[GraphPlan | None, list[GraphProblem]]:
         problems = plain_problems(body)
         return (None, problems) if problems else self._examine(body)
 
-    def _examine(self, body: Any) -> tuple[Plan | None, list[GraphProblem]]:
+    def _examine(self, body: Any) -> tuple[GraphPlan | None, list[GraphProblem]]:
         body, strange = imported(body, self.registry.names)
         definition, problems = read(body, self.registry)
         problems[:0] = strange
@@ -77,7 +77,7 @@ class Builder:
             problems.extend(saving_problems(body, definition))
         sources = Sources()
         compilers = {
-            node.id: Compiler(node.id, problems, self._steps, self.registry.mergers, sources)
+            node.id: NodeCompiler(node.id, problems, self._steps, self.registry.mergers, sources)
             for node in definition.nodes
         }
         behaviours = {node.id: node.type.compile(node.data, compilers[node.id]) for node in definition.nodes}
@@ -85,11 +85,11 @@ class Builder:
             return None, problems
         root = _scope("", definition, behaviours, compilers)
         told = warnings(definition, compilers)
-        return Plan(definition, root, version_hash(definition.as_dict()), told), []
+        return GraphPlan(definition, root, version_hash(definition.as_dict()), told), []
 
 
 def _scope(
-    owner: str, definition: Definition, behaviours: dict[str, Any], compilers: dict[str, Compiler]
+    owner: str, definition: GraphDefinition, behaviours: dict[str, Any], compilers: dict[str, NodeCompiler]
 ) -> ScopePlan:
     by_parent: dict[str, list[Node]] = {}
     for node in definition.nodes:

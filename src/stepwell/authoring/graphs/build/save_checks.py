@@ -10,11 +10,11 @@ from typing import Any
 from zoneinfo import available_timezones
 
 from stepwell.authoring.graphs.format.cron import cron_fault
-from stepwell.authoring.graphs.format.definition import Definition, Trigger
+from stepwell.authoring.graphs.format.definition import GraphDefinition, Trigger
 from stepwell.authoring.graphs.problems import GraphProblem
 
 
-def saving_problems(body: Any, definition: Definition) -> Iterator[GraphProblem]:
+def saving_problems(body: Any, definition: GraphDefinition) -> Iterator[GraphProblem]:
     if definition.settings.error_workflow is not None:
         yield GraphProblem(
             code="NOT_SUPPORTED",

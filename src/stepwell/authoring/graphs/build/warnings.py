@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stepwell.authoring.graphs.format.definition import Definition, Node
+from stepwell.authoring.graphs.format.definition import GraphDefinition, Node
 from stepwell.authoring.graphs.nodes.containers import LoopData
 from stepwell.authoring.graphs.nodes.control import SetData
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.errors import excerpt
 
 _SEEN = frozenset({"ctx", "run", "step"})
@@ -25,7 +25,7 @@ _HIDDEN = {
 }
 
 
-def warnings(definition: Definition, compilers: Mapping[str, Compiler]) -> tuple[GraphProblem, ...]:
+def warnings(definition: GraphDefinition, compilers: Mapping[str, NodeCompiler]) -> tuple[GraphProblem, ...]:
     """All of them, node by node, for a graph that has no problems."""
     found: list[GraphProblem] = []
     nodes = {node.id: node for node in definition.nodes}
@@ -77,7 +77,7 @@ def _variables(node: Node) -> Iterator[GraphProblem]:
             yield _warning("VARIABLE_HIDDEN", _HIDDEN[name], node, field, "give the variable another name")
 
 
-def _unknown_names(node: Node, compiler: Compiler, *, looped: bool) -> Iterator[GraphProblem]:
+def _unknown_names(node: Node, compiler: NodeCompiler, *, looped: bool) -> Iterator[GraphProblem]:
     known = _SEEN | ({"loop"} if looped else frozenset())
     for field, names in compiler.names.items():
         fits = known | _SEEN_BY_MERGES if node.type.role is Role.JOIN else known

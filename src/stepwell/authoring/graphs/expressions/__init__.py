@@ -7,6 +7,6 @@ the functions of one fixed list, and stops when its budget is spent.
 from __future__ import annotations
 
 from stepwell.authoring.graphs.expressions.expression import Expression, compile_expression, names
-from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, Limits
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, ExpressionLimits
 
-__all__ = ["DEFAULT_LIMITS", "Expression", "Limits", "compile_expression", "names"]
+__all__ = ["DEFAULT_LIMITS", "Expression", "ExpressionLimits", "compile_expression", "names"]

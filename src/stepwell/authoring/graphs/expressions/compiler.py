@@ -7,7 +7,7 @@ from typing import Any
 
 from stepwell.authoring.graphs.expressions import links, operators
 from stepwell.authoring.graphs.expressions.closure import Closure
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.functions import FUNCTIONS
 from stepwell.authoring.graphs.expressions.logic import all_true, any_true, choose, inverted
@@ -17,9 +17,9 @@ from stepwell.authoring.graphs.expressions.operators import OPERATORS
 from stepwell.authoring.graphs.expressions.pattern import compiled
 from stepwell.authoring.graphs.expressions.relations import FAST
 from stepwell.authoring.graphs.expressions.syntax import (
-    Call,
-    Chain,
-    Choice,
+    CallExpr,
+    ChainExpr,
+    ConditionalExpr,
     Constant,
     Field,
     Has,
@@ -32,8 +32,8 @@ from stepwell.authoring.graphs.expressions.syntax import (
     MapOf,
     Method,
     Name,
-    Node,
     Prefix,
+    SyntaxNode,
 )
 from stepwell.authoring.graphs.expressions.values import type_name
 from stepwell.errors import BadExpression
@@ -53,7 +53,7 @@ class Compiler:
         # Whether it can make a list or a map, whose size nobody has checked yet.
         self.constructs = False
 
-    def compile(self, node: Node) -> Closure:
+    def compile(self, node: SyntaxNode) -> Closure:
         match node:
             case Constant(value):
                 return lambda frame: value
@@ -61,13 +61,13 @@ class Compiler:
                 return self._path(node, ())
             case Links():
                 return self._links(node)
-            case Chain():
+            case ChainExpr():
                 return self._chain(node)
             case Logic(sign, operands):
                 closures = tuple(map(self.compile, operands))
                 columns = tuple(operand.at + 1 for operand in operands)
                 return (all_true if sign == "&&" else any_true)(closures, columns)
-            case Choice():
+            case ConditionalExpr():
                 cases = tuple(
                     (self.compile(condition), self.compile(value), condition.at + 1)
                     for condition, value in node.cases
@@ -75,7 +75,7 @@ class Compiler:
                 return choose(cases, self.compile(node.otherwise))
             case Prefix():
                 return self._prefix(node)
-            case Call(function, arguments, at):
+            case CallExpr(function, arguments, at):
                 return self._call(function, arguments, at)
             case Has(operand, name, at):
                 inner = self.compile(operand)
@@ -135,7 +135,7 @@ class Compiler:
         self._variables.pop()
         return MACRO_BUILDERS[link.macro](slot, only, body, link.weight, link.at + 1)
 
-    def _check(self, function: str, patterns: tuple[Node, ...], at: int) -> None:
+    def _check(self, function: str, patterns: tuple[SyntaxNode, ...], at: int) -> None:
         """What can be known of a call before it is made."""
         if function not in PASSING_ON:
             self.constructs = True
@@ -145,12 +145,12 @@ class Compiler:
                 raise BadExpression("a pattern is a string", column=pattern.at + 1)
             try:
                 compiled(pattern.value)
-            except Fault as fault:
+            except ExpressionFault as fault:
                 raise BadExpression(fault.message, hint=fault.hint, column=pattern.at + 1) from None
 
     # Operators and calls
 
-    def _chain(self, node: Chain) -> Closure:
+    def _chain(self, node: ChainExpr) -> Closure:
         first = self.compile(node.first)
         rest = [(sign, self.compile(operand), at + 1) for sign, operand, at in node.rest]
         self.constructs = self.constructs or any(sign == "+" for sign, _, _ in rest)
@@ -170,7 +170,7 @@ class Compiler:
             return inverted(inner, node.count % 2 == 1, column)
         return _negated(inner, node.count, column)
 
-    def _call(self, function: str, arguments: tuple[Node, ...], at: int) -> Closure:
+    def _call(self, function: str, arguments: tuple[SyntaxNode, ...], at: int) -> Closure:
         self._check(function, arguments[1:2], at)
         closures = tuple(map(self.compile, arguments))
         if function == "default":
@@ -199,9 +199,11 @@ class Compiler:
             for name_of, value_of, column in entries:
                 key = name_of(frame)
                 if type(key) is not str:
-                    raise Fault(f"keys of a map are strings, this one is {type_name(key)}", column=column)
+                    raise ExpressionFault(
+                        f"keys of a map are strings, this one is {type_name(key)}", column=column
+                    )
                 if key in found:
-                    raise Fault(f"the key {key[:60]!r} stands twice in the map", column=column)
+                    raise ExpressionFault(f"the key {key[:60]!r} stands twice in the map", column=column)
                 found[key] = value_of(frame)
             return found
 
@@ -219,7 +221,7 @@ def _binary(
         one, two = left(frame), right(frame)
         try:
             return operator(frame, one, two)
-        except Fault as fault:
+        except ExpressionFault as fault:
             fault.column = fault.column or column
             raise
 
@@ -233,7 +235,7 @@ def _fold(first: Closure, rest: tuple[tuple[Callable[[Frame, Any, Any], Any], Cl
             other = operand(frame)
             try:
                 value = operator(frame, value, other)
-            except Fault as fault:
+            except ExpressionFault as fault:
                 fault.column = fault.column or column
                 raise
         return value
@@ -247,7 +249,7 @@ def _negated(inner: Closure, count: int, column: int) -> Closure:
         try:
             for _ in range(count):
                 value = operators.negate(frame, value)
-        except Fault as fault:
+        except ExpressionFault as fault:
             fault.column = fault.column or column
             raise
         return value
@@ -260,7 +262,7 @@ def _called(call: Callable[..., Any], arguments: tuple[Closure, ...], column: in
         given = [argument(frame) for argument in arguments]
         try:
             return call(frame, *given)
-        except Fault as fault:
+        except ExpressionFault as fault:
             fault.column = fault.column or column
             raise
 

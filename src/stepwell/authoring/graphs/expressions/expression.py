@@ -8,10 +8,10 @@ from typing import Any
 
 from stepwell.authoring.graphs.expressions.closure import Closure
 from stepwell.authoring.graphs.expressions.compiler import Compiler
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.lexer import Token, tokens
-from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, Limits
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, ExpressionLimits
 from stepwell.authoring.graphs.expressions.logic import not_boolean
 from stepwell.authoring.graphs.expressions.parser import Parser
 from stepwell.authoring.graphs.expressions.suggestion import suggestion
@@ -36,7 +36,7 @@ class Expression:
         names: frozenset[str],
         slots: int,
         constructs: bool,
-        limits: Limits,
+        limits: ExpressionLimits,
     ) -> None:
         self.source = source
         # The names it needs in its scope.
@@ -62,10 +62,10 @@ class Expression:
             value = self._closure(frame)
             kind = type(value)
             if kind not in TYPE_NAMES:
-                raise Fault(f"the value is {type_name(value)}", column=1)
+                raise ExpressionFault(f"the value is {type_name(value)}", column=1)
             if frame.odd or (self._constructs and (kind is list or kind is dict)):
                 check_size(value, self._limits.string_length, self._limits)
-        except Fault as fault:
+        except ExpressionFault as fault:
             raise expression_error(fault, self.source) from None
         return value
 
@@ -80,7 +80,7 @@ class Expression:
         return f"Expression({self.source!r})"
 
 
-def compile_expression(source: str, limits: Limits = DEFAULT_LIMITS) -> Expression:
+def compile_expression(source: str, limits: ExpressionLimits = DEFAULT_LIMITS) -> Expression:
     """BadExpression says what is wrong in which column. Compiled expressions are kept for reuse."""
     if not isinstance(source, str):
         raise BadExpression(f"an expression is text, this is {type_name(source)}", column=1)
@@ -89,7 +89,7 @@ def compile_expression(source: str, limits: Limits = DEFAULT_LIMITS) -> Expressi
 
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
-def _compiled(source: str, limits: Limits) -> Expression:
+def _compiled(source: str, limits: ExpressionLimits) -> Expression:
     try:
         return from_tokens(source, tokens(source), limits)
     except BadExpression as error:
@@ -97,7 +97,7 @@ def _compiled(source: str, limits: Limits) -> Expression:
         raise
 
 
-def from_tokens(source: str, found: list[Token], limits: Limits) -> Expression:
+def from_tokens(source: str, found: list[Token], limits: ExpressionLimits) -> Expression:
     """For templates, where the source is the whole text and the tokens are those of one `{{ }}`."""
     parser = Parser(found, limits)
     syntax = parser.whole()
@@ -113,7 +113,7 @@ def from_tokens(source: str, found: list[Token], limits: Limits) -> Expression:
     )
 
 
-def check_source(source: str, limits: Limits) -> None:
+def check_source(source: str, limits: ExpressionLimits) -> None:
     # No character has less than one byte, so most texts need no encoding to be measured.
     size = len(source)
     if 4 * size > limits.source_bytes:
@@ -131,7 +131,7 @@ def names(expression: Expression) -> frozenset[str]:
     return expression.names
 
 
-def expression_error(fault: Fault, source: str) -> ExpressionError:
+def expression_error(fault: ExpressionFault, source: str) -> ExpressionError:
     hint = suggestion(fault.wanted, fault.known) if fault.wanted else ""
     hint = "; ".join(part for part in (hint, fault.hint) if part)
     return ExpressionError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class Fault(Exception):
+class ExpressionFault(Exception):
     """Cheap to raise: `||`, `exists` and their like absorb it. The words are finished only at the end."""
 
     def __init__(
@@ -28,5 +28,5 @@ class Fault(Exception):
         self.known = known
 
 
-class BudgetSpent(Fault):
+class BudgetSpent(ExpressionFault):
     """The evaluation did too much; nothing absorbs this one, or a loop of absorbed errors would go on."""

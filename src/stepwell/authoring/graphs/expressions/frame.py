@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepwell.authoring.graphs.expressions.fault import BudgetSpent
-from stepwell.authoring.graphs.expressions.limits import Limits
+from stepwell.authoring.graphs.expressions.limits import ExpressionLimits
 
 
 class Frame:
@@ -14,7 +14,7 @@ class Frame:
 
     __slots__ = ("limits", "locals", "now", "odd", "scope", "steps")
 
-    def __init__(self, scope: Mapping[str, Any], now: float | None, limits: Limits) -> None:
+    def __init__(self, scope: Mapping[str, Any], now: float | None, limits: ExpressionLimits) -> None:
         self.scope = scope
         self.now = now
         self.limits = limits

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from stepwell.authoring.graphs.expressions.literals import read_number, read_string
 from stepwell.errors import BadExpression
 
-Kind = Literal["name", "quoted", "number", "string", "sign", "end"]
+TokenKind = Literal["name", "quoted", "number", "string", "sign", "end"]
 
 # One pattern, tried once for each token: what costs in compiling is the number of calls. The first that
 # fits counts, so strings (with their prefixes) come before names.
@@ -40,7 +40,7 @@ MISTAKES = {
 
 
 class Token(NamedTuple):
-    kind: Kind
+    kind: TokenKind
     text: str
     value: str | int | float | None
     start: int

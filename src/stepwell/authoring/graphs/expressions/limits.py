@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ExpressionLimits:
     """Bounds at compile time (source, nesting, nodes) and at evaluation (the rest)."""
 
     source_bytes: int = 4_096
@@ -25,4 +25,4 @@ class Limits:
     data_depth: int = 128
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ExpressionLimits()

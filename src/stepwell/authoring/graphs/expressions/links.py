@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from stepwell.authoring.graphs.expressions import lookup
 from stepwell.authoring.graphs.expressions.closure import Closure
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.syntax import Field, Index, Name
 
@@ -85,7 +85,7 @@ def method(
         given = [argument(frame) for argument in arguments]
         try:
             return call(frame, value, *given)
-        except Fault as fault:
+        except ExpressionFault as fault:
             fault.column = fault.column or column
             raise
 

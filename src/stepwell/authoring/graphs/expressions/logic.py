@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.authoring.graphs.expressions.closure import Closure
-from stepwell.authoring.graphs.expressions.fault import BudgetSpent, Fault
+from stepwell.authoring.graphs.expressions.fault import BudgetSpent, ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.values import type_name
 
 
-def not_boolean(place: str, value: Any, column: int) -> Fault:
-    return Fault(
+def not_boolean(place: str, value: Any, column: int) -> ExpressionFault:
+    return ExpressionFault(
         f"{place} needs a bool, this is {type_name(value)}",
         hint="compare it: x != 0, x != '', x != null, size(x) > 0",
         column=column,
@@ -37,13 +37,13 @@ def _decided_by(
     numbered = tuple(zip(operands, columns, strict=True))
 
     def run(frame: Frame) -> Any:
-        first_fault: Fault | None = None
+        first_fault: ExpressionFault | None = None
         for operand, column in numbered:
             try:
                 value = operand(frame)
             except BudgetSpent:
                 raise
-            except Fault as fault:
+            except ExpressionFault as fault:
                 # Without its traceback it does not hold on to this very frame.
                 first_fault = first_fault or fault.with_traceback(None)
                 continue

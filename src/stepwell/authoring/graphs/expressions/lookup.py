@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.values import type_name
 
 OTHER_SCOPES = {
@@ -22,7 +22,7 @@ def root(scope: Mapping[str, Any], name: str, column: int) -> Any:
     try:
         return scope[name]
     except KeyError:
-        raise Fault(
+        raise ExpressionFault(
             f"there is no {name!r} here",
             hint=OTHER_SCOPES.get(name, ""),
             column=column,
@@ -43,21 +43,21 @@ def member(value: Any, name: str, optional: bool, path: str, column: int) -> Any
     if value is None and optional:
         return None
     if value is None:
-        raise Fault(
+        raise ExpressionFault(
             f"{path} does not exist: what it is asked of is null",
             hint=f"write ?.{name} to get null instead",
             column=column,
             path=path,
         )
-    raise Fault(
+    raise ExpressionFault(
         f"{path} does not exist: what it is asked of is {type_name(value)}, which has no members",
         column=column,
         path=path,
     )
 
 
-def missing(path: str, name: str, value: dict[str, Any], column: int) -> Fault:
-    return Fault(
+def missing(path: str, name: str, value: dict[str, Any], column: int) -> ExpressionFault:
+    return ExpressionFault(
         f"{path} does not exist",
         hint=f"write ?.{name} to get null when it is absent, or default(...) for another value",
         column=column,
@@ -71,7 +71,9 @@ def element(value: Any, key: Any, optional: bool, path: str, column: int) -> Any
     """`value[key]`"""
     if type(value) is dict:
         if type(key) is not str:
-            raise Fault(f"keys of a map are strings, this one is {type_name(key)}", column=column, path=path)
+            raise ExpressionFault(
+                f"keys of a map are strings, this one is {type_name(key)}", column=column, path=path
+            )
         if key in value:
             return value[key]
         if optional:
@@ -83,25 +85,27 @@ def element(value: Any, key: Any, optional: bool, path: str, column: int) -> Any
     if type(value) is list:
         index = int(key) if type(key) is float and key.is_integer() else key
         if type(index) is not int:
-            raise Fault(
+            raise ExpressionFault(
                 f"an index of a list is an integer, this one is {type_name(key)}", column=column, path=path
             )
         if 0 <= index < len(value):
             return value[index]
         if optional:
             return None
-        raise Fault(
+        raise ExpressionFault(
             f"{path} does not exist: the list has {len(value)} items, counted from 0",
             column=column,
             path=path,
         )
     if value is None and optional:
         return None
-    raise Fault(f"{path} does not exist: what it is asked of is {type_name(value)}", column=column, path=path)
+    raise ExpressionFault(
+        f"{path} does not exist: what it is asked of is {type_name(value)}", column=column, path=path
+    )
 
 
 def is_present(value: Any, name: str, column: int) -> bool:
     """has(value.name)"""
     if type(value) is dict:
         return name in value
-    raise Fault(f"has needs a map, this is {type_name(value)}", column=column)
+    raise ExpressionFault(f"has needs a map, this is {type_name(value)}", column=column)

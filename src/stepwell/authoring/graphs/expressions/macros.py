@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from stepwell.authoring.graphs.expressions.closure import Closure
-from stepwell.authoring.graphs.expressions.fault import BudgetSpent, Fault
+from stepwell.authoring.graphs.expressions.fault import BudgetSpent, ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.links import LinkClosure
 from stepwell.authoring.graphs.expressions.logic import not_boolean
@@ -17,13 +17,13 @@ from stepwell.authoring.graphs.expressions.operators import items
 from stepwell.authoring.graphs.expressions.values import type_name
 
 # (slot of the variable, condition of map's long form, body, steps an item, column)
-Builder: TypeAlias = Callable[[int, Closure | None, Closure, int, int], LinkClosure]
+MacroBuilder: TypeAlias = Callable[[int, Closure | None, Closure, int, int], LinkClosure]
 
 
 def _each(frame: Frame, value: Any, macro: str, column: int) -> Iterable[Any]:
     if type(value) is list or type(value) is dict:
         return value
-    raise Fault(f"{macro} needs a list or a map, this is {type_name(value)}", column=column)
+    raise ExpressionFault(f"{macro} needs a list or a map, this is {type_name(value)}", column=column)
 
 
 def _map(slot: int, only: Closure | None, body: Closure, weight: int, column: int) -> LinkClosure:
@@ -62,13 +62,13 @@ def _filter(slot: int, only: Closure | None, body: Closure, weight: int, column:
     return run
 
 
-def _decided_by(decisive: bool, macro: str) -> Builder:
+def _decided_by(decisive: bool, macro: str) -> MacroBuilder:
     """exists is `||` and all is `&&` over the items, faults included."""
     other = not decisive
 
     def build(slot: int, only: Closure | None, body: Closure, weight: int, column: int) -> LinkClosure:
         def run(frame: Frame, value: Any) -> Any:
-            first_fault: Fault | None = None
+            first_fault: ExpressionFault | None = None
             local, spend = frame.locals, frame.spend
             for item in _each(frame, value, macro, column):
                 spend(weight)
@@ -77,7 +77,7 @@ def _decided_by(decisive: bool, macro: str) -> Builder:
                     holds = body(frame)
                 except BudgetSpent:
                     raise
-                except Fault as fault:
+                except ExpressionFault as fault:
                     first_fault = first_fault or fault.with_traceback(None)
                     continue
                 if holds is decisive:
@@ -109,7 +109,7 @@ def _exists_one(slot: int, only: Closure | None, body: Closure, weight: int, col
     return run
 
 
-MACRO_BUILDERS: dict[str, Builder] = {
+MACRO_BUILDERS: dict[str, MacroBuilder] = {
     "map": _map,
     "filter": _filter,
     "exists": _decided_by(True, "exists"),

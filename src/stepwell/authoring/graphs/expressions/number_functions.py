@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from math import isfinite
 from typing import Any
 
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.literals import INTEGER_MIN
 from stepwell.authoring.graphs.expressions.operators import (
@@ -34,13 +34,13 @@ def to_int(frame: Frame, value: Any) -> int:
         return integer(value)
     if type(value) is float:
         if not isfinite(value):
-            raise Fault(f"there is no integer for {value}")
+            raise ExpressionFault(f"there is no integer for {value}")
         if value == INTEGER_MIN:  # CEL leaves it out: the double may stand for a smaller number
-            raise Fault("the result does not fit in 64 bits")
+            raise ExpressionFault("the result does not fit in 64 bits")
         return integer(int(value))
     if type(value) is str and INTEGER.fullmatch(value):
         return integer(int(value))
-    raise Fault(f"int cannot convert {_shown(value)}")
+    raise ExpressionFault(f"int cannot convert {_shown(value)}")
 
 
 def to_double(frame: Frame, value: Any) -> float:
@@ -50,7 +50,7 @@ def to_double(frame: Frame, value: Any) -> float:
         return float(integer(value))
     if type(value) is str and len(value) <= TEXT_MAX and DOUBLE.fullmatch(value):
         return double(frame, float(value))
-    raise Fault(f"double cannot convert {_shown(value)}")
+    raise ExpressionFault(f"double cannot convert {_shown(value)}")
 
 
 def _shown(value: Any) -> str:
@@ -78,9 +78,9 @@ def _candidates(frame: Frame, function: str, given: tuple[Any, ...]) -> list[Any
         return list(given)
     values = _list(frame, function, given[0])
     if not values:
-        raise Fault(f"{function} of an empty list", hint="look at size(x) first")
+        raise ExpressionFault(f"{function} of an empty list", hint="look at size(x) first")
     if len(values) == 1 and type(values[0]) not in (int, float, str, bool):
-        raise Fault(f"{function} needs numbers or strings, this is {type_name(values[0])}")
+        raise ExpressionFault(f"{function} needs numbers or strings, this is {type_name(values[0])}")
     return values
 
 
@@ -90,7 +90,7 @@ def total(frame: Frame, value: Any) -> int | float:
     found: int | float = 0
     for index, item in enumerate(values):
         if type(item) not in NUMBERS:
-            raise Fault(f"sum needs numbers, item {index} is {type_name(item)}")
+            raise ExpressionFault(f"sum needs numbers, item {index} is {type_name(item)}")
         found = found + item
         found = integer(found) if type(found) is int else double(frame, found)
     return found
@@ -98,7 +98,7 @@ def total(frame: Frame, value: Any) -> int | float:
 
 def _list(frame: Frame, function: str, value: Any) -> list[Any]:
     if type(value) is not list:
-        raise Fault(f"{function} needs a list, this is {type_name(value)}")
+        raise ExpressionFault(f"{function} needs a list, this is {type_name(value)}")
     frame.spend(1 + len(value) // COMPARISONS_A_STEP)
     return value
 
@@ -106,7 +106,7 @@ def _list(frame: Frame, function: str, value: Any) -> list[Any]:
 def _number(function: str, value: Any) -> int | float:
     if type(value) is int or type(value) is float:
         return value
-    raise Fault(f"{function} needs a number, this is {type_name(value)}")
+    raise ExpressionFault(f"{function} needs a number, this is {type_name(value)}")
 
 
 def absolute(frame: Frame, value: Any) -> int | float:
@@ -118,11 +118,11 @@ def rounded(frame: Frame, value: Any, digits: Any = None) -> int | float:
     """Halves go away from zero, by the digits that are written: 2.675 to two digits is 2.68."""
     number = _number("round", value)
     if digits is not None and (type(digits) is not int or not 0 <= digits <= DIGITS_MAX):
-        raise Fault(f"round keeps 0 to {DIGITS_MAX} digits")
+        raise ExpressionFault(f"round keeps 0 to {DIGITS_MAX} digits")
     if isinstance(number, int):
         return integer(number)
     if not isfinite(number):
-        raise Fault(f"{number} cannot be rounded")
+        raise ExpressionFault(f"{number} cannot be rounded")
     frame.spend(ROUNDING_STEPS)
     step = Decimal(1).scaleb(-(digits or 0))
     if abs(number) >= 1e16:  # a double this large has nothing behind the point

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import copysign, inf, isfinite, isnan, nan
 from typing import Any, Protocol
 
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.literals import INTEGER_MAX, INTEGER_MIN
 from stepwell.authoring.graphs.expressions.values import type_name
@@ -33,7 +33,7 @@ class Operator(Protocol):
 def integer(value: int) -> int:
     if INTEGER_MIN <= value <= INTEGER_MAX:
         return value
-    raise Fault(
+    raise ExpressionFault(
         "the result does not fit in 64 bits", hint="use double(x) where size matters more than precision"
     )
 
@@ -46,13 +46,13 @@ def double(frame: Frame, value: float) -> float:
 
 def string(frame: Frame, value: str) -> str:
     if len(value) > frame.limits.string_length:
-        raise Fault(f"a string has at most {frame.limits.string_length:,} characters")
+        raise ExpressionFault(f"a string has at most {frame.limits.string_length:,} characters")
     return value
 
 
 def items(frame: Frame, value: list[Any]) -> list[Any]:
     if len(value) > frame.limits.list_length:
-        raise Fault(f"a list has at most {frame.limits.list_length:,} items")
+        raise ExpressionFault(f"a list has at most {frame.limits.list_length:,} items")
     return value
 
 
@@ -61,7 +61,7 @@ def read_text(frame: Frame, *texts: str) -> None:
     frame.spend(1 + sum(map(len, texts)) // CHARACTERS_A_STEP)
 
 
-def mismatch(verb: str, left: object, right: object) -> Fault:
+def mismatch(verb: str, left: object, right: object) -> ExpressionFault:
     hint = ""
     if {type(left), type(right)} == {int, float}:
         hint = "convert one of them: double(x) or int(x)"
@@ -69,7 +69,7 @@ def mismatch(verb: str, left: object, right: object) -> Fault:
         hint = "convert one of them: string(x), int(x) or double(x)"
     elif left is None or right is None:
         hint = "give null a value first: default(x, 0)"
-    return Fault(f"{verb} {type_name(left)} and {type_name(right)}", hint=hint)
+    return ExpressionFault(f"{verb} {type_name(left)} and {type_name(right)}", hint=hint)
 
 
 def add(frame: Frame, left: Any, right: Any) -> Any:
@@ -81,12 +81,12 @@ def add(frame: Frame, left: Any, right: Any) -> Any:
             return double(frame, left + right)
         if kind is str:
             if len(left) + len(right) > frame.limits.string_length:
-                raise Fault(f"a string has at most {frame.limits.string_length:,} characters")
+                raise ExpressionFault(f"a string has at most {frame.limits.string_length:,} characters")
             read_text(frame, left, right)
             return left + right
         if kind is list:
             if len(left) + len(right) > frame.limits.list_length:
-                raise Fault(f"a list has at most {frame.limits.list_length:,} items")
+                raise ExpressionFault(f"a list has at most {frame.limits.list_length:,} items")
             frame.spend(1 + (len(left) + len(right)) // ELEMENTS_A_STEP)
             return left + right
     raise mismatch("+ cannot join", left, right)
@@ -117,7 +117,7 @@ def divide(frame: Frame, left: Any, right: Any) -> Any:
     if kind is type(right):
         if kind is int:
             if not right:
-                raise Fault("division by zero")
+                raise ExpressionFault("division by zero")
             quotient = abs(left) // abs(right)
             return integer(quotient if (left < 0) == (right < 0) else -quotient)
         if kind is float:
@@ -131,7 +131,7 @@ def divide(frame: Frame, left: Any, right: Any) -> Any:
 def modulo(frame: Frame, left: Any, right: Any) -> Any:
     if type(left) is int and type(right) is int:
         if not right:
-            raise Fault("division by zero")
+            raise ExpressionFault("division by zero")
         # The sign is that of the left side. The one quotient that overflows is a fault in CEL too.
         integer(abs(left) // abs(right) if (left < 0) == (right < 0) else 0)
         rest = abs(left) % abs(right)
@@ -144,7 +144,7 @@ def negate(frame: Frame, value: Any) -> Any:
         return integer(-value)
     if type(value) is float:
         return -value
-    raise Fault(f"- needs a number, this is {type_name(value)}")
+    raise ExpressionFault(f"- needs a number, this is {type_name(value)}")
 
 
 def equal(frame: Frame, left: Any, right: Any) -> bool:
@@ -227,10 +227,10 @@ def contained(frame: Frame, item: Any, container: Any) -> bool:
     if type(container) is dict:
         # In CEL a key may also be an int or a bool; here no map has such a key.
         if type(item) not in (str, int, bool):
-            raise Fault(f"no key of a map is {type_name(item)}")
+            raise ExpressionFault(f"no key of a map is {type_name(item)}")
         return type(item) is str and item in container
     if type(container) is not list:
-        raise Fault(f"in needs a list or a map on its right, this is {type_name(container)}")
+        raise ExpressionFault(f"in needs a list or a map on its right, this is {type_name(container)}")
     if type(item) is str:
         # Python's own search is right for strings: nothing else equals one.
         frame.spend(1 + len(container) // ELEMENTS_A_STEP)

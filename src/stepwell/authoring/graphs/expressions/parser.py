@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from stepwell.authoring.graphs.expressions.functions import FUNCTIONS, MACROS, SPECIAL
 from stepwell.authoring.graphs.expressions.lexer import Token
-from stepwell.authoring.graphs.expressions.limits import Limits
+from stepwell.authoring.graphs.expressions.limits import ExpressionLimits
 from stepwell.authoring.graphs.expressions.literals import INTEGER_MAX, INTEGER_MIN
 from stepwell.authoring.graphs.expressions.suggestion import suggestion
 from stepwell.authoring.graphs.expressions.syntax import (
-    Call,
-    Chain,
-    Choice,
+    CallExpr,
+    ChainExpr,
+    ConditionalExpr,
     Constant,
     Field,
     Has,
@@ -27,8 +27,8 @@ from stepwell.authoring.graphs.expressions.syntax import (
     MapOf,
     Method,
     Name,
-    Node,
     Prefix,
+    SyntaxNode,
 )
 from stepwell.errors import BadExpression
 
@@ -57,7 +57,7 @@ OTHER_LANGUAGES = {
 class Parser:
     """One use: `Parser(tokens, limits).expression()`; afterwards `roots` holds the names it needs."""
 
-    def __init__(self, tokens: list[Token], limits: Limits) -> None:
+    def __init__(self, tokens: list[Token], limits: ExpressionLimits) -> None:
         self._tokens = tokens
         self._next = 0
         self._limits = limits
@@ -66,7 +66,7 @@ class Parser:
         self._variables: list[str] = []
         self.roots: set[str] = set()
 
-    def whole(self) -> Node:
+    def whole(self) -> SyntaxNode:
         if len(self._tokens) == 1:
             raise BadExpression("there is no expression here", column=self._peek.start + 1)
         node = self._choice()
@@ -138,11 +138,11 @@ class Parser:
 
     # Grammar
 
-    def _choice(self) -> Node:
+    def _choice(self) -> SyntaxNode:
         first = self._operators(0)
         if not self._is("?"):
             return first
-        cases: list[tuple[Node, Node]] = []
+        cases: list[tuple[SyntaxNode, SyntaxNode]] = []
         condition = first
         while self._is("?"):
             at = self._take().start
@@ -153,15 +153,15 @@ class Parser:
             self._expect(":")
             cases.append((condition, value))
             condition = self._operators(0)
-        return Choice(tuple(cases), condition, first.at)
+        return ConditionalExpr(tuple(cases), condition, first.at)
 
-    def _operators(self, level: int) -> Node:
+    def _operators(self, level: int) -> SyntaxNode:
         """Left to right within a level; each level calls the next one, five in all."""
         if level == len(LEVELS):
             return self._prefix()
         first = self._operators(level + 1)
         signs = LEVELS[level]
-        rest: list[tuple[str, Node, int]] = []
+        rest: list[tuple[str, SyntaxNode, int]] = []
         while self._peek.text in signs and self._peek.kind in ("sign", "name"):
             sign = self._take()
             self._count(sign.start)
@@ -170,9 +170,9 @@ class Parser:
             return first
         if level < LOGIC:
             return Logic(rest[0][0], (first, *(operand for _, operand, _ in rest)), first.at)
-        return Chain(first, tuple(rest), first.at)
+        return ChainExpr(first, tuple(rest), first.at)
 
-    def _prefix(self) -> Node:
+    def _prefix(self) -> SyntaxNode:
         token = self._peek
         if token.kind != "sign" or token.text not in "!-":
             return self._links()
@@ -193,7 +193,7 @@ class Parser:
             operand = self._links()
         return Prefix(token.text, count, operand, token.start)
 
-    def _links(self, *, negative: bool = False) -> Node:
+    def _links(self, *, negative: bool = False) -> SyntaxNode:
         base = self._primary(negative)
         links: list[Link] = []
         while self._peek.kind == "sign" and self._peek.text in (".", "?.", "["):
@@ -256,10 +256,10 @@ class Parser:
         end = self._expect(")").end
         return Macro(name.text, variable.text, only, body, self._nodes - before, name.start, end)
 
-    def _arguments(self) -> tuple[tuple[Node, ...], int]:
+    def _arguments(self) -> tuple[tuple[SyntaxNode, ...], int]:
         self._expect("(")
         self._enter()
-        found: list[Node] = []
+        found: list[SyntaxNode] = []
         while not self._is(")"):
             found.append(self._choice())
             if not self._accept(","):
@@ -267,7 +267,7 @@ class Parser:
         self._leave()
         return tuple(found), self._expect(")").end
 
-    def _primary(self, negative: bool) -> Node:
+    def _primary(self, negative: bool) -> SyntaxNode:
         token = self._peek
         self._count(token.start)
         if token.kind == "number":
@@ -290,7 +290,7 @@ class Parser:
             return self._map(token.start)
         raise self._unexpected("a value")
 
-    def _named(self) -> Node:
+    def _named(self) -> SyntaxNode:
         token = self._peek
         if token.text in WORDS:
             self._take()
@@ -309,7 +309,7 @@ class Parser:
             self.roots.add(token.text)
         return Name(token.text, token.start)
 
-    def _call(self, name: Token) -> Node:
+    def _call(self, name: Token) -> SyntaxNode:
         arguments, _ = self._arguments()
         if name.text == "has":
             return _has(name, arguments)
@@ -320,11 +320,11 @@ class Parser:
                 hint=f"write items.{name.text}(x, ...)",
             )
         self._check_call(name, len(arguments))
-        return Call(name.text, arguments, name.start)
+        return CallExpr(name.text, arguments, name.start)
 
     def _list(self, at: int) -> ListOf:
         self._enter()
-        items: list[Node] = []
+        items: list[SyntaxNode] = []
         while not self._is("]"):
             items.append(self._choice())
             if not self._accept(","):
@@ -335,7 +335,7 @@ class Parser:
 
     def _map(self, at: int) -> MapOf:
         self._enter()
-        entries: list[tuple[Node, Node]] = []
+        entries: list[tuple[SyntaxNode, SyntaxNode]] = []
         while not self._is("}"):
             key = self._choice()
             self._expect(":")
@@ -366,7 +366,7 @@ class Parser:
             )
 
 
-def _has(name: Token, arguments: tuple[Node, ...]) -> Has:
+def _has(name: Token, arguments: tuple[SyntaxNode, ...]) -> Has:
     if len(arguments) == 1 and isinstance(arguments[0], Links):
         whole = arguments[0]
         last = whole.links[-1]

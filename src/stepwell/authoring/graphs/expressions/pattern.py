@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Protocol
 
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.values import type_name
 
@@ -23,14 +23,14 @@ class Pattern(Protocol):
 def matches(frame: Frame, text: Any, pattern: Any) -> bool:
     """Whether the pattern is found somewhere in the text; ^ and $ tie it to the ends."""
     if type(text) is not str or type(pattern) is not str:
-        raise Fault(f"matches needs two strings, not {type_name(text)} and {type_name(pattern)}")
+        raise ExpressionFault(f"matches needs two strings, not {type_name(text)} and {type_name(pattern)}")
     if len(text) > frame.limits.match_text_length:
-        raise Fault(f"matches looks through at most {frame.limits.match_text_length:,} characters")
+        raise ExpressionFault(f"matches looks through at most {frame.limits.match_text_length:,} characters")
     frame.spend(COMPILE_STEPS + len(text) // CHARACTERS_A_STEP)
     try:
         return compiled(pattern).search(text) is not None
     except UnicodeError:
-        raise Fault("matches needs text that can be written as UTF-8") from None
+        raise ExpressionFault("matches needs text that can be written as UTF-8") from None
 
 
 @functools.lru_cache(maxsize=64)
@@ -40,7 +40,7 @@ def compiled(pattern: str) -> Pattern:
     import re2
 
     if len(pattern) > PATTERN_LENGTH_MAX:
-        raise Fault(f"a pattern has at most {PATTERN_LENGTH_MAX:,} characters")
+        raise ExpressionFault(f"a pattern has at most {PATTERN_LENGTH_MAX:,} characters")
     options = re2.Options()
     options.max_mem = PATTERN_MEMORY_MAX
     options.log_errors = False
@@ -48,7 +48,7 @@ def compiled(pattern: str) -> Pattern:
     try:
         found: Pattern = re2.compile(pattern, options)
     except (re2.error, UnicodeError) as error:
-        raise Fault(
+        raise ExpressionFault(
             f"the pattern {pattern[:40]!r} is wrong: {_words(error)}", hint="RE2 has no lookaround and no \\1"
         ) from None
     return found

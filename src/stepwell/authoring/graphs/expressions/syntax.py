@@ -24,13 +24,13 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    items: tuple[Node, ...]
+    items: tuple[SyntaxNode, ...]
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    entries: tuple[tuple[Node, Node], ...]
+    entries: tuple[tuple[SyntaxNode, SyntaxNode], ...]
     at: int
 
 
@@ -40,16 +40,16 @@ class Prefix:
 
     sign: str
     count: int
-    operand: Node
+    operand: SyntaxNode
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class ChainExpr:
     """Operators of one precedence, from left to right: first, then (sign, operand, position) each."""
 
-    first: Node
-    rest: tuple[tuple[str, Node, int], ...]
+    first: SyntaxNode
+    rest: tuple[tuple[str, SyntaxNode, int], ...]
     at: int
 
 
@@ -58,25 +58,25 @@ class Logic:
     """`&&` or `||` over two or more operands."""
 
     sign: str
-    operands: tuple[Node, ...]
+    operands: tuple[SyntaxNode, ...]
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ConditionalExpr:
     """`condition ? value : ...` as often as they follow one another, then the last value."""
 
-    cases: tuple[tuple[Node, Node], ...]
-    otherwise: Node
+    cases: tuple[tuple[SyntaxNode, SyntaxNode], ...]
+    otherwise: SyntaxNode
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallExpr:
     """A function by name: size(x)."""
 
     function: str
-    arguments: tuple[Node, ...]
+    arguments: tuple[SyntaxNode, ...]
     at: int
 
 
@@ -84,7 +84,7 @@ class Call:
 class Has:
     """has(operand.name)"""
 
-    operand: Node
+    operand: SyntaxNode
     name: str
     at: int
 
@@ -103,7 +103,7 @@ class Field:
 class Index:
     """[key] or ?.[key]"""
 
-    key: Node
+    key: SyntaxNode
     optional: bool
     at: int
     end: int
@@ -114,7 +114,7 @@ class Method:
     """.function(arguments), with what stands before it as first argument."""
 
     function: str
-    arguments: tuple[Node, ...]
+    arguments: tuple[SyntaxNode, ...]
     at: int
     end: int
 
@@ -128,8 +128,8 @@ class Macro:
 
     macro: str
     variable: str
-    only: Node | None
-    body: Node
+    only: SyntaxNode | None
+    body: SyntaxNode
     weight: int
     at: int
     end: int
@@ -142,9 +142,11 @@ Link: TypeAlias = Field | Index | Method | Macro
 class Links:
     """A value and what is asked of it, link after link."""
 
-    base: Node
+    base: SyntaxNode
     links: tuple[Link, ...]
     at: int
 
 
-Node: TypeAlias = Constant | Name | ListOf | MapOf | Prefix | Chain | Logic | Choice | Call | Has | Links
+SyntaxNode: TypeAlias = (
+    Constant | Name | ListOf | MapOf | Prefix | ChainExpr | Logic | ConditionalExpr | CallExpr | Has | Links
+)

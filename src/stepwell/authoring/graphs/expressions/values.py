@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.expressions.fault import Fault
-from stepwell.authoring.graphs.expressions.limits import Limits
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
+from stepwell.authoring.graphs.expressions.limits import ExpressionLimits
 
 TYPE_NAMES: dict[type, str] = {
     type(None): "null",
@@ -33,16 +33,16 @@ def type_name(value: object) -> str:
     return TYPE_NAMES.get(type(value)) or f"no JSON value ({type(value).__name__})"
 
 
-def json_text(value: Any, limits: Limits) -> str:
+def json_text(value: Any, limits: ExpressionLimits) -> str:
     """Compact JSON. Numbers that JSON cannot hold, and text that would be too long, are faults."""
     check_size(value, limits.string_length, limits)
     try:
         return _encode(value).decode()
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise Fault(f"this cannot be written as JSON: {error}") from None
+        raise ExpressionFault(f"this cannot be written as JSON: {error}") from None
 
 
-def text(value: Any, limits: Limits) -> str:
+def text(value: Any, limits: ExpressionLimits) -> str:
     """How a value looks inside a text: strings as they are, null as nothing, the rest as JSON."""
     kind = type(value)
     if kind is str:
@@ -54,7 +54,7 @@ def text(value: Any, limits: Limits) -> str:
     return json_text(value, limits)
 
 
-def check_size(value: Any, size_max: int, limits: Limits) -> int:
+def check_size(value: Any, size_max: int, limits: ExpressionLimits) -> int:
     """About how long the value is as JSON. Refuses what is larger, deeper, or no JSON at all."""
     size = 0
     waiting: list[tuple[Any, int]] = [(value, 0)]
@@ -66,7 +66,7 @@ def check_size(value: Any, size_max: int, limits: Limits) -> int:
         elif kind is list or kind is dict:
             size += SCALAR_SIZE + len(item)
             if depth >= limits.data_depth:
-                raise Fault(f"this value is nested deeper than {limits.data_depth}")
+                raise ExpressionFault(f"this value is nested deeper than {limits.data_depth}")
             if size > size_max:
                 break
             if kind is list:
@@ -74,19 +74,19 @@ def check_size(value: Any, size_max: int, limits: Limits) -> int:
             else:
                 for key, each in item.items():
                     if type(key) is not str:
-                        raise Fault(f"keys are strings, this one is {type_name(key)}")
+                        raise ExpressionFault(f"keys are strings, this one is {type_name(key)}")
                     size += len(key) + 3
                     waiting.append((each, depth + 1))
         elif kind is float and not isfinite(item):
-            raise Fault(f"JSON has no {item}", hint="look for a division by zero or an overflow")
+            raise ExpressionFault(f"JSON has no {item}", hint="look for a division by zero or an overflow")
         elif kind not in TYPE_NAMES:
-            raise Fault(f"this is {type_name(item)}")
+            raise ExpressionFault(f"this is {type_name(item)}")
         else:
             size += SCALAR_SIZE
         if size > size_max:
             break
     if size > size_max:
-        raise Fault(
+        raise ExpressionFault(
             f"this value is larger than {size_max:,} characters", hint="pass on less of it, or a reference"
         )
     return size

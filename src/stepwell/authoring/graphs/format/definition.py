@@ -125,7 +125,7 @@ class Edge:
 
 
 @dataclass(slots=True)
-class Definition:
+class GraphDefinition:
     """A graph that was read: shapes fit, types are known; its structure is not checked yet."""
 
     name: str = ""
@@ -166,13 +166,13 @@ def _node_json(node: Node) -> dict[str, Any]:
     return body
 
 
-def read(body: Any, registry: NodeRegistry) -> tuple[Definition | None, list[GraphProblem]]:
+def read(body: Any, registry: NodeRegistry) -> tuple[GraphDefinition | None, list[GraphProblem]]:
     """The graph, as far as it can be read, and everything that is wrong with its shape."""
     problems: list[GraphProblem] = []
     shape = _read_graph(body, problems)
     if shape is None:
         return None, problems
-    definition = Definition(name=shape.name, triggers=list(shape.triggers), settings=shape.settings)
+    definition = GraphDefinition(name=shape.name, triggers=list(shape.triggers), settings=shape.settings)
     for i, raw in enumerate(shape.nodes):
         node = _read_node(raw, i, registry, problems)
         if node is not None:

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stepwell.authoring.graphs.build.plan import NodePlan, Plan, ScopePlan
+from stepwell.authoring.graphs.build.plan import GraphPlan, NodePlan, ScopePlan
 from stepwell.authoring.graphs.history.dependents import Descent
 from stepwell.authoring.graphs.history.trace import Trace, TraceEntry, trace
 from stepwell.authoring.graphs.nodes.join import Merge
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.nodes.steps import RESULTS, NodeResult
-from stepwell.authoring.graphs.run.state import ROOT, StepStatus
+from stepwell.authoring.graphs.run.state import ROOT, NodeStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.events import Event
@@ -33,7 +33,7 @@ from stepwell.errors import InvalidInput
 _NOTHING: Mapping[str, int] = {}
 
 
-def done_again(plan: Plan, told: Trace, log: Sequence[Event], node: str) -> Edits:
+def done_again(plan: GraphPlan, told: Trace, log: Sequence[Event], node: str) -> Edits:
     """A node is done again, and all that follows from it; and whom it raced with and came before."""
     descent = Descent(told)
     entry = descent.entry(node)
@@ -44,7 +44,7 @@ def done_again(plan: Plan, told: Trace, log: Sequence[Event], node: str) -> Edit
 
 
 def _behind(
-    plan: Plan, told: Trace, log: Sequence[Event], again: set[str], dropped: frozenset[str]
+    plan: GraphPlan, told: Trace, log: Sequence[Event], again: set[str], dropped: frozenset[str]
 ) -> frozenset[str]:
     """Answers that came later than those that are dropped, and would now come first.
 
@@ -66,10 +66,10 @@ def _behind(
 
 
 def _is_lost(entry: TraceEntry) -> bool:
-    return entry.status is StepStatus.FAILED and "error" not in entry.handles
+    return entry.status is NodeStatus.FAILED and "error" not in entry.handles
 
 
-def _fatal(plan: Plan, told: Trace, log: Sequence[Event], entry: TraceEntry) -> set[str]:
+def _fatal(plan: GraphPlan, told: Trace, log: Sequence[Event], entry: TraceEntry) -> set[str]:
     """Nodes with an answer behind which, with no other answer in between, a node failed.
 
     Such a failure has no answer of its own in the log: it happens again as soon as what leads to it is
@@ -103,14 +103,14 @@ def _before(known: Mapping[str, TraceEntry], entry: TraceEntry) -> set[str]:
     return found
 
 
-def _fails_by_itself(plan: Plan, known: Mapping[str, TraceEntry], entry: TraceEntry) -> bool:
+def _fails_by_itself(plan: GraphPlan, known: Mapping[str, TraceEntry], entry: TraceEntry) -> bool:
     """It failed at once, and what is around it with it: not because of a branch or of a node in its body,
     and not where a join goes on without the branch, or waits for the others first."""
     scope = next(scope for scope in plan.scopes() if entry.node in scope.by_id)
     node = scope.by_id[entry.node]
     prefix = entry.path.removesuffix(entry.node)
     before = [known.get(prefix + scope.nodes[edge.source].id) for edge in node.ins]
-    ended_badly = (StepStatus.FAILED, StepStatus.CANCELLED)
+    ended_badly = (NodeStatus.FAILED, NodeStatus.CANCELLED)
     if node.role is Role.JOIN and any(one is not None and one.status in ended_badly for one in before):
         return False
     if node.role is Role.CONTAINER and any(path.startswith(_inside(entry.path)) for path in known):
@@ -138,7 +138,7 @@ def _places(path: str) -> Iterator[_Racer]:
         prefix += f"{name}/"
 
 
-def _racers(plan: Plan, path: str) -> Iterator[_Racer]:
+def _racers(plan: GraphPlan, path: str) -> Iterator[_Racer]:
     """Those in the races that a step may have a part in: it leads there, whether it came that far or not."""
     prefix, _, node = path.rpartition("/")
     prefix += "/" if prefix else ""
@@ -183,7 +183,7 @@ def edited(told: Trace, log: Sequence[Event], registry: NodeRegistry, outputs: M
     return Edits(outputs=found, dropped=dropped, delivered=told.delivered)
 
 
-def fitting(plan: Plan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
+def fitting(plan: GraphPlan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
     """The same edits, without the answers that nobody asks for any more.
 
     Edges do not tell all that follows from a node: its failure may have failed a join, its late arrival

@@ -12,10 +12,18 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.run.frontier import Frontier
 from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code, failure_of
-from stepwell.authoring.graphs.run.state import SETTLED, Ask, Failure, Purpose, ScopeRun, Step, StepStatus
+from stepwell.authoring.graphs.run.state import (
+    SETTLED,
+    Command,
+    CommandKind,
+    Failure,
+    NodeRun,
+    NodeStatus,
+    ScopeRun,
+)
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.events import Event
@@ -34,7 +42,7 @@ class TraceEntry:
     path: str  # scopePath/node
     node: str
     type: str
-    status: StepStatus
+    status: NodeStatus
     predecessors: list[str] = field(default_factory=list)
     depth: int = 0  # containers around it
     branch: str = ""  # the join whose branch it belongs to
@@ -69,10 +77,10 @@ def _before(scope: ScopeRun, cause: str) -> list[str]:
     if scope.owner is None or owner is None or owner.body is None or scope.plan is not owner.ending:
         return []
     found = [scope.prefix + node.id for node in owner.body.nodes]
-    return [*found, cause] if cause and scope.owner.status is StepStatus.CANCELLED else found
+    return [*found, cause] if cause and scope.owner.status is NodeStatus.CANCELLED else found
 
 
-def trace(plan: Plan, run_id: str, events: Iterable[Event]) -> Trace:
+def trace(plan: GraphPlan, run_id: str, events: Iterable[Event]) -> Trace:
     """The trace of a run whose definition had this plan; its expressions see the run's id again."""
     log = list(events)
     reader = _Reader(plan, run_id, log)
@@ -82,7 +90,7 @@ def trace(plan: Plan, run_id: str, events: Iterable[Event]) -> Trace:
 
 
 class _Reader:
-    def __init__(self, plan: Plan, run_id: str, log: Sequence[Event]) -> None:
+    def __init__(self, plan: GraphPlan, run_id: str, log: Sequence[Event]) -> None:
         self._plan = plan
         self._run_id = run_id
         self._log = log
@@ -95,7 +103,7 @@ class _Reader:
         self.entries: dict[str, TraceEntry] = {}
         self.history: list[tuple[str, float]] = []
         self.progress: dict[str, tuple[int, int | None]] = {}
-        self._asks: dict[str, Ask] = {}
+        self._asks: dict[str, Command] = {}
         self._messages: dict[str, Any] = {}
         self.delivered: list[Delivered] = []
         self.unasked: set[str] = set()
@@ -244,7 +252,7 @@ class _Reader:
                 self._frontier.answer(ask, None)
             case ev.WaitEnded(outcome="answered"):
                 told = PLAIN.decode(self._messages[fact.received])
-                if ask.purpose is Purpose.MAILBOX:
+                if ask.purpose is CommandKind.MAILBOX:
                     self._posted[id(told)] = (fact.received, told)
                 self._frontier.answer(ask, told)
             case ev.WaitEnded(outcome="timed_out"):
@@ -259,14 +267,14 @@ class _Reader:
             entry.worker = fact.worker
         self._take_asks()
 
-    def _looked_up(self, ask: Ask, fact: ev.Fact) -> None:
+    def _looked_up(self, ask: Command, fact: ev.Fact) -> None:
         """A workflow that only the store might know; if it does not, the node that calls it has failed."""
         if isinstance(fact, ev.StepCompleted) and bytes(fact.result) == b"null":
             assert ask.step is not None
             self._frontier.fail(ask, failure_of(ask.step.node.behaviour.unknown(), ask.step))
             self._take_asks()
 
-    def _child_ended(self, ask: Ask, fact: ev.ChildEnded, node: str, place: str) -> None:
+    def _child_ended(self, ask: Command, fact: ev.ChildEnded, node: str, place: str) -> None:
         if fact.status == Status.COMPLETED:
             self._frontier.answer(ask, PLAIN.decode(fact.result))
         else:
@@ -275,12 +283,12 @@ class _Reader:
 
     def _take_asks(self) -> None:
         for action in self._frontier.take_actions():
-            if isinstance(action, Ask):
+            if isinstance(action, Command):
                 self._asks[action.path] = action
 
     # Steps
 
-    def _seen(self, step: Step) -> None:
+    def _seen(self, step: NodeRun) -> None:
         entry = self.entries.get(step.path)
         if entry is None:
             entry = self.entries[step.path] = self._entry(step)
@@ -292,7 +300,7 @@ class _Reader:
             entry.worker = self._worker
             if step.error is not None:
                 entry.error = step.error.as_context()
-            if step.node.variable and step.status is StepStatus.COMPLETED:
+            if step.node.variable and step.status is NodeStatus.COMPLETED:
                 entry.output = step.behind.values.get(step.node.variable, step.output)
             if step.loop is not None:
                 self.progress[step.path] = (step.loop.done, step.loop.count)
@@ -300,11 +308,11 @@ class _Reader:
                 key, _ = self._posted[id(step.event)]
                 self.delivered.append(Delivered(self._seq, self._prefix + step.path, key, step.output))
 
-    def _entry(self, step: Step) -> TraceEntry:
+    def _entry(self, step: NodeRun) -> TraceEntry:
         scope, node = step.scope, step.node
         live = scope.live.get(node.index, ())
         join = scope.plan.nodes[node.join].id if node.join >= 0 else ""
-        begun = step.status not in (StepStatus.SKIPPED, StepStatus.CANCELLED)
+        begun = step.status not in (NodeStatus.SKIPPED, NodeStatus.CANCELLED)
         return TraceEntry(
             order=step.number,
             path=step.path,

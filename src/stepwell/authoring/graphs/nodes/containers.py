@@ -15,7 +15,7 @@ from stepwell.authoring.graphs.nodes.node_data import (
     exactly_one,
 )
 from stepwell.authoring.graphs.nodes.node_type import NodeType, Role
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 
 ITEMS_MAX = 100_000
 WHILE_MAX = 1_000  # a while loop without maxIterations: a mistake should end soon
@@ -39,8 +39,8 @@ class LoopData(NodeData):
 
     @model_validator(mode="after")
     def _one_kind(self) -> LoopData:
-        given = [self.items is not None, self.while_ is not None, self.times is not None]
-        if sum(given) != 1:
+        present = [self.items is not None, self.while_ is not None, self.times is not None]
+        if sum(present) != 1:
             raise ValueError("give exactly one of items, while and times")
         return self
 
@@ -56,7 +56,7 @@ class RetryNodeData(NodeData):
 
 
 class Loop:
-    def __init__(self, data: LoopData, compiler: Compiler) -> None:
+    def __init__(self, data: LoopData, compiler: NodeCompiler) -> None:
         self.items = compiler.optional(data.items, "items")
         self.condition = compiler.optional(data.while_, "while")
         self.times = data.times
@@ -87,12 +87,12 @@ class Loop:
 
 
 class Try:
-    def __init__(self, data: TryData, compiler: Compiler) -> None:
+    def __init__(self, data: TryData, compiler: NodeCompiler) -> None:
         pass
 
 
 class RetryBody:
-    def __init__(self, data: RetryNodeData, compiler: Compiler) -> None:
+    def __init__(self, data: RetryNodeData, compiler: NodeCompiler) -> None:
         self.attempts = data.max_attempts
         self.delay = data.delay_ms / 1000
         self.delay_max = 30.0

@@ -10,7 +10,7 @@ from pydantic import AliasChoices, ConfigDict, Field, model_validator
 from stepwell.authoring.graphs.nodes.node_data import WHOLE, NodeData, Source, exactly_one, needed_by
 from stepwell.authoring.graphs.nodes.node_type import NodeType, Role
 from stepwell.authoring.graphs.problems import did_you_mean
-from stepwell.authoring.graphs.templates.node_compiler import Compiler, MergeFunction
+from stepwell.authoring.graphs.templates.node_compiler import MergeFunction, NodeCompiler
 from stepwell.errors import excerpt
 
 Mode = Literal["all", "any", "count", "timeout"]
@@ -57,7 +57,7 @@ class MergeData(NodeData):
 class Merge:
     """What the frontier asks of a join."""
 
-    def __init__(self, data: MergeData, compiler: Compiler) -> None:
+    def __init__(self, data: MergeData, compiler: NodeCompiler) -> None:
         self.mode = data.mode
         self.count = data.count or 1
         self.require_all = data.require_all
@@ -74,7 +74,7 @@ class Merge:
         self.min_successful = data.min_successful
         self.timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
 
-    def _function(self, name: str | None, compiler: Compiler) -> MergeFunction | None:
+    def _function(self, name: str | None, compiler: NodeCompiler) -> MergeFunction | None:
         found = None if name is None else compiler.mergers.get(name)
         if name is not None and found is None:
             suggestion = did_you_mean(name, compiler.mergers) or "register it: Engine(nodes=[...])"

@@ -38,37 +38,37 @@ def _free(name: str) -> str:
 
 
 # `__` is how names begin that expressions refuse.
-Written = Annotated[
+WritableName = Annotated[
     Variable,
     AfterValidator(_free),
     Field(json_schema_extra=_TAKEN),
 ]
 # Objects whose keys are such names: pydantic's schema says what fits them, and lets all others pass.
 NAMED = Field(json_schema_extra={"propertyNames": {"pattern": _NAME}})
-WRITTEN = Field(json_schema_extra={"propertyNames": {"pattern": _NAME, **_TAKEN}})
+WRITABLE_NAMES = Field(json_schema_extra={"propertyNames": {"pattern": _NAME, **_TAKEN}})
 # What is too long is a bad expression, so the compiler says so; the schema tells it to editors.
 Source = Annotated[str, StringConstraints(min_length=1), Field(json_schema_extra={"maxLength": 4096})]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")]
 
 
-def _given(value: Any) -> Any:
+def _not_zero(value: Any) -> Any:
     """K12: no timeout is None; 0 would mean "never start" and is a mistake."""
     if value == 0 and value is not False:
         raise ValueError("0 is no timeout: leave it out to use the default")
     return value
 
 
-Timeout = Annotated[Milliseconds, BeforeValidator(_given), Field(json_schema_extra={"minimum": 1})]
+Timeout = Annotated[Milliseconds, BeforeValidator(_not_zero), Field(json_schema_extra={"minimum": 1})]
 
 
-def given(name: str) -> dict[str, Any]:
+def present(name: str) -> dict[str, Any]:
     """In a schema: the field is there, and not null."""
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
 
 
 def exactly_one(*names: str) -> dict[str, Any]:
     """In a schema, what a model's validator says of these fields."""
-    return {"oneOf": [given(name) for name in names]}
+    return {"oneOf": [present(name) for name in names]}
 
 
 def needed_by(field: str, *, default: str = "", **needs: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def needed_by(field: str, *, default: str = "", **needs: str) -> dict[str, Any]:
         found: dict[str, Any] = {"properties": {field: {"const": value}}}
         return found if value == default else {**found, "required": [field]}
 
-    return {"allOf": [{"if": chosen(value), "then": given(name)} for value, name in needs.items()]}
+    return {"allOf": [{"if": chosen(value), "then": present(name)} for value, name in needs.items()]}
 
 
 class Strict(BaseModel):
@@ -110,7 +110,7 @@ class NodeData(Strict):
     """The fields that every node may have."""
 
     title: str | None = None
-    output_variable: Written | None = None
+    output_variable: WritableName | None = None
     retry: RetryData | None = None
     timeout_ms: Timeout | None = None
     disabled: bool = False

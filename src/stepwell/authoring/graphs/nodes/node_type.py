@@ -16,9 +16,9 @@ import msgspec
 from stepwell.authoring.graphs.nodes.node_data import NodeData
 
 if TYPE_CHECKING:
-    from stepwell.authoring.graphs.templates.node_compiler import Compiler
+    from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 
-Scope = Mapping[str, Any]
+ExpressionScope = Mapping[str, Any]
 Now = float | None  # seconds since 1970; None where no expression of the node asks for it
 OUT = ("out",)
 
@@ -32,7 +32,7 @@ class Role(StrEnum):
     JOIN = "join"
 
 
-class Outcome(msgspec.Struct, frozen=True, eq=False):
+class NodeOutcome(msgspec.Struct, frozen=True, eq=False):
     """How a node came out: which handles are live, its output, and what it writes besides."""
 
     handles: tuple[str, ...] = OUT
@@ -42,9 +42,9 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
     terminate: bool = False
 
 
-DONE = Outcome()
+DONE = NodeOutcome()
 Handles = Callable[[Any], frozenset[str]]
-Compile = Callable[[Any, "Compiler"], Any]
+Compile = Callable[[Any, "NodeCompiler"], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

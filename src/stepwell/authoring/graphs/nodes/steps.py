@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stepwell.authoring.graphs.errors import NodeConfigError, NodeError
 from stepwell.authoring.graphs.nodes.node_data import NodeData
-from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeOutcome, NodeType, Now, Role
 from stepwell.authoring.graphs.nodes.retry import DEFAULT, NodeRetry, retry_of
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.domain.codec import PAYLOAD_BYTES_MAX, PLAIN
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
@@ -43,16 +43,16 @@ class Helpers(msgspec.Struct, frozen=True, gc=False):
     attempt: int
 
 
-class Work(Protocol):
+class StepNode(Protocol):
     """A node that becomes a step."""
 
     spec: StepSpec
 
-    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, from the context. Errors here are the author's: nothing was executed."""
         ...
 
-    def outcome(self, result: bytes | msgspec.Raw) -> Outcome: ...
+    def outcome(self, result: bytes | msgspec.Raw) -> NodeOutcome: ...
 
 
 class ResultCodec:
@@ -90,15 +90,15 @@ class ResultCodec:
 RESULTS = ResultCodec()
 
 
-def outcome_of(result: bytes | msgspec.Raw) -> Outcome:
+def outcome_of(result: bytes | msgspec.Raw) -> NodeOutcome:
     body = PLAIN.decode(result)
-    return Outcome((body.get("handle", "out"),), body["output"], None, body.get("delay", 0.0))
+    return NodeOutcome((body.get("handle", "out"),), body["output"], None, body.get("delay", 0.0))
 
 
 class CustomWork:
     """A node of `@node`: its data is a template of its configuration."""
 
-    def __init__(self, made: CustomNode, data: NodeData, compiler: Compiler) -> None:
+    def __init__(self, made: CustomNode, data: NodeData, compiler: NodeCompiler) -> None:
         self._made = made
         self._node = compiler.node
         config = made.config_of(data)
@@ -117,7 +117,7 @@ class CustomWork:
             queue=data.queue or "",
         )
 
-    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
         config = self._template.render(scope, now)
         if self._made.config is not None:
             try:
@@ -181,7 +181,7 @@ class CustomNode:
         """The node's own fields, without those that every node may have."""
         return dict(data.model_extra or {})
 
-    def _compile(self, data: NodeData, compiler: Compiler) -> CustomWork:
+    def _compile(self, data: NodeData, compiler: NodeCompiler) -> CustomWork:
         known = self.fields()
         if known is not None:
             for name in self.config_of(data):
@@ -244,7 +244,7 @@ class CallData(NodeData):
 class CallWork:
     """A registered Python step, called with what the templates give."""
 
-    def __init__(self, data: CallData, compiler: Compiler) -> None:
+    def __init__(self, data: CallData, compiler: NodeCompiler) -> None:
         self._args = compiler.template(data.args, "args")
         spec = (compiler.steps or {}).get(data.step)
         if spec is None:
@@ -264,7 +264,7 @@ class CallWork:
             queue=data.queue or spec.queue,
         )
 
-    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args = self._args.render(scope, now)
         names = list(self._codecs)
         if isinstance(args, list):
@@ -279,8 +279,8 @@ class CallWork:
         codec = self._codecs.get(name, PLAIN)
         return value if codec is PLAIN else codec.decode(PLAIN.encode(value))
 
-    def outcome(self, result: bytes | msgspec.Raw) -> Outcome:
-        return Outcome(output=PLAIN.decode(result))
+    def outcome(self, result: bytes | msgspec.Raw) -> NodeOutcome:
+        return NodeOutcome(output=PLAIN.decode(result))
 
 
 def _missing(*args: Any, **kwargs: Any) -> None:
@@ -322,7 +322,7 @@ __all__ = [
     "Helpers",
     "NodeResult",
     "NodeRetry",
-    "Work",
+    "StepNode",
     "node",
     "outcome_of",
 ]

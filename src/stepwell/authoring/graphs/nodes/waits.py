@@ -23,8 +23,8 @@ from stepwell.authoring.graphs.nodes.node_data import (
     exactly_one,
     needed_by,
 )
-from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeOutcome, NodeType, Now, Role
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.authoring.graphs.templates.template import Template
 from stepwell.domain.duration import seconds
 from stepwell.errors import StepwellError, excerpt
@@ -76,19 +76,19 @@ class ApprovalData(NodeData):
 
 
 @dataclass(frozen=True, slots=True)
-class Timer:
+class TimerRequest:
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventRequest:
     name: str
     key: str
     timeout: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalRequest:
     title: str
     assignees: tuple[str, ...]
     form: Mapping[str, Any]
@@ -96,7 +96,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Poll:
+class PollRequest:
     """Ask `condition` now and every `seconds`, until it holds."""
 
     condition: Expression
@@ -104,7 +104,7 @@ class Poll:
     timeout: float | None
 
 
-Ask = Timer | Event | Question | Poll
+WaitRequest = TimerRequest | EventRequest | ApprovalRequest | PollRequest
 
 
 class Delay:
@@ -112,7 +112,7 @@ class Delay:
 
     times_out = False
 
-    def __init__(self, data: DelayData | WaitData, compiler: Compiler) -> None:
+    def __init__(self, data: DelayData | WaitData, compiler: NodeCompiler) -> None:
         duration = getattr(data, "duration", None)
         self._seconds = None if data.ms is None else data.ms / 1000
         self._duration = None if duration is None else compiler.template(duration, "duration")
@@ -121,7 +121,7 @@ class Delay:
         compiler.uses_time = compiler.uses_time or self._until is not None
 
     @staticmethod
-    def _check(duration: str | None, until: str | None, compiler: Compiler) -> None:
+    def _check(duration: str | None, until: str | None, compiler: NodeCompiler) -> None:
         """What no expression makes is looked at when the graph is saved."""
         for code, field, written, read in (
             ("DURATION", "duration", duration, _length),
@@ -133,75 +133,75 @@ class Delay:
                 except NodeConfigError as error:
                     compiler.problem(code, error.message, field, error.hint)
 
-    def ask(self, scope: Scope, now: Now) -> Ask:
+    def ask(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         if self._seconds is not None:
-            return Timer(self._seconds)
+            return TimerRequest(self._seconds)
         if self._duration is not None:
-            return Timer(_length(self._duration.render(scope, now)))
+            return TimerRequest(_length(self._duration.render(scope, now)))
         assert self._until is not None
         assert now is not None
-        return Timer(max(0.0, _moment(self._until.render(scope, now)) - now))
+        return TimerRequest(max(0.0, _moment(self._until.render(scope, now)) - now))
 
-    def answered(self, answer: Any) -> Outcome:
-        return Outcome()
+    def answered(self, answer: Any) -> NodeOutcome:
+        return NodeOutcome()
 
 
 class EventWait:
     times_out = True
 
-    def __init__(self, data: WaitData, compiler: Compiler) -> None:
+    def __init__(self, data: WaitData, compiler: NodeCompiler) -> None:
         self._event = compiler.template(data.event, "event")
         self._key = None if data.key is None else compiler.template(data.key, "key")
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
 
-    def ask(self, scope: Scope, now: Now) -> Ask:
+    def ask(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         key = "" if self._key is None else _text(self._key, scope, now)
         if self._key is not None and not key:
             # Without a key it would take the events of all others.
             raise NodeConfigError("the key of the event came out empty", hint="leave it out to take any")
-        return Event(_text(self._event, scope, now), key, self._timeout)
+        return EventRequest(_text(self._event, scope, now), key, self._timeout)
 
-    def answered(self, answer: Any) -> Outcome:
-        return Outcome(output=answer)
+    def answered(self, answer: Any) -> NodeOutcome:
+        return NodeOutcome(output=answer)
 
 
 class ConditionWait:
     times_out = True
 
-    def __init__(self, data: WaitData, compiler: Compiler) -> None:
+    def __init__(self, data: WaitData, compiler: NodeCompiler) -> None:
         assert data.condition is not None
         self._condition = compiler.expression(data.condition, "condition")
         self._poll = data.poll_ms / 1000
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
 
-    def ask(self, scope: Scope, now: Now) -> Ask:
-        return Poll(self._condition, self._poll, self._timeout)
+    def ask(self, scope: ExpressionScope, now: Now) -> WaitRequest:
+        return PollRequest(self._condition, self._poll, self._timeout)
 
-    def answered(self, answer: Any) -> Outcome:
-        return Outcome()
+    def answered(self, answer: Any) -> NodeOutcome:
+        return NodeOutcome()
 
 
 class Approval:
     times_out = True
 
-    def __init__(self, data: ApprovalData, compiler: Compiler) -> None:
+    def __init__(self, data: ApprovalData, compiler: NodeCompiler) -> None:
         self._message = compiler.template(data.message, "message")
         self._assignees = compiler.template(data.assignees, "assignees")
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
         compiler.schema(data.form, "form")
         self._form = answer_schema(data.form)
 
-    def ask(self, scope: Scope, now: Now) -> Ask:
+    def ask(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         assignees = self._assignees.render(scope, now)
-        return Question(
+        return ApprovalRequest(
             _text(self._message, scope, now), tuple(str(who) for who in assignees), self._form, self._timeout
         )
 
-    def answered(self, answer: Any) -> Outcome:
+    def answered(self, answer: Any) -> NodeOutcome:
         output = answer if isinstance(answer, dict) else {"response": answer}
-        return Outcome((output["response"],), output)
+        return NodeOutcome((output["response"],), output)
 
-    def pinned(self, value: Any) -> Outcome:
+    def pinned(self, value: Any) -> NodeOutcome:
         named_handles(value.get("response") if isinstance(value, dict) else value, ANSWERS)
         return self.answered(value)
 
@@ -222,7 +222,7 @@ def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
     return {"anyOf": [{"const": "denied"}, answer]}
 
 
-def _text(template: Template, scope: Scope, now: Now) -> str:
+def _text(template: Template, scope: ExpressionScope, now: Now) -> str:
     return text(template.render(scope, now), DEFAULT_LIMITS)
 
 
@@ -263,7 +263,7 @@ def _fixed_moment(written: str) -> None:
         )
 
 
-def _wait(data: WaitData, compiler: Compiler) -> Delay | EventWait | ConditionWait:
+def _wait(data: WaitData, compiler: NodeCompiler) -> Delay | EventWait | ConditionWait:
     if data.mode == "event":
         return EventWait(data, compiler)
     if data.mode == "condition":

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.errors import NodeError
-from stepwell.authoring.graphs.nodes.waits import Event, Question
+from stepwell.authoring.graphs.nodes.waits import ApprovalRequest, EventRequest
 from stepwell.authoring.graphs.run.frontier import Frontier
 from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
-from stepwell.authoring.graphs.run.state import Ask, Failure, Note, NoteKind, Purpose
+from stepwell.authoring.graphs.run.state import Command, CommandKind, Failure, Marker, MarkerKind
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.program import PlacedContext, Startable
@@ -29,9 +29,9 @@ EVENT_SIGNAL = "event:"  # events sent to one run come as signals of this name
 
 
 class Driver:
-    def __init__(self, plan: Plan, ctx: PlacedContext) -> None:
+    def __init__(self, plan: GraphPlan, ctx: PlacedContext) -> None:
         self._ctx = ctx
-        self._calls: dict[Ask, Any] = {}
+        self._calls: dict[Command, Any] = {}
         self._finished = ctx.future()
         self._cancelled: RunCancelling | None = None
         accepted = ctx.accepted
@@ -59,12 +59,12 @@ class Driver:
         while frontier.actions:
             actions, frontier.actions = frontier.actions, []
             for action in actions:
-                if isinstance(action, Ask):
+                if isinstance(action, Command):
                     if action.done:
                         self._ctx.forgo(action.path)
                     else:
                         self._ask(action)
-                elif isinstance(action, Note):
+                elif isinstance(action, Marker):
                     self._note(action)
                 elif (call := self._calls.pop(action.ask, None)) is not None:
                     self._ctx.withdraw(call)
@@ -76,10 +76,10 @@ class Driver:
 
     # Asking
 
-    def _ask(self, ask: Ask) -> None:
+    def _ask(self, ask: Command) -> None:
         answered = partial(self._answered, ask)
         try:
-            if ask.purpose is Purpose.WORK:
+            if ask.purpose is CommandKind.WORK:
                 assert ask.step is not None
                 args, kwargs = ask.data if ask.data is not None else ((), {})
                 spec = ask.step.node.behaviour.spec
@@ -89,23 +89,23 @@ class Driver:
         except StepwellError as error:
             self._refused(ask, error)
 
-    def _refused(self, ask: Ask, error: StepwellError) -> None:
+    def _refused(self, ask: Command, error: StepwellError) -> None:
         assert ask.step is not None
         code = "CALL_DEPTH" if type(error) is InvalidRequest else error.code
         failure = Failure(code, error.message, ask.step.node.id, ask.path, hint=error.hint, config=True)
-        self._note(Note(NoteKind.FAILED, ask.path, failure))
+        self._note(Marker(MarkerKind.FAILED, ask.path, failure))
         self._frontier.fail(ask, failure)
 
-    def _call(self, ask: Ask, answered: Any) -> Any:
+    def _call(self, ask: Command, answered: Any) -> Any:
         ctx, data, path = self._ctx, ask.data, ask.path
         match ask.purpose:
-            case Purpose.EVENT:
-                assert isinstance(data, Event)
+            case CommandKind.EVENT:
+                assert isinstance(data, EventRequest)
                 return ctx.event(path, data.name, data.key, data.timeout, answered)
-            case Purpose.MAILBOX:
+            case CommandKind.MAILBOX:
                 return ctx.signal(path, EVENT_SIGNAL + data, answered)
-            case Purpose.QUESTION:
-                assert isinstance(data, Question)
+            case CommandKind.QUESTION:
+                assert isinstance(data, ApprovalRequest)
                 return ctx.question(
                     path,
                     data.form,
@@ -114,14 +114,14 @@ class Driver:
                     assignees=data.assignees,
                     timeout=data.timeout,
                 )
-            case Purpose.CHILD:
+            case CommandKind.CHILD:
                 return self._child(ask)
-            case Purpose.POLL:
+            case CommandKind.POLL:
                 return ctx.timer(path, data.seconds, answered)
             case _:
-                return ctx.timer(path, data, answered, retry=ask.purpose is Purpose.BACKOFF)
+                return ctx.timer(path, data, answered, retry=ask.purpose is CommandKind.BACKOFF)
 
-    def _child(self, ask: Ask) -> Any:
+    def _child(self, ask: Command) -> Any:
         """A child of a workflow that this worker has; else it is looked up, and that is recorded."""
         assert ask.step is not None
         ctx, wanted, find = self._ctx, ask.step.node.behaviour, f"{ask.path}@find"
@@ -132,13 +132,13 @@ class Driver:
                 return self._start_child(ask, workflow)
         return ctx.find(find, wanted.workflow, wanted.version, partial(self._found, ask))
 
-    def _start_child(self, ask: Ask, workflow: Startable[Any, Any] | None) -> Any:
+    def _start_child(self, ask: Command, workflow: Startable[Any, Any] | None) -> Any:
         assert ask.step is not None
         detached = not ask.step.node.behaviour.waits
         started = partial(self._child_started, ask)
         return self._ctx.child(ask.path, workflow, ask.data, started, detached=detached)
 
-    def _found(self, ask: Ask, future: asyncio.Future[Any]) -> None:
+    def _found(self, ask: Command, future: asyncio.Future[Any]) -> None:
         if ask.done or self._finished.done():
             return
         if future.cancelled() or future.exception() is not None:
@@ -157,7 +157,7 @@ class Driver:
         except BaseException as error:
             self._finished.set_exception(error)
 
-    def _child_started(self, ask: Ask, future: asyncio.Future[Any]) -> None:
+    def _child_started(self, ask: Command, future: asyncio.Future[Any]) -> None:
         assert ask.step is not None
         if future.cancelled() or future.exception() is not None or not ask.step.node.behaviour.waits:
             self._answered(ask, future)
@@ -166,7 +166,7 @@ class Driver:
 
     # Answers
 
-    def _answered(self, ask: Ask, future: asyncio.Future[Any]) -> None:
+    def _answered(self, ask: Command, future: asyncio.Future[Any]) -> None:
         call = self._calls.pop(ask, None)
         if self._finished.done() or future.cancelled():
             return
@@ -174,7 +174,7 @@ class Driver:
             error = future.exception()
             if error is None:
                 result = future.result()
-                self._frontier.answer(ask, result if ask.purpose is Purpose.WORK else _value(ask, result))
+                self._frontier.answer(ask, result if ask.purpose is CommandKind.WORK else _value(ask, result))
             elif isinstance(error, StepError | WaitTimedOut):
                 self._frontier.fail(ask, self._failure(ask, error, call))
             elif isinstance(error, RunCancelling):
@@ -193,7 +193,7 @@ class Driver:
             self._cancelled = error
             self._frontier.cancel()
 
-    def _failure(self, ask: Ask, error: StepError | WaitTimedOut, call: Any) -> Failure:
+    def _failure(self, ask: Command, error: StepError | WaitTimedOut, call: Any) -> Failure:
         assert ask.step is not None
         node = ask.step.node.id
         if isinstance(error, WaitTimedOut):
@@ -201,49 +201,49 @@ class Driver:
         code = called_code(error.cause_code or error.code)
         attempt = self._ctx.attempt(call) if call is not None else 1
         message = error.cause_message or error.message
-        config = error.permanent and ask.purpose is Purpose.WORK
+        config = error.permanent and ask.purpose is CommandKind.WORK
         kind = error.error_type if code == "ERROR" else ""
         return Failure(code, message, node, ask.path, attempt, hint=error.hint, config=config, kind=kind)
 
     # Telling
 
-    def _note(self, note: Note) -> None:
+    def _note(self, note: Marker) -> None:
         place = note.path
-        if note.kind is NoteKind.JOIN_LATE:
+        if note.kind is MarkerKind.JOIN_LATE:
             place = f"{note.path}@{note.data}"
         self._ctx.note(fact_of(note), place)
 
 
-def _value(ask: Ask, result: Any) -> Any:
+def _value(ask: Command, result: Any) -> Any:
     if result is None:
         return result
-    if ask.purpose is Purpose.CHILD and isinstance(result, str):
+    if ask.purpose is CommandKind.CHILD and isinstance(result, str):
         return {"runId": result}
     return PLAIN.decode(result)
 
 
-def fact_of(note: Note) -> ev.NodeFact:
+def fact_of(note: Marker) -> ev.NodeFact:
     data = note.data
     match note.kind:
-        case NoteKind.COMPLETED:
+        case MarkerKind.COMPLETED:
             return ev.NodeCompleted(
                 output=Raw(msgspec.json.encode(data["output"])),
                 handles=data["handles"],
                 pinned=data.get("pinned", False),
             )
-        case NoteKind.FAILED:
+        case MarkerKind.FAILED:
             return ev.NodeFailed(error=problem_of_failure(data))
-        case NoteKind.SKIPPED:
+        case MarkerKind.SKIPPED:
             return ev.NodeSkipped()
-        case NoteKind.CANCELLED:
+        case MarkerKind.CANCELLED:
             return ev.NodeCancelled()
-        case NoteKind.JOIN_LATE:
+        case MarkerKind.JOIN_LATE:
             return ev.JoinLate(source=data)
-        case NoteKind.MERGE_CONFLICT:
+        case MarkerKind.MERGE_CONFLICT:
             return ev.MergeConflict(variables=data)
-        case NoteKind.LOOP_STARTED:
+        case MarkerKind.LOOP_STARTED:
             return ev.LoopStarted(count=data)
-        case NoteKind.LOOP_ADVANCED:
+        case MarkerKind.LOOP_ADVANCED:
             return ev.LoopAdvanced(done=data[0], count=data[1])
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepwell.authoring.graphs.nodes.waits import Event
-from stepwell.authoring.graphs.run.state import Ask, Purpose
+from stepwell.authoring.graphs.nodes.waits import EventRequest
+from stepwell.authoring.graphs.run.state import Command, CommandKind
 
 if TYPE_CHECKING:
     from stepwell.authoring.graphs.run.frontier import Frontier
@@ -19,12 +19,12 @@ class Mailbox:
     def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
         self._kept: dict[str, list[dict[str, Any]]] = {}  # by name: came, and nobody wanted them yet
-        self._waiters: dict[str, dict[Ask, None]] = {}  # by name, in the order of waiting
-        self._listening: dict[str, Ask] = {}
+        self._waiters: dict[str, dict[Command, None]] = {}  # by name, in the order of waiting
+        self._listening: dict[str, Command] = {}
         self._count: dict[str, int] = {}
 
-    def open(self, waiter: Ask) -> None:
-        wanted: Event = waiter.data
+    def open(self, waiter: Command) -> None:
+        wanted: EventRequest = waiter.data
         kept = self._kept.get(wanted.name, [])
         found = next((event for event in kept if _fits(wanted, event)), None)
         self._waiters.setdefault(wanted.name, {})[waiter] = None
@@ -38,11 +38,11 @@ class Mailbox:
     def _listen(self, name: str) -> None:
         if name not in self._listening:
             number = self._count[name] = self._count.get(name, 0) + 1
-            ask = Ask(Purpose.MAILBOX, f"@event:{name}#{number}", None, name)
+            ask = Command(CommandKind.MAILBOX, f"@event:{name}#{number}", None, name)
             self._listening[name] = ask
             self._frontier.ask(ask)
 
-    def came(self, ask: Ask, event: dict[str, Any]) -> None:
+    def came(self, ask: Command, event: dict[str, Any]) -> None:
         name: str = ask.data
         del self._listening[name]
         waiter = next((w for w in self._waiters.get(name, ()) if _fits(w.data, event)), None)
@@ -53,14 +53,14 @@ class Mailbox:
         if self._waiters.get(name):
             self._listen(name)
 
-    def _give(self, waiter: Ask, event: dict[str, Any]) -> None:
+    def _give(self, waiter: Command, event: dict[str, Any]) -> None:
         step = waiter.step
         assert step is not None
         step.event = event
         self._frontier.withdraw(waiter)
         self._frontier.complete(step, step.node.behaviour.answered(event.get("data")))
 
-    def closed(self, waiter: Ask) -> None:
+    def closed(self, waiter: Command) -> None:
         """It was answered, came too late or is not wanted any more."""
         name = waiter.data.name
         waiters = self._waiters.get(name, {})
@@ -69,5 +69,5 @@ class Mailbox:
             self._frontier.withdraw(self._listening.pop(name))
 
 
-def _fits(wanted: Event, event: dict[str, Any]) -> bool:
+def _fits(wanted: EventRequest, event: dict[str, Any]) -> bool:
     return wanted.key in ("", str(event.get("key", "")))

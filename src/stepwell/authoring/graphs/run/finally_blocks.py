@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepwell.authoring.graphs.run.state import ScopeRun, Step
+from stepwell.authoring.graphs.run.state import NodeRun, ScopeRun
 
 if TYPE_CHECKING:
     from stepwell.authoring.graphs.run.frontier import Frontier
@@ -34,7 +34,7 @@ class Cleanups:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def cancel(self, step: Step) -> None:
+    def cancel(self, step: NodeRun) -> None:
         """A try with a finally is cancelled; its step settles behind this."""
         body = step.body
         begun = body is not None and body.plan is step.node.ending

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stepwell.authoring.graphs.build.plan import NodePlan, Plan
-from stepwell.authoring.graphs.nodes.node_type import Outcome, Role
+from stepwell.authoring.graphs.build.plan import GraphPlan, NodePlan
+from stepwell.authoring.graphs.nodes.node_type import NodeOutcome, Role
 from stepwell.authoring.graphs.run.containers import Containers
 from stepwell.authoring.graphs.run.finally_blocks import Cleanups
 from stepwell.authoring.graphs.run.join_firing import Joining
@@ -27,17 +27,17 @@ from stepwell.authoring.graphs.run.state import (
     SETTLED,
     WORKING,
     Action,
-    Ask,
-    End,
+    Command,
     Failure,
-    Note,
-    NoteKind,
+    GraphResult,
+    Marker,
+    MarkerKind,
+    NodeRun,
+    NodeStatus,
     ScopeRun,
-    Step,
-    StepStatus,
     Withdrawal,
 )
-from stepwell.authoring.graphs.run.variables import Arrival, Context, merge_all
+from stepwell.authoring.graphs.run.variables import Arrival, Variables, merge_all
 
 Clock = Callable[[str], float]
 
@@ -45,12 +45,12 @@ Clock = Callable[[str], float]
 class Frontier:
     def __init__(
         self,
-        plan: Plan,
+        plan: GraphPlan,
         *,
         run: Mapping[str, Any],
         clock: Clock,
         known: Callable[[str], bool] = lambda path: False,
-        observe: Callable[[Step], None] | None = None,
+        observe: Callable[[NodeRun], None] | None = None,
         test: bool = False,
     ) -> None:
         self.plan = plan
@@ -60,10 +60,10 @@ class Frontier:
         self.observe = observe  # told of every step that begins or settles
         self.test = test  # pinned data counts
         self.actions: list[Action] = []
-        self.end: End | None = None
-        self._outcome: End | None = None  # decided; it is the end when all is cleaned up
+        self.end: GraphResult | None = None
+        self._outcome: GraphResult | None = None  # decided; it is the end when all is cleaned up
         self.output: dict[str, Any] = {}
-        self.open_asks: dict[Ask, None] = {}
+        self.open_asks: dict[Command, None] = {}
         self._ready: deque[tuple[ScopeRun, int]] = deque()
         self._joins: dict[tuple[int, int], ScopeRun] = {}  # (id of scope, index): decided after a cascade
         self._ending: deque[ScopeRun] = deque()
@@ -78,23 +78,23 @@ class Frontier:
     # Facts
 
     def begin(self, input: Any) -> None:
-        self.root = ScopeRun(self.plan.root, "", Context({"input": input}, {}))
+        self.root = ScopeRun(self.plan.root, "", Variables({"input": input}, {}))
         self.open(self.root)
         self._pump()
 
-    def answer(self, ask: Ask, value: Any) -> None:
+    def answer(self, ask: Command, value: Any) -> None:
         """What was asked for came: a result, a decision, an event; None for a timer."""
         if self._close(ask):
             self.starting.answered(ask, value)
             self._pump()
 
-    def fail(self, ask: Ask, failure: Failure) -> None:
+    def fail(self, ask: Command, failure: Failure) -> None:
         """What was asked for failed for good."""
         if self._close(ask):
             self.starting.failed(ask, failure)
             self._pump()
 
-    def _close(self, ask: Ask) -> bool:
+    def _close(self, ask: Command) -> bool:
         if ask.done or self.end is not None:
             return False
         ask.done = True
@@ -160,10 +160,10 @@ class Frontier:
             merged = merge_all(self.base_of(scope, node), self.arrivals(scope, index))
             context = merged.context
             if merged.conflicts:
-                self.note(NoteKind.MERGE_CONFLICT, scope.prefix + node.id, merged.conflicts)
+                self.note(MarkerKind.MERGE_CONFLICT, scope.prefix + node.id, merged.conflicts)
         self.starting.start(self.make(scope, node, context))
 
-    def base_of(self, scope: ScopeRun, node: NodePlan) -> Context:
+    def base_of(self, scope: ScopeRun, node: NodePlan) -> Variables:
         """The context behind the node where the branches began."""
         fork = scope.steps[node.idom] if node.idom >= 0 else None
         return scope.base if fork is None else fork.behind
@@ -176,27 +176,31 @@ class Frontier:
             found.append(Arrival(source.node.id, source.behind, edge.order))
         return found
 
-    def make(self, scope: ScopeRun, node: NodePlan, context: Context) -> Step:
+    def make(self, scope: ScopeRun, node: NodePlan, context: Variables) -> NodeRun:
         self._count += 1
-        step = Step(node, scope, context, self._count)
+        step = NodeRun(node, scope, context, self._count)
         scope.steps[node.index] = step
         return step
 
     # Settling
 
-    def complete(self, step: Step, outcome: Outcome) -> None:
+    def complete(self, step: NodeRun, outcome: NodeOutcome) -> None:
         """The node is done: write its output and let its edges live."""
         node = step.node
         step.output = outcome.output
         behind = step.context.written(step.number, node.variable, outcome.output, outcome.writes)
-        self.settle(step, StepStatus.COMPLETED, outcome.handles, behind)
+        self.settle(step, NodeStatus.COMPLETED, outcome.handles, behind)
         if node.type == "end" and isinstance(outcome.output, dict):
             self.output.update(outcome.output)
         if outcome.terminate and self._outcome is None:
-            self._finish(End(self.output))
+            self._finish(GraphResult(self.output))
 
     def settle(
-        self, step: Step, status: StepStatus, handles: tuple[str, ...] = (), behind: Context | None = None
+        self,
+        step: NodeRun,
+        status: NodeStatus,
+        handles: tuple[str, ...] = (),
+        behind: Variables | None = None,
     ) -> None:
         assert step.status not in SETTLED, f"{step.path} settled twice"
         scope, node = step.scope, step.node
@@ -218,8 +222,8 @@ class Frontier:
             if scope.plan.nodes[target].role is Role.JOIN:
                 if there is None:
                     self._joins[id(scope), target] = scope
-                elif alive and there.status is not StepStatus.CANCELLED:
-                    self.note(NoteKind.JOIN_LATE, there.path, node.id)
+                elif alive and there.status is not NodeStatus.CANCELLED:
+                    self.note(MarkerKind.JOIN_LATE, there.path, node.id)
             elif unknown[target] == 0 and there is None:
                 self._ready.append((scope, target))
         if node.timed_joins and handles:
@@ -228,32 +232,32 @@ class Frontier:
         if scope.open == 0:
             self._ending.append(scope)
 
-    def seen(self, step: Step) -> None:
+    def seen(self, step: NodeRun) -> None:
         if self.observe is not None:
             self.observe(step)
 
     def _skip(self, scope: ScopeRun, node: NodePlan) -> None:
         step = self.make(scope, node, scope.base)
-        self.note(NoteKind.SKIPPED, step.path)
-        self.settle(step, StepStatus.SKIPPED)
+        self.note(MarkerKind.SKIPPED, step.path)
+        self.settle(step, NodeStatus.SKIPPED)
 
     # Failing
 
-    def failed(self, step: Step, failure: Failure) -> None:
+    def failed(self, step: NodeRun, failure: Failure) -> None:
         """A node failed for good; who handles it?"""
         node, scope = step.node, step.scope
         step.error = failure
         if "error" in node.connected and node.data.error_handling == "continue":
             step.handled = True
             behind = step.context.written(step.number, None, None, {"error": failure.as_context()})
-            self.settle(step, StepStatus.FAILED, ("error",), behind)
+            self.settle(step, NodeStatus.FAILED, ("error",), behind)
             return
         if node.data.error_handling == "fail_workflow":
-            self.settle(step, StepStatus.FAILED)
+            self.settle(step, NodeStatus.FAILED)
             self.finish_failed(failure)
             return
         if node.join >= 0:
-            self.settle(step, StepStatus.FAILED)
+            self.settle(step, NodeStatus.FAILED)
             if scope.steps[node.join] is None:
                 scope.errors.setdefault(node.join, []).append(failure)
                 join = scope.plan.nodes[node.join]
@@ -262,7 +266,7 @@ class Frontier:
                 else:
                     self._joins[id(scope), node.join] = scope
             return
-        self.settle(step, StepStatus.FAILED)
+        self.settle(step, NodeStatus.FAILED)
         self.scope_failed(scope, failure)
 
     def scope_failed(self, scope: ScopeRun, failure: Failure) -> None:
@@ -274,9 +278,9 @@ class Frontier:
 
     def finish_failed(self, failure: Failure) -> None:
         if self._outcome is None:
-            self._finish(End(None, failure))
+            self._finish(GraphResult(None, failure))
 
-    def _finish(self, outcome: End) -> None:
+    def _finish(self, outcome: GraphResult) -> None:
         self._outcome = outcome
         self.cancel_scope(self._root())
         self.cleaned_up()
@@ -287,15 +291,15 @@ class Frontier:
 
     def _scope_done(self, scope: ScopeRun) -> None:
         if scope.owner is None:
-            self._finish(End(self.output))
+            self._finish(GraphResult(self.output))
         elif not self.cleanups.ended(scope):
             self.containers.body_done(scope.owner, scope, self._behind(scope))
 
-    def _behind(self, scope: ScopeRun) -> Context:
+    def _behind(self, scope: ScopeRun) -> Variables:
         """The context at the end of a body: where it ended, by live edges, comes together as at a join."""
         arrivals = []
         for index, step in enumerate(scope.steps):
-            if step is None or step.status is not StepStatus.COMPLETED:
+            if step is None or step.status is not NodeStatus.COMPLETED:
                 continue
             if not any(edge.handle in step.handles for edge in step.node.outs):
                 arrivals.append(Arrival(step.node.id, step.behind, index))
@@ -303,7 +307,7 @@ class Frontier:
             return scope.base
         merged = merge_all(scope.base, arrivals)
         if merged.conflicts:
-            self.note(NoteKind.MERGE_CONFLICT, scope.prefix.rstrip("/"), merged.conflicts)
+            self.note(MarkerKind.MERGE_CONFLICT, scope.prefix.rstrip("/"), merged.conflicts)
         return merged.context
 
     def _root(self) -> ScopeRun:
@@ -314,7 +318,7 @@ class Frontier:
 
     def cancel(self) -> None:
         """GR-C4: nothing goes on but what cleans up; `end` says when that is done."""
-        self._outcome = End(None)
+        self._outcome = GraphResult(None)
         self.cleanups.interrupting = True
         self.cleanups.stop()
         self.cancel_scope(self._root())
@@ -351,10 +355,10 @@ class Frontier:
                 self.cleanups.cancel(step)
             else:
                 self.stop(step)
-            self.note(NoteKind.CANCELLED, step.path)
-        self.settle(step, StepStatus.CANCELLED)
+            self.note(MarkerKind.CANCELLED, step.path)
+        self.settle(step, NodeStatus.CANCELLED)
 
-    def stop(self, step: Step) -> None:
+    def stop(self, step: NodeRun) -> None:
         """Withdraw what the step waits for, in its bodies too."""
         for ask in list(step.asks):
             self.withdraw(ask)
@@ -366,7 +370,7 @@ class Frontier:
 
     # Asking
 
-    def ask(self, ask: Ask) -> None:
+    def ask(self, ask: Command) -> None:
         self.open_asks[ask] = None
         if ask.step is not None:
             ask.step.asks.append(ask)
@@ -374,7 +378,7 @@ class Frontier:
                 self.observe(ask.step)
         self.actions.append(ask)
 
-    def withdraw(self, ask: Ask) -> None:
+    def withdraw(self, ask: Command) -> None:
         if not ask.done:
             ask.done = True
             self.open_asks.pop(ask, None)
@@ -383,8 +387,8 @@ class Frontier:
             self.starting.withdrawn(ask)
             self.actions.append(Withdrawal(ask))
 
-    def note(self, kind: NoteKind, path: str, data: Any = None) -> None:
-        self.actions.append(Note(kind, path, data))
+    def note(self, kind: MarkerKind, path: str, data: Any = None) -> None:
+        self.actions.append(Marker(kind, path, data))
 
     def take_actions(self) -> list[Action]:
         actions, self.actions = self.actions, []

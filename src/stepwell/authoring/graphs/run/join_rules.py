@@ -28,7 +28,7 @@ class Arrivals(NamedTuple):
     expired: bool  # the deadline has passed
 
 
-class Move(StrEnum):
+class JoinVerdict(StrEnum):
     WAIT = "wait"
     FIRE = "fire"
     SKIP = "skip"
@@ -38,25 +38,25 @@ class Move(StrEnum):
     UNSATISFIED = "unsatisfied"
 
 
-def decide(join: Merge, seen: Arrivals) -> Move:
+def decide(join: Merge, seen: Arrivals) -> JoinVerdict:
     if seen.errors and join.errors == "fail-fast":
-        return Move.FAIL_FIRST
+        return JoinVerdict.FAIL_FIRST
     if not (seen.live or seen.open or seen.errors):
-        return Move.SKIP
+        return JoinVerdict.SKIP
     if seen.errors and join.errors == "collect-all":
         if seen.open == 0 or (seen.expired and join.mode == "timeout"):
-            return Move.FAIL_BRANCHES
-        return Move.TIMEOUT if seen.expired else Move.WAIT
+            return JoinVerdict.FAIL_BRANCHES
+        return JoinVerdict.TIMEOUT if seen.expired else JoinVerdict.WAIT
     move = _by_mode(join, seen)
-    if move is Move.WAIT and seen.expired:
-        return Move.TIMEOUT
+    if move is JoinVerdict.WAIT and seen.expired:
+        return JoinVerdict.TIMEOUT
     waits_for_all = join.errors == "best-effort" and join.mode in ("all", "timeout")
-    if move is Move.FIRE and waits_for_all and seen.live < join.min_successful:
-        return Move.FAIL_BRANCHES
+    if move is JoinVerdict.FIRE and waits_for_all and seen.live < join.min_successful:
+        return JoinVerdict.FAIL_BRANCHES
     return move
 
 
-def _by_mode(join: Merge, seen: Arrivals) -> Move:
+def _by_mode(join: Merge, seen: Arrivals) -> JoinVerdict:
     if join.mode == "any":
         return _at_least(1, join, seen)
     if join.mode == "count":
@@ -64,31 +64,31 @@ def _by_mode(join: Merge, seen: Arrivals) -> Move:
     if join.mode == "timeout":
         return _timed(join, seen)
     if join.require_all and seen.dead:
-        return Move.UNSATISFIED
+        return JoinVerdict.UNSATISFIED
     if seen.open:
-        return Move.WAIT
-    return Move.FIRE if seen.live or join.errors != "best-effort" else Move.FAIL_BRANCHES
+        return JoinVerdict.WAIT
+    return JoinVerdict.FIRE if seen.live or join.errors != "best-effort" else JoinVerdict.FAIL_BRANCHES
 
 
-def _timed(join: Merge, seen: Arrivals) -> Move:
+def _timed(join: Merge, seen: Arrivals) -> JoinVerdict:
     if seen.open == 0:
-        return Move.FIRE if seen.live else Move.FAIL_BRANCHES
+        return JoinVerdict.FIRE if seen.live else JoinVerdict.FAIL_BRANCHES
     if not seen.expired:
-        return Move.WAIT
-    return Move.FIRE if seen.live >= join.min_arrivals else Move.TIMEOUT
+        return JoinVerdict.WAIT
+    return JoinVerdict.FIRE if seen.live >= join.min_arrivals else JoinVerdict.TIMEOUT
 
 
-def _at_least(needed: int, join: Merge, seen: Arrivals) -> Move:
+def _at_least(needed: int, join: Merge, seen: Arrivals) -> JoinVerdict:
     if seen.live >= needed:
-        return Move.FIRE
+        return JoinVerdict.FIRE
     if seen.live + seen.open >= needed:
-        return Move.WAIT
+        return JoinVerdict.WAIT
     if needed == 1:
-        return Move.FAIL_BRANCHES  # nobody is left who could win, and somebody failed (else GR-J0)
+        return JoinVerdict.FAIL_BRANCHES  # nobody is left who could win, and somebody failed (else GR-J0)
     if join.on_unsatisfied == "fail":
-        return Move.UNSATISFIED
+        return JoinVerdict.UNSATISFIED
     if join.on_unsatisfied == "skip":
-        return Move.SKIP
+        return JoinVerdict.SKIP
     if seen.open:
-        return Move.WAIT
-    return Move.FIRE if seen.live else Move.FAIL_BRANCHES
+        return JoinVerdict.WAIT
+    return JoinVerdict.FIRE if seen.live else JoinVerdict.FAIL_BRANCHES

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.authoring.graphs.errors import NodeError
 from stepwell.authoring.graphs.nodes.containers import Loop
-from stepwell.authoring.graphs.nodes.node_type import Outcome
+from stepwell.authoring.graphs.nodes.node_type import NodeOutcome
 from stepwell.authoring.graphs.run.node_start import failure_of
-from stepwell.authoring.graphs.run.state import Failure, NoteKind, ScopeRun, Step
-from stepwell.authoring.graphs.run.variables import Context
+from stepwell.authoring.graphs.run.state import Failure, MarkerKind, NodeRun, ScopeRun
+from stepwell.authoring.graphs.run.variables import Variables
 from stepwell.errors import ExpressionError, StepwellError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Loops:
 
     # Beginning
 
-    def start(self, step: Step) -> None:
+    def start(self, step: NodeRun) -> None:
         loop: Loop = step.node.behaviour
         scope = self._frontier.starting.scope_of(step)
         now = self._frontier.starting.now_of(step)
@@ -64,10 +64,10 @@ class Loops:
             raise NodeError("LOOP_LIMIT", f"{count:,} iterations; the limit is {loop.limit:,}", config=True)
         run = step.loop = LoopRun(items, count)
         run.carry = loop.carry.evaluate(scope, now) if loop.carry is not None else loop.carry_value
-        self._frontier.note(NoteKind.LOOP_STARTED, step.path, count)
+        self._frontier.note(MarkerKind.LOOP_STARTED, step.path, count)
         self._go_on(step, run)
 
-    def _go_on(self, step: Step, run: LoopRun) -> None:
+    def _go_on(self, step: NodeRun, run: LoopRun) -> None:
         """Begin what may run now; when nothing is left the loop is done."""
         loop: Loop = step.node.behaviour
         while not run.over and len(run.running) < loop.width:
@@ -81,7 +81,7 @@ class Loops:
         if not run.running:
             self._finish(step, run)
 
-    def _holds(self, step: Step, run: LoopRun) -> bool:
+    def _holds(self, step: NodeRun, run: LoopRun) -> bool:
         """GR-L6, GR-L7: a while loop asks before each iteration."""
         loop: Loop = step.node.behaviour
         assert loop.condition is not None
@@ -98,7 +98,7 @@ class Loops:
             )
         return not run.over
 
-    def _variables(self, step: Step, run: LoopRun, index: int) -> dict[str, Any]:
+    def _variables(self, step: NodeRun, run: LoopRun, index: int) -> dict[str, Any]:
         """GR-L9: what expressions see as `loop`."""
         item = run.items[index] if run.items is not None else index
         return {
@@ -110,7 +110,7 @@ class Loops:
             "parent": step.scope.loop,
         }
 
-    def _open(self, step: Step, run: LoopRun, index: int) -> None:
+    def _open(self, step: NodeRun, run: LoopRun, index: int) -> None:
         plan = step.node.body
         assert plan is not None
         run.results.append(None)
@@ -121,7 +121,7 @@ class Loops:
 
     # One iteration
 
-    def iteration_done(self, step: Step, scope: ScopeRun, behind: Context) -> None:
+    def iteration_done(self, step: NodeRun, scope: ScopeRun, behind: Variables) -> None:
         loop: Loop = step.node.behaviour
         run: LoopRun = step.loop
         assert scope.loop is not None
@@ -145,17 +145,17 @@ class Loops:
         except StepwellError as error:
             self._frontier.containers.fail(step, failure_of(error, step))
 
-    def _now(self, step: Step, index: int, what: str) -> float | None:
+    def _now(self, step: NodeRun, index: int, what: str) -> float | None:
         return self._frontier.starting.now_of(step, f"[{index}]@{what}")
 
-    def iteration_failed(self, step: Step, scope: ScopeRun, failure: Failure) -> None:
+    def iteration_failed(self, step: NodeRun, scope: ScopeRun, failure: Failure) -> None:
         run: LoopRun = step.loop
         assert scope.loop is not None
         index = scope.loop["index"]
         run.running.pop(index, None)
         self._item_failed(step, run, index, failure)
 
-    def _item_failed(self, step: Step, run: LoopRun, index: int, failure: Failure) -> None:
+    def _item_failed(self, step: NodeRun, run: LoopRun, index: int, failure: Failure) -> None:
         """GR-L4: the loop fails, or goes on with a placeholder or without the item."""
         loop: Loop = step.node.behaviour
         if loop.on_error == "fail":
@@ -168,20 +168,22 @@ class Loops:
         except StepwellError as error:
             self._frontier.containers.fail(step, failure_of(error, step))
 
-    def _advance(self, step: Step, run: LoopRun) -> None:
+    def _advance(self, step: NodeRun, run: LoopRun) -> None:
         run.done += 1
         if run.count is not None and run.count > 1:
             every = max(1, run.count // _PROGRESS_PARTS)
             if run.done % every == 0 and run.done < run.count:
-                self._frontier.note(NoteKind.LOOP_ADVANCED, f"{step.path}[{run.done}]", (run.done, run.count))
+                self._frontier.note(
+                    MarkerKind.LOOP_ADVANCED, f"{step.path}[{run.done}]", (run.done, run.count)
+                )
         self._go_on(step, run)
 
-    def _finish(self, step: Step, run: LoopRun) -> None:
+    def _finish(self, step: NodeRun, run: LoopRun) -> None:
         results = [result for result in run.results if result is not _REMOVED]
         failed = sorted(run.failed, key=lambda failure: failure["index"])
         output = {"results": results, "failed": failed, "count": run.done, "carry": run.carry}
         self._frontier.stop(step)
-        handles = Outcome(output=output)
+        handles = NodeOutcome(output=output)
         told = {"output": {"count": run.done, "failed": len(failed)}, "handles": ["out"]}
-        self._frontier.note(NoteKind.COMPLETED, step.path, told)
+        self._frontier.note(MarkerKind.COMPLETED, step.path, told)
         self._frontier.complete(step, handles)

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, ScopePlan
-from stepwell.authoring.graphs.nodes.node_type import Outcome
-from stepwell.authoring.graphs.run.variables import Context
+from stepwell.authoring.graphs.nodes.node_type import NodeOutcome
+from stepwell.authoring.graphs.run.variables import Variables
 
 ROOT = "0/"  # where a graph's nodes are in the log
 
 
-class StepStatus(StrEnum):
+class NodeStatus(StrEnum):
     RUNNING = "running"
     WAITING = "waiting"
     COMPLETED = "completed"
@@ -23,7 +23,7 @@ class StepStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-SETTLED = frozenset({StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.SKIPPED, StepStatus.CANCELLED})
+SETTLED = frozenset({NodeStatus.COMPLETED, NodeStatus.FAILED, NodeStatus.SKIPPED, NodeStatus.CANCELLED})
 
 
 class Failure(NamedTuple):
@@ -52,7 +52,7 @@ class Failure(NamedTuple):
         return found
 
 
-class Step:
+class NodeRun:
     """One node in one scope: settles exactly once."""
 
     __slots__ = (
@@ -76,24 +76,24 @@ class Step:
         "status",
     )
 
-    def __init__(self, node: NodePlan, scope: ScopeRun, context: Context, number: int) -> None:
+    def __init__(self, node: NodePlan, scope: ScopeRun, context: Variables, number: int) -> None:
         self.node = node
         self.scope = scope
         self.path = scope.prefix + node.id
         self.context = context
         self.number = number  # in the order of decisions; also marks what it writes
-        self.status = StepStatus.RUNNING
+        self.status = NodeStatus.RUNNING
         self.behind = context
         self.handles: tuple[str, ...] = ()
         self.output: Any = None
         self.error: Failure | None = None
         self.handled = False  # failed, and an error edge took it
-        self.asks: list[Ask] = []
+        self.asks: list[Command] = []
         self.attempt = 1  # of a retry container
         self.body: ScopeRun | None = None  # of try and retry
         self.pending: Failure | None = None  # of a try: goes on when its finally is done
         self.loop: Any = None  # LoopRun
-        self.outcome: Outcome | None = None  # known, but delayed
+        self.outcome: NodeOutcome | None = None  # known, but delayed
         self.event: dict[str, Any] | None = None  # of a wait: what the run's mailbox gave it
 
     def __repr__(self) -> str:
@@ -123,8 +123,8 @@ class ScopeRun:
         self,
         plan: ScopePlan,
         prefix: str,
-        base: Context,
-        owner: Step | None = None,
+        base: Variables,
+        owner: NodeRun | None = None,
         loop: dict[str, Any] | None = None,
     ) -> None:
         self.plan = plan
@@ -133,17 +133,17 @@ class ScopeRun:
         self.owner = owner
         self.loop = loop
         nodes = plan.nodes
-        self.steps: list[Step | None] = [None] * len(nodes)
+        self.steps: list[NodeRun | None] = [None] * len(nodes)
         self.unknown = [len(node.ins) for node in nodes]
         self.live: dict[int, list[EdgePlan]] = {}  # in the order of arrival
         self.open = len(nodes)
         self.closed = False
         self.errors: dict[int, list[Failure]] = {}  # by join
-        self.clocks: dict[int, Ask] = {}  # deadlines of joins
+        self.clocks: dict[int, Command] = {}  # deadlines of joins
         self.expired: set[int] = set()
 
 
-class Purpose(StrEnum):
+class CommandKind(StrEnum):
     """What an outside request is for."""
 
     WORK = "work"
@@ -160,16 +160,21 @@ class Purpose(StrEnum):
 
 
 # While one of these is open the run works; else it only waits (GR-P1).
-WORKING = frozenset({Purpose.WORK, Purpose.BACKOFF, Purpose.CHILD})
+WORKING = frozenset({CommandKind.WORK, CommandKind.BACKOFF, CommandKind.CHILD})
 
 
-class Ask:
+class Command:
     """Something that the frontier wants from outside; answered once, unless it is withdrawn."""
 
     __slots__ = ("data", "done", "path", "purpose", "scope", "step")
 
     def __init__(
-        self, purpose: Purpose, path: str, step: Step | None, data: Any = None, scope: ScopeRun | None = None
+        self,
+        purpose: CommandKind,
+        path: str,
+        step: NodeRun | None,
+        data: Any = None,
+        scope: ScopeRun | None = None,
     ) -> None:
         self.purpose = purpose
         self.path = path
@@ -182,7 +187,7 @@ class Ask:
         return f"<ask {self.purpose} {self.path}>"
 
 
-class NoteKind(StrEnum):
+class MarkerKind(StrEnum):
     COMPLETED = "node_completed"
     FAILED = "node_failed"
     SKIPPED = "node_skipped"
@@ -193,15 +198,15 @@ class NoteKind(StrEnum):
     LOOP_ADVANCED = "loop_advanced"
 
 
-class Note(NamedTuple):
+class Marker(NamedTuple):
     """Something that was decided; recorded for readers, never needed to decide again."""
 
-    kind: NoteKind
+    kind: MarkerKind
     path: str
     data: Any = None
 
 
-class End(NamedTuple):
+class GraphResult(NamedTuple):
     """How the run came out."""
 
     output: dict[str, Any] | None
@@ -211,7 +216,7 @@ class End(NamedTuple):
 class Withdrawal(msgspec.Struct, frozen=True, eq=False):
     """Nobody waits for this any more."""
 
-    ask: Ask
+    ask: Command
 
 
-Action = Ask | Withdrawal | Note  # what the driver has to do, in order
+Action = Command | Withdrawal | Marker  # what the driver has to do, in order

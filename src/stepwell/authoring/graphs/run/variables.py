@@ -17,7 +17,7 @@ from stepwell.authoring.graphs.templates.json_equality import equal
 _OURS = frozenset({"error"})
 
 
-class Context:
+class Variables:
     __slots__ = ("marks", "values")
 
     def __init__(self, values: dict[str, Any], marks: dict[str, object]) -> None:
@@ -26,7 +26,7 @@ class Context:
 
     def written(
         self, mark: int, variable: str | None, output: Any, more: Mapping[str, Any] | None
-    ) -> Context:
+    ) -> Variables:
         """The context behind a node."""
         if variable is None and not more:
             return self
@@ -38,23 +38,23 @@ class Context:
         if variable is not None:
             values[variable] = output
             marks[variable] = mark
-        return Context(values, marks)
+        return Variables(values, marks)
 
 
 class Arrival(NamedTuple):
     """A live in-edge: where it comes from, with the context behind its source."""
 
     source: str
-    context: Context
+    context: Variables
     order: int  # of the edge's declaration
 
 
 class Merged(NamedTuple):
-    context: Context
+    context: Variables
     conflicts: list[str]  # paths where branches differed
 
 
-def delta(base: Context, behind: Context) -> dict[str, Any]:
+def delta(base: Variables, behind: Variables) -> dict[str, Any]:
     """What a branch wrote since the fork."""
     if behind is base:
         return {}
@@ -62,7 +62,7 @@ def delta(base: Context, behind: Context) -> dict[str, Any]:
     return {name: behind.values[name] for name, mark in behind.marks.items() if marks.get(name) != mark}
 
 
-def merge_all(base: Context, arrivals: Sequence[Arrival]) -> Merged:
+def merge_all(base: Variables, arrivals: Sequence[Arrival]) -> Merged:
     """The union of what the branches wrote; where they differ the later edge in the definition wins."""
     if len(arrivals) == 1:
         return Merged(arrivals[0].context, [])
@@ -82,7 +82,7 @@ def merge_all(base: Context, arrivals: Sequence[Arrival]) -> Merged:
             elif not equal(both, values[name]):
                 marks[name] = object()  # nobody wrote this: behind it, either part alone is something else
             values[name] = both
-    return Merged(Context(values, marks), conflicts)
+    return Merged(Variables(values, marks), conflicts)
 
 
 def _together(one: Any, other: Any, path: str, conflicts: list[str]) -> Any:
@@ -99,17 +99,17 @@ def _together(one: Any, other: Any, path: str, conflicts: list[str]) -> Any:
     return other
 
 
-def by_arrival(base: Context, arrivals: Sequence[Arrival], *, last_wins: bool) -> Context:
+def by_arrival(base: Variables, arrivals: Sequence[Arrival], *, last_wins: bool) -> Variables:
     """last-write and first-write: `arrivals` are in the order of the log."""
     values, marks = dict(base.values), dict(base.marks)
     for arrival in arrivals if last_wins else reversed(arrivals):
         for name, value in delta(base, arrival.context).items():
             values[name] = value
             marks[name] = arrival.context.marks[name]
-    return Context(values, marks)
+    return Variables(values, marks)
 
 
-def branches(base: Context, arrivals: Sequence[Arrival]) -> list[dict[str, Any]]:
+def branches(base: Variables, arrivals: Sequence[Arrival]) -> list[dict[str, Any]]:
     """What a custom merge's expression sees of the branches, in the order of their edges."""
     return [
         {"source": arrival.source, "delta": delta(base, arrival.context)}

@@ -35,7 +35,7 @@ class Sources:
         return self._left >= 0
 
 
-class Compiler:
+class NodeCompiler:
     """Collects what does not compile; what it hands out in its place is never run."""
 
     def __init__(

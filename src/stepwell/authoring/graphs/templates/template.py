@@ -17,10 +17,10 @@ from stepwell.authoring.graphs.expressions.expression import (
     expression_error,
     from_tokens,
 )
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.lexer import tokens
-from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, Limits
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, ExpressionLimits
 from stepwell.authoring.graphs.expressions.values import SCALAR_SIZE, check_size, copy, text, type_name
 from stepwell.errors import BadExpression
 
@@ -47,7 +47,7 @@ class Rendering:
     def spend(self, size: int) -> None:
         self.left -= size
         if self.left < 0:
-            raise Fault(
+            raise ExpressionFault(
                 f"the template gives more than {self.limits.structure_size:,} characters",
                 hint="pass on less of it, or a reference",
             )
@@ -61,7 +61,9 @@ class Template:
 
     __slots__ = ("_constant", "_limits", "_part", "names")
 
-    def __init__(self, part: Part, names: frozenset[str], limits: Limits, *, constant: bool) -> None:
+    def __init__(
+        self, part: Part, names: frozenset[str], limits: ExpressionLimits, *, constant: bool
+    ) -> None:
         self._part = part
         self._limits = limits
         # What it always gives, unless expressions have a say.
@@ -76,7 +78,7 @@ class Template:
         return self._part(Rendering(Frame(scope, now, self._limits)))
 
 
-def compile_template(value: Any, limits: Limits = DEFAULT_LIMITS) -> Template:
+def compile_template(value: Any, limits: ExpressionLimits = DEFAULT_LIMITS) -> Template:
     """Any JSON value; BadExpression says what is wrong in which column of which `field` (a.b[0])."""
     compiler = _TemplateCompiler(limits)
     part = compiler.compile(value, "", 0)
@@ -84,7 +86,7 @@ def compile_template(value: Any, limits: Limits = DEFAULT_LIMITS) -> Template:
 
 
 class _TemplateCompiler:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ExpressionLimits) -> None:
         self._limits = limits
         self.expressions = 0  # how many it holds
         self.names: set[str] = set()
@@ -198,7 +200,7 @@ def _whole(expression: Expression) -> Part:
         value = rendering.value(expression)
         try:
             rendering.spend(check_size(value, rendering.limits.structure_size, rendering.limits))
-        except Fault as fault:
+        except ExpressionFault as fault:
             raise expression_error(fault, expression.source) from None
         return copy(value)
 
@@ -218,9 +220,9 @@ def _text(pieces: list[str | Expression], source: str) -> Part:
                     found.append(piece)
                 length += len(found[-1])
                 if length > limits.string_length:
-                    raise Fault(f"a text has at most {limits.string_length:,} characters")
+                    raise ExpressionFault(f"a text has at most {limits.string_length:,} characters")
             rendering.spend(length)
-        except Fault as fault:
+        except ExpressionFault as fault:
             raise expression_error(fault, source) from None
         return "".join(found)
 
