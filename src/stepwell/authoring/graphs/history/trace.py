@@ -14,7 +14,7 @@ import msgspec
 
 from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.run.frontier import Frontier
-from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code, failure_of
+from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
 from stepwell.authoring.graphs.run.state import (
     SETTLED,
     Command,
@@ -23,6 +23,7 @@ from stepwell.authoring.graphs.run.state import (
     NodeRun,
     NodeStatus,
     ScopeRun,
+    failure_of,
 )
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
@@ -103,7 +104,7 @@ class _Reader:
         self.entries: dict[str, TraceEntry] = {}
         self.history: list[tuple[str, float]] = []
         self.progress: dict[str, tuple[int, int | None]] = {}
-        self._asks: dict[str, Command] = {}
+        self._commands: dict[str, Command] = {}
         self._messages: dict[str, Any] = {}
         self.delivered: list[Delivered] = []
         self.unasked: set[str] = set()
@@ -119,7 +120,7 @@ class _Reader:
             self._plan,
             run=run,
             clock=self._time,
-            known=lambda path: True,
+            recorded=lambda path: True,
             observe=self._seen,
             test=first.test,
         )
@@ -173,7 +174,7 @@ class _Reader:
             told = str(status.get(type(fact), Status.TIMED_OUT))
         elif not self._started:
             return
-        elif self._frontier.works or self._frontier.end is not None:
+        elif self._frontier.works or self._frontier.result is not None:
             told = str(Status.RUNNING)
         else:
             told = str(Status.SUSPENDED)
@@ -201,9 +202,9 @@ class _Reader:
                     entry.attempts = max(entry.attempts, event.attempt)
             case ev.LoopAdvanced():
                 self.progress[self._place(event.path).rsplit("[", 1)[0]] = (fact.done, fact.count)
-            case ev.CancelRequested() if self._started and self._frontier.end is None:
+            case ev.CancelRequested() if self._started and self._frontier.result is None:
                 self._frontier.cancel()
-                self._take_asks()
+                self._take_commands()
             case ev.Cancelled() | ev.TimedOut() | ev.Failed():
                 self._frontier.abandon()
             case _:
@@ -215,7 +216,7 @@ class _Reader:
             self._now = self._log[0].at
             self._frontier.begin(PLAIN.decode(self._accepted.input))
             self._now = event.at
-            self._take_asks()
+            self._take_commands()
 
     def _place(self, path: str) -> str:
         return path.removeprefix(self._prefix)
@@ -224,107 +225,111 @@ class _Reader:
         fact, place = event.fact, self._place(event.path)
         if place:  # of a fork it is an answer that came before anybody had claimed the run
             self._start(event)
-        ask = self._asks.get(place.removesuffix(_LOOKED_UP))
-        if ask is None or ask.done:
+        command = self._commands.get(place.removesuffix(_LOOKED_UP))
+        if command is None or command.done:
             if settles(fact):
                 self.unasked.add(event.path)
             return
         if place.endswith(_LOOKED_UP):
-            self._looked_up(ask, fact)
+            self._looked_up(command, fact)
             return
-        entry = self.entries.get(ask.step.path) if ask.step is not None else None
+        entry = self.entries.get(command.node_run.path) if command.node_run is not None else None
         if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed):
             entry.attempts = max(entry.attempts, event.attempt)
-        node = ask.step.node.id if ask.step is not None else ""
+        node = command.node_run.node.id if command.node_run is not None else ""
         match fact:
             case ev.StepCompleted():
-                self._frontier.answer(ask, fact.result)
+                self._frontier.answer(command, fact.result)
             case ev.StepFailed(retry_in=None):
                 problem = fact.error
                 failure = Failure(
                     problem.code, problem.message, node, place, event.attempt, config=problem.permanent
                 )
-                self._frontier.fail(ask, failure)
+                self._frontier.fail(command, failure)
             case ev.NodeFailed():  # it could not even be prepared
                 problem = fact.error
-                self._frontier.fail(ask, Failure(problem.code, problem.message, node, place, config=True))
+                self._frontier.fail(command, Failure(problem.code, problem.message, node, place, config=True))
             case ev.TimerFired():
-                self._frontier.answer(ask, None)
+                self._frontier.answer(command, None)
             case ev.WaitEnded(outcome="answered"):
                 told = PLAIN.decode(self._messages[fact.received])
-                if ask.purpose is CommandKind.MAILBOX:
+                if command.kind is CommandKind.MAILBOX:
                     self._posted[id(told)] = (fact.received, told)
-                self._frontier.answer(ask, told)
+                self._frontier.answer(command, told)
             case ev.WaitEnded(outcome="timed_out"):
-                self._frontier.fail(ask, Failure(WAIT_TIMEOUT, "not answered in time", node, place))
+                self._frontier.fail(command, Failure(WAIT_TIMEOUT, "not answered in time", node, place))
             case ev.ChildStarted(detached=True):
-                self._frontier.answer(ask, {"runId": fact.run})
+                self._frontier.answer(command, {"runId": fact.run})
             case ev.ChildEnded():
-                self._child_ended(ask, fact, node, place)
+                self._child_ended(command, fact, node, place)
             case _:
                 return
         if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed) and fact.worker:
             entry.worker = fact.worker
-        self._take_asks()
+        self._take_commands()
 
-    def _looked_up(self, ask: Command, fact: ev.Fact) -> None:
+    def _looked_up(self, command: Command, fact: ev.Fact) -> None:
         """A workflow that only the store might know; if it does not, the node that calls it has failed."""
         if isinstance(fact, ev.StepCompleted) and bytes(fact.result) == b"null":
-            assert ask.step is not None
-            self._frontier.fail(ask, failure_of(ask.step.node.behaviour.unknown(), ask.step))
-            self._take_asks()
+            assert command.node_run is not None
+            self._frontier.fail(
+                command, failure_of(command.node_run.node.behaviour.unknown(), command.node_run)
+            )
+            self._take_commands()
 
-    def _child_ended(self, ask: Command, fact: ev.ChildEnded, node: str, place: str) -> None:
+    def _child_ended(self, command: Command, fact: ev.ChildEnded, node: str, place: str) -> None:
         if fact.status == Status.COMPLETED:
-            self._frontier.answer(ask, PLAIN.decode(fact.result))
+            self._frontier.answer(command, PLAIN.decode(fact.result))
         else:
             problem = child_problem(fact)
-            self._frontier.fail(ask, Failure(called_code(problem.code), problem.message, node, place))
+            self._frontier.fail(command, Failure(called_code(problem.code), problem.message, node, place))
 
-    def _take_asks(self) -> None:
+    def _take_commands(self) -> None:
         for action in self._frontier.take_actions():
             if isinstance(action, Command):
-                self._asks[action.path] = action
+                self._commands[action.path] = action
 
     # Steps
 
-    def _seen(self, step: NodeRun) -> None:
-        entry = self.entries.get(step.path)
+    def _seen(self, node_run: NodeRun) -> None:
+        entry = self.entries.get(node_run.path)
         if entry is None:
-            entry = self.entries[step.path] = self._entry(step)
-        entry.status = step.status
-        if step.status in SETTLED:
+            entry = self.entries[node_run.path] = self._entry(node_run)
+        entry.status = node_run.status
+        if node_run.status in SETTLED:
             entry.ended_at = self._now
-            entry.output = step.output
-            entry.handles = list(step.handles)
+            entry.output = node_run.output
+            entry.handles = list(node_run.handles)
             entry.worker = self._worker
-            if step.error is not None:
-                entry.error = step.error.as_context()
-            if step.node.variable and step.status is NodeStatus.COMPLETED:
-                entry.output = step.behind.values.get(step.node.variable, step.output)
-            if step.loop is not None:
-                self.progress[step.path] = (step.loop.done, step.loop.count)
-            if step.event is not None:
-                key, _ = self._posted[id(step.event)]
-                self.delivered.append(Delivered(self._seq, self._prefix + step.path, key, step.output))
+            if node_run.error is not None:
+                entry.error = node_run.error.as_context()
+            if node_run.node.variable and node_run.status is NodeStatus.COMPLETED:
+                entry.output = node_run.after.values.get(node_run.node.variable, node_run.output)
+            if node_run.loop is not None:
+                self.progress[node_run.path] = (node_run.loop.done, node_run.loop.count)
+            if node_run.event is not None:
+                key, _ = self._posted[id(node_run.event)]
+                self.delivered.append(
+                    Delivered(self._seq, self._prefix + node_run.path, key, node_run.output)
+                )
 
-    def _entry(self, step: NodeRun) -> TraceEntry:
-        scope, node = step.scope, step.node
+    def _entry(self, node_run: NodeRun) -> TraceEntry:
+        scope, node = node_run.scope, node_run.node
         live = scope.live.get(node.index, ())
         join = scope.plan.nodes[node.join].id if node.join >= 0 else ""
-        begun = step.status not in (NodeStatus.SKIPPED, NodeStatus.CANCELLED)
+        begun = node_run.status not in (NodeStatus.SKIPPED, NodeStatus.CANCELLED)
         return TraceEntry(
-            order=step.number,
-            path=step.path,
+            order=node_run.number,
+            path=node_run.path,
             node=node.id,
             type=node.type,
-            status=step.status,
+            status=node_run.status,
             predecessors=[scope.prefix + scope.plan.nodes[edge.source].id for edge in live]
             or _before(scope, self._cause),
             depth=scope.prefix.count("/"),
             branch=join,
             iteration=scope.loop["index"] if scope.loop is not None else None,
-            inputs=dict(step.context.values) if begun else None,
+            inputs=dict(node_run.variables.values) if begun else None,
             pinned=self._accepted.test and node.data.is_pinned,
             queued_at=self._now if begun else None,
             started_at=self._now if begun else None,

@@ -133,7 +133,7 @@ class Delay:
                 except NodeConfigError as error:
                     compiler.problem(code, error.message, field, error.hint)
 
-    def ask(self, scope: ExpressionScope, now: Now) -> WaitRequest:
+    def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         if self._seconds is not None:
             return TimerRequest(self._seconds)
         if self._duration is not None:
@@ -154,7 +154,7 @@ class EventWait:
         self._key = None if data.key is None else compiler.template(data.key, "key")
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
 
-    def ask(self, scope: ExpressionScope, now: Now) -> WaitRequest:
+    def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         key = "" if self._key is None else _text(self._key, scope, now)
         if self._key is not None and not key:
             # Without a key it would take the events of all others.
@@ -174,7 +174,7 @@ class ConditionWait:
         self._poll = data.poll_ms / 1000
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
 
-    def ask(self, scope: ExpressionScope, now: Now) -> WaitRequest:
+    def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         return PollRequest(self._condition, self._poll, self._timeout)
 
     def answered(self, answer: Any) -> NodeOutcome:
@@ -191,7 +191,7 @@ class Approval:
         compiler.schema(data.form, "form")
         self._form = answer_schema(data.form)
 
-    def ask(self, scope: ExpressionScope, now: Now) -> WaitRequest:
+    def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         assignees = self._assignees.render(scope, now)
         return ApprovalRequest(
             _text(self._message, scope, now), tuple(str(who) for who in assignees), self._form, self._timeout
