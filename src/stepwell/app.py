@@ -8,7 +8,8 @@ import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -23,17 +24,15 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NewRun, Started
 from stepwell.domain.fork.prefix import Edits
 from stepwell.domain.fork.run_copy import RunCopy
-from stepwell.domain.ids import Ids, needs_workflow
-from stepwell.domain.program import Program, former_needs, needs_of
+from stepwell.domain.ids import Ids
+from stepwell.domain.program import Program, needs_of
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.engine.worker.worker import Worker, WorkerOptions
 from stepwell.errors import (
     InvalidDefinition,
-    InvalidInput,
     InvalidRequest,
     RunNotFound,
     SettingsInvalid,
-    UnknownWorkflow,
     excerpt,
 )
 from stepwell.settings import Settings
@@ -45,8 +44,8 @@ from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock, SystemIds
 
 if TYPE_CHECKING:
-    from stepwell.authoring.graphs.graphs import Graphs
     from stepwell.authoring.graphs.history.trace import Trace
+    from stepwell.authoring.graphs.workflow import GraphTools
 
 _log = logging.getLogger("stepwell")
 T = TypeVar("T")
@@ -98,7 +97,7 @@ class Engine(Client):
         self.set_start_rates(*_listed("start_rates", start_rates))
         self._steps = _by_name(_listed("steps", steps))
         self._nodes = tuple(_listed("nodes", nodes))
-        self._graphs: Graphs | None = None
+        self._graphs: GraphTools | None = None
         self._programs = _by_needs(self._program(workflow) for workflow in _listed("workflows", workflows))
         self._steps.update(self._node_steps())
         self._queues = tuple(checked_name(queue, "a queue") for queue in _listed("queues", queues))
@@ -111,12 +110,12 @@ class Engine(Client):
         self.worker: Worker | None = None
 
     @property
-    def graphs(self) -> Graphs:
+    def graphs(self) -> GraphTools:
         """Graphs, with this engine's steps and node types: check them, make workflows of them."""
         if self._graphs is None:
-            from stepwell.authoring.graphs.graphs import Graphs
+            from stepwell.authoring.graphs.workflow import GraphTools
 
-            self._graphs = Graphs(self._nodes, self._steps)
+            self._graphs = GraphTools(self._nodes, self._steps)
         return self._graphs
 
     @property
@@ -170,21 +169,16 @@ class Engine(Client):
         """A new run that does a graph's node again, and what follows from it; all else is kept."""
         old = await self._read(run)
         log = [ev.read(row) for row in old.log]
-        edits = self.graphs.done_again(old.id, log, await self._graph_body(log[0]), node)
+        edits = self.graphs.rerun_edits(old.id, log, await self._graph_body(log[0]), node)
         origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
         return await self._fork(run, old, origin, edits, key)
 
     async def _edits(self, old: RunCopy, input: Any, state: Any, outputs: Mapping[str, Any] | None) -> Edits:
         if old.kind != "graph":
             return await super()._edits(old, input, state, outputs)
-        from stepwell.authoring.graphs.history.rerun import edited
-
         log = [ev.read(row) for row in old.log]
-        plain = await super()._edits(old, input, state, None)
-        edits = edited(await self.trace(old.id), log, self.graphs.registry, outputs or {})
-        if plain.input is not None:  # everything follows from it
-            edits = replace(edits, dropped=frozenset(e.path for e in log if e.path) - edits.outputs.keys())
-        return replace(edits, input=plain.input, state=plain.state)
+        edits = await super()._edits(old, input, state, None)
+        return self.graphs.output_edits(old.id, log, await self._graph_body(log[0]), edits, outputs or {})
 
     async def _fork(
         self, run: RunHandle[Any] | str, old: RunCopy, origin: ev.Origin, edits: Edits, key: str
@@ -193,26 +187,13 @@ class Engine(Client):
             await self._begin_to_work()
             if type(origin.seq) is int and origin.seq > 1:
                 body = await self._graph_body(ev.read(old.log[0]))
-                edits = self.graphs.fitting(body, old, origin, edits)
+                edits = self.graphs.replayable_edits(body, old, origin, edits)
         return await super()._fork(run, old, origin, edits, key)
 
     async def _graph_body(self, first: ev.Event) -> bytes:
-        accepted = first.fact
-        assert isinstance(accepted, ev.Accepted)
-        if accepted.kind != "graph":
-            raise InvalidInput(f"{accepted.workflow} is no graph", hint="look at run.events() instead")
-        if bytes(accepted.graph) != b"null":
-            return bytes(accepted.graph)
-        found = await self.store.read_definition(self.workspace, accepted.workflow, accepted.version)
-        if found is None:
-            needs = needs_workflow(accepted.workflow, accepted.version)
-            for program in self._programs.values():
-                if needs in former_needs(program):
-                    return program.definition.body
-            raise UnknownWorkflow(
-                f"no workflow {excerpt(accepted.workflow)} version {excerpt(accepted.version)} is known",
-            )
-        return found.body
+        return await self.graphs.body_of(
+            first, partial(self.store.read_definition, self.workspace), self._programs.values()
+        )
 
     def _start_chunk(
         self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]

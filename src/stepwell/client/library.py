@@ -31,7 +31,7 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
 
-class GraphTools(Protocol):
+class LibraryTools(Protocol):
     """What is known of graphs elsewhere: checking them, and telling them apart."""
 
     def warnings(self, source: Any) -> Sequence[object]: ...
@@ -55,7 +55,7 @@ class SavedGraph:
 
 class GraphLibrary:
     def __init__(
-        self, client: Client, tools: GraphTools, begin_to_work: Callable[[], Awaitable[None]]
+        self, client: Client, tools: LibraryTools, begin_to_work: Callable[[], Awaitable[None]]
     ) -> None:
         self._client = client
         self._tools = tools
