@@ -176,4 +176,4 @@ def test_a_timeout_of_zero_is_an_error_that_says_so() -> None:
     problems = PlanBuilder(registry()).check(chart([START, a("A", timeoutMs=0), a("Z", "end")], "S>A A>Z"))
 
     assert [problem.code for problem in problems] == ["TIMEOUT"]
-    assert "0 is no timeout" in problems[0].message
+    assert "0 is not a timeout" in problems[0].message

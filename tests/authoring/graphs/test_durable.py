@@ -313,7 +313,7 @@ async def test_without_a_store_only_the_workflows_that_were_given_are_known() ->
     made = graph(chart([START, call, a("Z", "end", output={"ok": True})], "S>W W>Z"), builder=BUILDER)
 
     assert await run_stateless(made, {}, workflows=[idle]) == {"ok": True}
-    with pytest.raises(RunFailed, match="nobody knows a workflow 'idle'"):
+    with pytest.raises(RunFailed, match="there is no workflow 'idle'"):
         await run_stateless(made, {})
 
 

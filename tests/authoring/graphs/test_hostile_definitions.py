@@ -367,12 +367,12 @@ def test_yaml_that_is_more_than_data_is_refused(text: str) -> None:
     [
         ("{? [x] : 1}", "unhashable key"),
         ("{? {x: 1} : 1}", "unhashable key"),
-        ("9" * 5000, "number of 5000 digits"),
-        ("!!int '12x'", "'12x' is no int"),
-        ("!!int ''", "'' is no int"),
-        ("!!float abc", "'abc' is no float"),
-        ("!!float ''", "'' is no float"),
-        ("!!bool maybe", "'maybe' is no bool"),
+        ("9" * 5000, "a number has 5000 digits"),
+        ("!!int '12x'", "'12x' is not of type int"),
+        ("!!int ''", "'' is not of type int"),
+        ("!!float abc", "'abc' is not of type float"),
+        ("!!float ''", "'' is not of type float"),
+        ("!!bool maybe", "'maybe' is not of type bool"),
         ("!!bool [true]", "expected a scalar node"),
         ("!!map x", "expected a mapping node"),
         (r'"\UFFFFFFFF"', "this YAML cannot be read"),
@@ -470,7 +470,9 @@ def test_times_that_can_be_are_taken(data: dict[str, Any]) -> None:
 
 
 @pytest.mark.req("G2")
-@pytest.mark.parametrize(("other", "says"), [("pay", "the id 'pay'"), ("Pay", "'Pay', but for case: 'pay'")])
+@pytest.mark.parametrize(
+    ("other", "says"), [("pay", "the id 'pay'"), ("Pay", "'pay' and 'Pay' differ only in case")]
+)
 def test_two_nodes_of_one_id_are_told_also_when_only_case_differs(other: str, says: str) -> None:
     problems = found([START, a("pay"), a(other)], f"S>pay S>{other}")
 

@@ -55,7 +55,7 @@ class _Reruns(_Play):
                 await run.result()
             except RunError:
                 pass
-        told = await self._tell(run)
+        told = await self._line(run)
         return {name: told[name] for name in ("status", "error", "output", "steps")}
 
 

@@ -233,7 +233,7 @@ def test_deep_structures_are_refused() -> None:
 def test_values_that_are_not_json_are_refused() -> None:
     with pytest.raises(BadExpression, match="a template is JSON"):
         compile_template({"a": {1, 2}})
-    with pytest.raises(ExpressionError, match=r"no JSON value \(object\)"):
+    with pytest.raises(ExpressionError, match=r"not a JSON value \(object\)"):
         render("{{ctx.o}}", o=[object()])
     with pytest.raises(ExpressionError, match="JSON has no"):
         render("{{ctx.o}}", o=[math.nan])

@@ -1,7 +1,7 @@
-"""Simulated: a graph driven without engine or store: facts in virtual time, straight to the frontier.
+"""Simulated: drives a graph without an engine or store, feeding facts in virtual time to the frontier.
 
-For property tests that want thousands of graphs, and to see the order of facts. The same frontier
-runs on the kernel; only who answers it differs.
+For property tests over thousands of graphs, and to see the order of facts. The kernel runs the same
+frontier; only the source of the answers differs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Simulated:
         return self.frontier
 
     def replay(self, facts: list[FrontierFact]) -> None:
-        """Feed recorded facts instead of living through them."""
+        """Feed recorded facts instead of running the case."""
         self.frontier.begin(self.case.input)
         self._act(live=False)
         for path, how, value in facts:

@@ -55,13 +55,13 @@ class TaskWork:
 
 
 def registry(script: Script | None = None) -> NodeRegistry:
-    """The built-in nodes and `task`, with the handles that the script names besides the usual ones."""
+    """The built-in nodes and `task`, with the handles that the script names in addition to its own."""
     handles = frozenset({"out", "error", *(script.handles if script is not None else ())})
-    made = NodeType(
+    task = NodeType(
         name="task",
         data=NodeData,
         role=Role.WORK,
         compile=lambda data, compiler: TaskWork(data, compiler, script),
         handles=lambda data: handles,
     )
-    return NodeRegistry([made])
+    return NodeRegistry([task])

@@ -283,7 +283,7 @@ def test_objects_that_are_not_json_are_never_touched() -> None:
         "trap",
         "trap.map(x, x)",
     ):
-        with pytest.raises(ExpressionError, match="no JSON value"):
+        with pytest.raises(ExpressionError, match="not a JSON value"):
             compile_expression(f"ctx.{source}").evaluate(scope)
     assert compile_expression("ctx.trap == 1").evaluate(scope) is False
 

@@ -1,7 +1,7 @@
 """Expressions: a bounded subset of CEL over JSON values, for conditions and templates of graphs.
 
-No code, no attribute of a Python object, no effect: an expression looks up keys and indexes, calls
-the functions of one fixed list, and stops when its budget is spent.
+No code, no attributes of Python objects, no side effects: an expression looks up keys and indexes, calls
+functions of one fixed list, and stops when its budget is spent.
 """
 
 from __future__ import annotations

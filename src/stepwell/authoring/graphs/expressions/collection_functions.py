@@ -1,4 +1,4 @@
-"""Functions on lists and maps, and of any value as JSON."""
+"""Functions on lists and maps, and `json` of any value."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def join(frame: Frame, value: Any, separator: Any = "") -> str:
 
 
 def json(frame: Frame, value: Any) -> str:
-    found = json_text(value, frame.limits)
-    frame.spend(1 + len(found) // 64)
-    return string(frame, found)
+    text = json_text(value, frame.limits)
+    frame.spend(1 + len(text) // 64)
+    return string(frame, text)

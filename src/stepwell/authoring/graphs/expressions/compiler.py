@@ -1,4 +1,4 @@
-"""Compiler: syntax into closures. Each closure takes the frame and gives a value or raises a Fault."""
+"""Compiler: syntax into closures. Each closure takes the frame and returns a value or raises a fault."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.authoring.graphs.expressions import links, operators
-from stepwell.authoring.graphs.expressions.closure import Closure
 from stepwell.authoring.graphs.expressions.fault import ExpressionFault
-from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.frame import Closure, Frame
 from stepwell.authoring.graphs.expressions.functions import FUNCTIONS
 from stepwell.authoring.graphs.expressions.logic import all_true, any_true, choose, inverted
 from stepwell.authoring.graphs.expressions.lookup import is_present
@@ -38,19 +37,19 @@ from stepwell.authoring.graphs.expressions.syntax import (
 from stepwell.authoring.graphs.expressions.values import type_name
 from stepwell.errors import BadExpression
 
-# These give back what they were given; every other function may make a list or a map.
+# These return one of their arguments; every other function may make a list or a map.
 PASSING_ON = frozenset({"default", "dyn"})
 
 
 class Compiler:
-    """One use for one expression: `compile` gives its closure; `slots` and `constructs` then describe it."""
+    """For one expression: `compile` returns its closure; `slots` and `constructs` then describe it."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._variables: list[str] = []
-        # How many variables of macros are alive at once.
+        # How many macro variables are alive at once.
         self.slots = 0
-        # Whether it can make a list or a map, whose size nobody has checked yet.
+        # Whether it can make a list or a map, whose size must then be checked.
         self.constructs = False
 
     def compile(self, node: SyntaxNode) -> Closure:
@@ -85,7 +84,7 @@ class Compiler:
             case MapOf():
                 return self._map(node)
 
-    # Lookups and what follows them
+    # Lookups and links
 
     def _path(self, base: Name, fields: tuple[Field, ...]) -> Closure:
         texts = tuple(self._source[base.at : field.end] for field in fields)
@@ -136,7 +135,7 @@ class Compiler:
         return MACRO_BUILDERS[link.macro](slot, only, body, link.weight, link.at + 1)
 
     def _check(self, function: str, patterns: tuple[SyntaxNode, ...], at: int) -> None:
-        """What can be known of a call before it is made."""
+        """Check what is constant in a call."""
         if function not in PASSING_ON:
             self.constructs = True
         if function == "matches" and patterns and isinstance(patterns[0], Constant):
@@ -175,7 +174,7 @@ class Compiler:
         closures = tuple(map(self.compile, arguments))
         if function == "default":
             value, fallback = closures
-            return lambda frame: fallback(frame) if (found := value(frame)) is None else found
+            return lambda frame: fallback(frame) if (got := value(frame)) is None else got
         return _called(FUNCTIONS[function].call, closures, at + 1)
 
     # Lists and maps
@@ -195,17 +194,17 @@ class Compiler:
         entries = tuple((self.compile(key), self.compile(value), key.at + 1) for key, value in node.entries)
 
         def run(frame: Frame) -> Any:
-            found: dict[str, Any] = {}
+            result: dict[str, Any] = {}
             for name_of, value_of, column in entries:
                 key = name_of(frame)
                 if type(key) is not str:
                     raise ExpressionFault(
                         f"keys of a map are strings, this one is {type_name(key)}", column=column
                     )
-                if key in found:
-                    raise ExpressionFault(f"the key {key[:60]!r} stands twice in the map", column=column)
-                found[key] = value_of(frame)
-            return found
+                if key in result:
+                    raise ExpressionFault(f"the key {key[:60]!r} occurs twice in the map", column=column)
+                result[key] = value_of(frame)
+            return result
 
         return run
 
@@ -259,9 +258,9 @@ def _negated(inner: Closure, count: int, column: int) -> Closure:
 
 def _called(call: Callable[..., Any], arguments: tuple[Closure, ...], column: int) -> Closure:
     def run(frame: Frame) -> Any:
-        given = [argument(frame) for argument in arguments]
+        values = [argument(frame) for argument in arguments]
         try:
-            return call(frame, *given)
+            return call(frame, *values)
         except ExpressionFault as fault:
             fault.column = fault.column or column
             raise

@@ -1,16 +1,15 @@
-"""Logic: `&&`, `||`, `!` and `?:`. Only booleans count; what cannot change the outcome may be a fault.
+"""Logic: `&&`, `||`, `!` and `?:`. Only booleans count; a fault that cannot change the result is absorbed.
 
-As in CEL, `x || y` is true when either side is, whatever the other one does, and `x && y` is false
-when either side is. Otherwise a fault of one side is the fault of the whole.
+As in CEL, `x || y` is true if either side is, even if the other one is a fault, and `x && y` is false
+if either side is. Otherwise a fault of one side is the fault of the whole.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from stepwell.authoring.graphs.expressions.closure import Closure
 from stepwell.authoring.graphs.expressions.fault import BudgetSpent, ExpressionFault
-from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.frame import Closure, Frame
 from stepwell.authoring.graphs.expressions.values import type_name
 
 
@@ -44,7 +43,7 @@ def _decided_by(
             except BudgetSpent:
                 raise
             except ExpressionFault as fault:
-                # Without its traceback it does not hold on to this very frame.
+                # Without its traceback, it does not keep this frame alive.
                 first_fault = first_fault or fault.with_traceback(None)
                 continue
             if value is decisive:

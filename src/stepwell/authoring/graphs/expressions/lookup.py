@@ -1,6 +1,6 @@
 """Lookup: the only two ways from one value to another, a key of a dict and an index of a list.
 
-Nothing here or elsewhere in the evaluator asks a Python object for an attribute that data names.
+The evaluator never reads an attribute of a Python object by a name that comes from data.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.values import type_name
 
 OTHER_SCOPES = {
-    "secrets": "credentials are named in the settings of a node; no expression reads them",
-    "env": "expressions do not see the environment; pass what they need as input",
-    "process": "expressions do not see the process; pass what they need as input",
+    "secrets": "name credentials in the settings of a node; expressions cannot read them",
+    "env": "expressions do not see the environment; pass the values as input",
+    "process": "expressions do not see the process; pass the values as input",
 }
 
 
@@ -28,7 +28,7 @@ def root(scope: Mapping[str, Any], name: str, column: int) -> Any:
             column=column,
             path=name,
             wanted=name,
-            known=scope,
+            names=scope,
         ) from None
 
 
@@ -44,13 +44,13 @@ def member(value: Any, name: str, optional: bool, path: str, column: int) -> Any
         return None
     if value is None:
         raise ExpressionFault(
-            f"{path} does not exist: what it is asked of is null",
+            f"{path} does not exist: the value before it is null",
             hint=f"write ?.{name} to get null instead",
             column=column,
             path=path,
         )
     raise ExpressionFault(
-        f"{path} does not exist: what it is asked of is {type_name(value)}, which has no members",
+        f"{path} does not exist: the value before it is {type_name(value)}, which has no members",
         column=column,
         path=path,
     )
@@ -59,11 +59,11 @@ def member(value: Any, name: str, optional: bool, path: str, column: int) -> Any
 def missing(path: str, name: str, value: dict[str, Any], column: int) -> ExpressionFault:
     return ExpressionFault(
         f"{path} does not exist",
-        hint=f"write ?.{name} to get null when it is absent, or default(...) for another value",
+        hint=f"write ?.{name} to get null if it is absent, or default(...) for another value",
         column=column,
         path=path,
         wanted=name,
-        known=value,
+        names=value,
     )
 
 
@@ -80,7 +80,7 @@ def element(value: Any, key: Any, optional: bool, path: str, column: int) -> Any
             return None
         fault = missing(path, key, value, column)
         fault.message = f"{path} does not exist: there is no key {key[:60]!r}"
-        fault.hint = "write ?.[...] to get null when it is absent"
+        fault.hint = "write ?.[...] to get null if it is absent"
         raise fault
     if type(value) is list:
         index = int(key) if type(key) is float and key.is_integer() else key
@@ -100,7 +100,7 @@ def element(value: Any, key: Any, optional: bool, path: str, column: int) -> Any
     if value is None and optional:
         return None
     raise ExpressionFault(
-        f"{path} does not exist: what it is asked of is {type_name(value)}", column=column, path=path
+        f"{path} does not exist: the value before it is {type_name(value)}", column=column, path=path
     )
 
 

@@ -1,6 +1,6 @@
 """Macros: map, filter, exists, all and exists_one over the items of a list or the keys of a map.
 
-Each item is paid for with the number of parts of the body: this is what bounds nested loops.
+Each item costs as many steps as the body has parts, which bounds nested loops.
 """
 
 from __future__ import annotations
@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from stepwell.authoring.graphs.expressions.closure import Closure
 from stepwell.authoring.graphs.expressions.fault import BudgetSpent, ExpressionFault
-from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.frame import Closure, Frame
 from stepwell.authoring.graphs.expressions.links import LinkClosure
 from stepwell.authoring.graphs.expressions.logic import not_boolean
 from stepwell.authoring.graphs.expressions.operators import items
 from stepwell.authoring.graphs.expressions.values import type_name
 
-# (slot of the variable, condition of map's long form, body, steps an item, column)
+# (slot of the variable, condition of map's long form, body, steps per item, column)
 MacroBuilder: TypeAlias = Callable[[int, Closure | None, Closure, int, int], LinkClosure]
 
 
@@ -28,7 +27,7 @@ def _each(frame: Frame, value: Any, macro: str, column: int) -> Iterable[Any]:
 
 def _map(slot: int, only: Closure | None, body: Closure, weight: int, column: int) -> LinkClosure:
     def run(frame: Frame, value: Any) -> list[Any]:
-        found: list[Any] = []
+        results: list[Any] = []
         local, spend = frame.locals, frame.spend
         for item in _each(frame, value, "map", column):
             spend(weight)
@@ -39,25 +38,25 @@ def _map(slot: int, only: Closure | None, body: Closure, weight: int, column: in
                     continue
                 if wanted is not True:
                     raise not_boolean("the condition of map", wanted, column)
-            found.append(body(frame))
-        return items(frame, found)
+            results.append(body(frame))
+        return items(frame, results)
 
     return run
 
 
 def _filter(slot: int, only: Closure | None, body: Closure, weight: int, column: int) -> LinkClosure:
     def run(frame: Frame, value: Any) -> list[Any]:
-        found: list[Any] = []
+        results: list[Any] = []
         local, spend = frame.locals, frame.spend
         for item in _each(frame, value, "filter", column):
             spend(weight)
             local[slot] = item
             wanted = body(frame)
             if wanted is True:
-                found.append(item)
+                results.append(item)
             elif wanted is not False:
                 raise not_boolean("the condition of filter", wanted, column)
-        return items(frame, found)
+        return items(frame, results)
 
     return run
 

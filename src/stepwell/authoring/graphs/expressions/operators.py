@@ -16,8 +16,8 @@ from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.literals import INTEGER_MAX, INTEGER_MIN
 from stepwell.authoring.graphs.expressions.values import type_name
 
-# One step is work on so many characters, on so many items that Python itself goes through, or on so
-# many items that are looked at here one by one.
+# One step pays for this number of characters, of items that Python itself walks, or of items that are
+# compared here one by one.
 CHARACTERS_A_STEP = 512
 ELEMENTS_A_STEP = 16
 COMPARISONS_A_STEP = 4
@@ -34,13 +34,13 @@ def integer(value: int) -> int:
     if INTEGER_MIN <= value <= INTEGER_MAX:
         return value
     raise ExpressionFault(
-        "the result does not fit in 64 bits", hint="use double(x) where size matters more than precision"
+        "the result does not fit in 64 bits", hint="use double(x) if size matters more than precision"
     )
 
 
 def double(frame: Frame, value: float) -> float:
     if not isfinite(value):
-        frame.odd = True
+        frame.non_finite = True
     return value
 
 
@@ -57,7 +57,7 @@ def items(frame: Frame, value: list[Any]) -> list[Any]:
 
 
 def read_text(frame: Frame, *texts: str) -> None:
-    """Pays for looking through texts."""
+    """Pay for reading texts."""
     frame.spend(1 + sum(map(len, texts)) // CHARACTERS_A_STEP)
 
 
@@ -123,7 +123,7 @@ def divide(frame: Frame, left: Any, right: Any) -> Any:
         if kind is float:
             if right:
                 return double(frame, left / right)
-            frame.odd = True
+            frame.non_finite = True
             return nan if isnan(left) or not left else copysign(inf, left) * copysign(1.0, right)
     raise mismatch("/ does not go with", left, right)
 
@@ -148,7 +148,7 @@ def negate(frame: Frame, value: Any) -> Any:
 
 
 def equal(frame: Frame, left: Any, right: Any) -> bool:
-    """Never a fault for JSON values. Lists and maps are compared by what is in them."""
+    """Never a fault for JSON values. Lists and maps are compared by content."""
     kind, other = type(left), type(right)
     if kind is not list and kind is not dict:
         if kind is other:
@@ -160,7 +160,7 @@ def equal(frame: Frame, left: Any, right: Any) -> bool:
 
 
 def _equal_inside(frame: Frame, left: Any, right: Any) -> bool:
-    """With a list of what is left to compare: data may be deep, and wide in every level."""
+    """Compare with an explicit stack: data may be deep, and wide at every level."""
     waiting: list[tuple[Any, Any]] = [(left, right)]
     while waiting:
         one, two = waiting.pop()
@@ -184,7 +184,7 @@ def unequal(frame: Frame, left: Any, right: Any) -> bool:
 
 
 def ordered(frame: Frame, left: Any, right: Any) -> tuple[Any, Any]:
-    """The two as Python can compare them; a fault unless they have an order."""
+    """The two values in a form that Python can compare; a fault if they have no order."""
     kind, other = type(left), type(right)
     if kind is other and kind in ORDERED:
         if kind is str:
@@ -196,7 +196,7 @@ def ordered(frame: Frame, left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def as_double(value: int | float) -> float:
-    """CEL compares an int with a double as doubles, so that beyond 2^53 neighbours are equal."""
+    """CEL compares an int with a double as doubles, so beyond 2^53 neighbours are equal."""
     try:
         return float(value)
     except OverflowError:

@@ -6,11 +6,11 @@ brackets, which are counted.
 
 from __future__ import annotations
 
+from stepwell.authoring.graphs.expressions.fault import suggestion
 from stepwell.authoring.graphs.expressions.functions import FUNCTIONS, MACROS, SPECIAL
 from stepwell.authoring.graphs.expressions.lexer import Token
 from stepwell.authoring.graphs.expressions.limits import ExpressionLimits
 from stepwell.authoring.graphs.expressions.literals import INTEGER_MAX, INTEGER_MIN
-from stepwell.authoring.graphs.expressions.suggestion import suggestion
 from stepwell.authoring.graphs.expressions.syntax import (
     CallExpr,
     ChainExpr,
@@ -55,7 +55,7 @@ OTHER_LANGUAGES = {
 
 
 class Parser:
-    """One use: `Parser(tokens, limits).expression()`; afterwards `roots` holds the names it needs."""
+    """For one use: `Parser(tokens, limits).expression()`; then `roots` has the names that it uses."""
 
     def __init__(self, tokens: list[Token], limits: ExpressionLimits) -> None:
         self._tokens = tokens
@@ -104,13 +104,13 @@ class Parser:
         token = self._peek
         if token.kind == "end":
             return BadExpression(
-                f"the expression ends where {wanted} is expected",
+                f"the expression ends, but {wanted} is expected",
                 column=token.start + 1,
                 hint="complete or remove it",
             )
         hint = OTHER_LANGUAGES.get(token.text, "")
         return BadExpression(
-            f"{token.text!r} stands where {wanted} is expected", column=token.start + 1, hint=hint
+            f"{wanted} is expected instead of {token.text!r}", column=token.start + 1, hint=hint
         )
 
     # Limits
@@ -182,7 +182,7 @@ class Parser:
         self._count(token.start, count)
         number = self._peek
         if token.text == "-" and number.kind == "number":
-            # The sign belongs to the literal, or the smallest integer could not be written.
+            # The sign belongs to the literal; otherwise the smallest integer could not be written.
             operand = self._links(negative=True)
             return operand if count == 1 else Prefix("-", count - 1, operand, token.start)
         if self._peek.kind == "sign" and self._peek.text in "!-":
@@ -259,13 +259,13 @@ class Parser:
     def _arguments(self) -> tuple[tuple[SyntaxNode, ...], int]:
         self._expect("(")
         self._enter()
-        found: list[SyntaxNode] = []
+        arguments: list[SyntaxNode] = []
         while not self._is(")"):
-            found.append(self._choice())
+            arguments.append(self._choice())
             if not self._accept(","):
                 break
         self._leave()
-        return tuple(found), self._expect(")").end
+        return tuple(arguments), self._expect(")").end
 
     def _primary(self, negative: bool) -> SyntaxNode:
         token = self._peek
@@ -315,7 +315,7 @@ class Parser:
             return _has(name, arguments)
         if name.text in MACROS:
             raise BadExpression(
-                f"{name.text} is asked of a list",
+                f"{name.text} is a method of lists and maps",
                 column=name.start + 1,
                 hint=f"write items.{name.text}(x, ...)",
             )
@@ -350,9 +350,9 @@ class Parser:
 
     def _check_name(self, token: Token) -> None:
         if token.text.startswith("__"):
-            raise BadExpression(f"no name begins with __, so {token.text!r} is none", column=token.start + 1)
+            raise BadExpression(f"names cannot begin with __, as {token.text!r} does", column=token.start + 1)
 
-    def _check_call(self, name: Token, given: int) -> None:
+    def _check_call(self, name: Token, count: int) -> None:
         function = FUNCTIONS.get(name.text)
         if function is None:
             raise BadExpression(
@@ -360,9 +360,9 @@ class Parser:
                 column=name.start + 1,
                 hint=suggestion(name.text, [*FUNCTIONS, *MACROS, *SPECIAL]) or "see the list of functions",
             )
-        if not function.least <= given <= function.most:
+        if not function.least <= count <= function.most:
             raise BadExpression(
-                f"{name.text} takes {function.arity}, not {given}", column=name.start + 1, hint=function.usage
+                f"{name.text} takes {function.arity}, not {count}", column=name.start + 1, hint=function.usage
             )
 
 
@@ -373,7 +373,7 @@ def _has(name: Token, arguments: tuple[SyntaxNode, ...]) -> Has:
         if isinstance(last, Field) and not last.optional:
             base = Links(whole.base, whole.links[:-1], whole.at) if len(whole.links) > 1 else whole.base
             return Has(base, last.name, name.start)
-    raise BadExpression("has asks for one member", column=name.start + 1, hint="write has(ctx.order.total)")
+    raise BadExpression("has takes one member", column=name.start + 1, hint="write has(ctx.order.total)")
 
 
 def _signed(token: Token, negative: bool) -> int | float:

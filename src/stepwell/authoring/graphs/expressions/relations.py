@@ -1,6 +1,6 @@
-"""Relations: closures for comparisons with a short way for two numbers or two short strings.
+"""Relations: closures for comparisons, with a fast path for two numbers or two short strings.
 
-A condition is mostly one path compared with one constant; the general operators do the rest.
+Most conditions compare one path with one constant; the general operators handle the rest.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from stepwell.authoring.graphs.expressions.closure import Closure
 from stepwell.authoring.graphs.expressions.fault import ExpressionFault
-from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.frame import Closure, Frame
 from stepwell.authoring.graphs.expressions.operators import CHARACTERS_A_STEP, OPERATORS
 
-# (left, right, the right side when it is a constant, column)
+# (left, right, the right side if it is a constant, column)
 RelationBuilder: TypeAlias = Callable[[Closure, Closure, Any, int], Closure]
 
 

@@ -1,7 +1,7 @@
 """Syntax: the parts of a parsed expression.
 
 Flat chains (`1+1+1`, `a.b.c()`, `p ? x : q ? y : z`, `a && b && c`) are one part with a list, not
-a tower of parts: however long a chain is, compiling and evaluating it needs no deeper stack.
+nested parts: compiling and evaluating a long chain needs no deeper stack.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class ChainExpr:
-    """Operators of one precedence, from left to right: first, then (sign, operand, position) each."""
+    """Operators of one precedence, from left to right: the first operand, then (sign, operand, position)."""
 
     first: SyntaxNode
     rest: tuple[tuple[str, SyntaxNode, int], ...]
@@ -64,7 +64,7 @@ class Logic:
 
 @dataclass(frozen=True, slots=True)
 class ConditionalExpr:
-    """`condition ? value : ...` as often as they follow one another, then the last value."""
+    """A chain of `condition ? value : ...`, then the last value."""
 
     cases: tuple[tuple[SyntaxNode, SyntaxNode], ...]
     otherwise: SyntaxNode
@@ -91,7 +91,7 @@ class Has:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """.name or ?.name; `end` is where its text ends, so that errors can show the path up to here."""
+    """.name or ?.name; `end` is the end of its text, so that errors can show the path up to here."""
 
     name: str
     optional: bool
@@ -111,7 +111,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """.function(arguments), with what stands before it as first argument."""
+    """.function(arguments), with the value before it as first argument."""
 
     function: str
     arguments: tuple[SyntaxNode, ...]
@@ -121,7 +121,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """.map(variable, body) and its like; `only` is the middle argument of map(variable, only, body).
+    """.map(variable, body) and the other macros; `only` is the condition in map(variable, only, body).
 
     `weight` is how many parts are evaluated for each item.
     """
@@ -140,7 +140,7 @@ Link: TypeAlias = Field | Index | Method | Macro
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """A value and what is asked of it, link after link."""
+    """A value and the links that follow it."""
 
     base: SyntaxNode
     links: tuple[Link, ...]

@@ -15,13 +15,13 @@ TRUTHS = {
 }
 
 
-def _strings(frame: Frame, function: str, *given: Any) -> None:
-    for value in given:
+def _strings(frame: Frame, function: str, *values: Any) -> None:
+    for value in values:
         if type(value) is not str:
             raise ExpressionFault(
                 f"{function} needs a string, this is {type_name(value)}", hint="convert it: string(x)"
             )
-    read_text(frame, *given)
+    read_text(frame, *values)
 
 
 def to_string(frame: Frame, value: Any) -> str:
@@ -40,10 +40,12 @@ def to_bool(frame: Frame, value: Any) -> bool:
         return value
     if type(value) is str and value in TRUTHS:
         return TRUTHS[value]
-    raise ExpressionFault(f"bool cannot convert {_shown(value)}", hint="compare instead: x != 0, size(x) > 0")
+    raise ExpressionFault(
+        f"bool cannot convert {_described(value)}", hint="compare instead: x != 0, size(x) > 0"
+    )
 
 
-def _shown(value: Any) -> str:
+def _described(value: Any) -> str:
     return repr(value[:40]) if type(value) is str else type_name(value)
 
 
@@ -78,7 +80,7 @@ def contains(frame: Frame, value: Any, part: Any) -> bool:
 
 
 def split(frame: Frame, value: Any, separator: Any) -> list[str]:
-    """At the separator; an empty one splits into characters."""
+    """Split at the separator; an empty one splits into characters."""
     _strings(frame, "split", value, separator)
     pieces = value.count(separator) + 1 if separator else len(value)
     if pieces > frame.limits.list_length:

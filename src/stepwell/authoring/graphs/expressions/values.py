@@ -1,7 +1,7 @@
-"""Values: those of JSON. Their names in messages, their text, and walks over them that cannot run away.
+"""JSON values: their names in messages, their text, and bounded walks over them.
 
-A value may hold the same list a thousand times over and again inside that; each walk here counts
-what it visits and stops at its bound, so such values cost no more than others.
+A value may hold the same list a thousand times, and again inside that. Each walk here counts its visits
+and stops at its limit, so such values cost no more than others.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ TYPE_NAMES: dict[type, str] = {
     list: "list",
     dict: "map",
 }
-# What a number, true, false or null and the comma after it take in JSON, about.
+# About how many characters a number, true, false or null takes in JSON, with its comma.
 SCALAR_SIZE = 4
 
 _encode = msgspec.json.Encoder().encode
 
 
 def type_name(value: object) -> str:
-    return TYPE_NAMES.get(type(value)) or f"no JSON value ({type(value).__name__})"
+    return TYPE_NAMES.get(type(value)) or f"not a JSON value ({type(value).__name__})"
 
 
 def json_text(value: Any, limits: ExpressionLimits) -> str:
@@ -43,7 +43,7 @@ def json_text(value: Any, limits: ExpressionLimits) -> str:
 
 
 def text(value: Any, limits: ExpressionLimits) -> str:
-    """How a value looks inside a text: strings as they are, null as nothing, the rest as JSON."""
+    """A value inside a text: strings as they are, null as nothing, the rest as JSON."""
     kind = type(value)
     if kind is str:
         return str(value)
@@ -55,7 +55,7 @@ def text(value: Any, limits: ExpressionLimits) -> str:
 
 
 def check_size(value: Any, size_max: int, limits: ExpressionLimits) -> int:
-    """About how long the value is as JSON. Refuses what is larger, deeper, or no JSON at all."""
+    """The approximate length of a value as JSON. Refuses values that are too large, too deep or not JSON."""
     size = 0
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
@@ -87,13 +87,13 @@ def check_size(value: Any, size_max: int, limits: ExpressionLimits) -> int:
             break
     if size > size_max:
         raise ExpressionFault(
-            f"this value is larger than {size_max:,} characters", hint="pass on less of it, or a reference"
+            f"this value is larger than {size_max:,} characters", hint="pass on less, or a reference"
         )
     return size
 
 
 def copy(value: Any) -> Any:
-    """The same value in lists and maps of its own; call check_size first, which bounds the depth."""
+    """A copy with its own lists and maps; call check_size first, which bounds the depth."""
     kind = type(value)
     if kind is dict:
         return {key: copy(item) for key, item in value.items()} if value else {}

@@ -34,7 +34,7 @@ class NodeHandle:
         return self.on(handle)
 
     def __rshift__(self, other: NodeHandle | list[NodeHandle] | tuple[NodeHandle, ...]) -> Any:
-        """Connect; a list begins several branches at once."""
+        """Connect; a list starts several branches."""
         targets = other if isinstance(other, list | tuple) else [other]
         for target in targets:
             self._graph.connect(self.id, target.id, self._handle)
@@ -92,8 +92,8 @@ class GraphBuilder:
 
     def condition(self, id: str = "", /, **branches: str) -> NodeHandle:
         """`g.condition("check", big="ctx.total > 100")`; its handles are the names and `else`."""
-        found = [{"id": name, "when": when} for name, when in branches.items()]
-        return self.node("condition", id, branches=found)
+        listed = [{"id": name, "when": when} for name, when in branches.items()]
+        return self.node("condition", id, branches=listed)
 
     @contextmanager
     def inside(self, type: str, id: str = "", **data: Any) -> Iterator[NodeHandle]:
@@ -137,13 +137,13 @@ class GraphBuilder:
 
 
 def layers(ids: list[str], edges: list[tuple[str, str]]) -> dict[str, int]:
-    """The column of each node: behind all that lead to it. A cycle is cut somewhere."""
+    """The column of each node: to the right of all that lead to it. A cycle is cut somewhere."""
     column = dict.fromkeys(ids, 0)
     for _ in range(len(ids)):
         moved = False
         for source, target in edges:
-            known = source in column and target in column
-            if known and column[target] <= column[source] < len(ids) - 1:
+            inside = source in column and target in column
+            if inside and column[target] <= column[source] < len(ids) - 1:
                 column[target] = column[source] + 1
                 moved = True
         if not moved:

@@ -1,7 +1,7 @@
-"""Trace: what happened in a graph run, node by node, told from its log.
+"""Trace: what happened in a graph run, node by node, derived from its log.
 
-The frontier decides again over the recorded answers; what it decides, with the times of the facts it
-follows from, is the trace. So it needs no rows of its own and cannot disagree with the run.
+The frontier decides again over the recorded answers; its decisions, with the times of the facts they
+follow from, are the trace. So the trace needs no rows of its own and cannot disagree with the run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stepwell.domain.fork.prefix import Delivered, settles
 from stepwell.domain.problems import child_problem
 from stepwell.domain.status import Status
 
-_LOOKED_UP = "@find"  # behind the path of a node that calls a workflow
+_LOOKED_UP = "@find"  # follows the path of a node that calls a workflow
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class TraceEntry:
     type: str
     status: NodeStatus
     predecessors: list[str] = field(default_factory=list)
-    depth: int = 0  # containers around it
+    depth: int = 0  # how many containers are around it
     branch: str = ""  # the join whose branch it belongs to
     iteration: int | None = None
     attempts: int = 0
@@ -63,26 +63,26 @@ class TraceEntry:
 @dataclass(slots=True)
 class Trace:
     entries: list[TraceEntry]
-    history: list[tuple[str, float]]  # statuses of the run, each with its time
-    progress: dict[str, tuple[int, int | None]]  # loop path -> done, of how many
-    delivered: list[Delivered] = field(default_factory=list)  # events that the run's mailbox gave to waits
-    unasked: set[str] = field(default_factory=set)  # paths with answers that the graph had no question for
+    history: list[tuple[str, float]]  # statuses of the run, with their times
+    progress: dict[str, tuple[int, int | None]]  # loop path -> iterations done, total
+    delivered: list[Delivered] = field(default_factory=list)  # events that the run's mailbox delivered
+    unasked: set[str] = field(default_factory=set)  # paths whose answers no command asked for
 
     def by_path(self) -> dict[str, TraceEntry]:
         return {entry.path: entry for entry in self.entries}
 
 
 def _before(scope: ScopeRun, cause: str) -> list[str]:
-    """The finally of a try follows its whole body, and what cancelled the try."""
+    """The finally of a try follows its whole body, and the node that cancelled the try."""
     owner = scope.owner.node if scope.owner is not None else None
     if scope.owner is None or owner is None or owner.body is None or scope.plan is not owner.ending:
         return []
-    found = [scope.prefix + node.id for node in owner.body.nodes]
-    return [*found, cause] if cause and scope.owner.status is NodeStatus.CANCELLED else found
+    body = [scope.prefix + node.id for node in owner.body.nodes]
+    return [*body, cause] if cause and scope.owner.status is NodeStatus.CANCELLED else body
 
 
 def trace(plan: GraphPlan, run_id: str, events: Iterable[Event]) -> Trace:
-    """The trace of a run whose definition had this plan; its expressions see the run's id again."""
+    """The trace of a run of this plan; expressions see the run's own id again."""
     log = list(events)
     reader = _Reader(plan, run_id, log)
     reader.read()
@@ -97,7 +97,7 @@ class _Reader:
         self._log = log
         self._values = {e.path: e.fact.value for e in log if isinstance(e.fact, ev.ValueRecorded)}
         self._prefix = "0/"
-        self._dropped: set[int] = set()  # answers that a retry by a person took back
+        self._dropped: set[int] = set()  # indexes of answers that a retry of the run took back
         self._begin()
 
     def _begin(self) -> None:
@@ -108,7 +108,7 @@ class _Reader:
         self._messages: dict[str, Any] = {}
         self.delivered: list[Delivered] = []
         self.unasked: set[str] = set()
-        self._posted: dict[int, tuple[str, Any]] = {}  # by identity: key of the message, what was in it
+        self._posted: dict[int, tuple[str, Any]] = {}  # by identity: the message's key and content
         self._seq, self._cause = 0, ""
         self._now = 0.0
         self._worker = ""
@@ -127,8 +127,8 @@ class _Reader:
         self._started = False
 
     def _time(self, place: str) -> float:
-        known = self._values.get(f"{self._prefix}{place}@now")
-        return self._now if known is None else msgspec.json.decode(known, type=float)
+        recorded = self._values.get(f"{self._prefix}{place}@now")
+        return self._now if recorded is None else msgspec.json.decode(recorded, type=float)
 
     def read(self) -> None:
         at = 0
@@ -148,7 +148,7 @@ class _Reader:
             at += 1
 
     def _take_back(self, at: int) -> None:
-        """The failure that a person sent on: forget it and what ended the run."""
+        """A retry of the run at index `at`: drop the failure and the end of the run."""
         ends = (i for i in range(at - 1, -1, -1) if isinstance(self._log[i].fact, ev.Failed | ev.TimedOut))
         failed = next(ends, None)
         if failed is None:
@@ -171,19 +171,19 @@ class _Reader:
                 ev.Failed: Status.FAILED,
                 ev.Cancelled: Status.CANCELLED,
             }
-            told = str(status.get(type(fact), Status.TIMED_OUT))
+            status_now = str(status.get(type(fact), Status.TIMED_OUT))
         elif not self._started:
             return
         elif self._frontier.works or self._frontier.result is not None:
-            told = str(Status.RUNNING)
+            status_now = str(Status.RUNNING)
         else:
-            told = str(Status.SUSPENDED)
+            status_now = str(Status.SUSPENDED)
         if not self.history:
             self.history.append((str(Status.RUNNING), self._log[0].at))
         while len(self.history) > 1 and self.history[-1][1] == event.at:
             self.history.pop()
-        if not self.history or self.history[-1][0] != told:
-            self.history.append((told, event.at))
+        if not self.history or self.history[-1][0] != status_now:
+            self.history.append((status_now, event.at))
 
     # Facts
 
@@ -223,7 +223,7 @@ class _Reader:
 
     def _answer(self, event: Event) -> None:
         fact, place = event.fact, self._place(event.path)
-        if place:  # of a fork it is an answer that came before anybody had claimed the run
+        if place:  # in a fork, answers may precede the first claim
             self._start(event)
         command = self._commands.get(place.removesuffix(_LOOKED_UP))
         if command is None or command.done:
@@ -246,18 +246,18 @@ class _Reader:
                     problem.code, problem.message, node, place, event.attempt, config=problem.permanent
                 )
                 self._frontier.fail(command, failure)
-            case ev.NodeFailed():  # it could not even be prepared
+            case ev.NodeFailed():  # it could not be prepared
                 problem = fact.error
                 self._frontier.fail(command, Failure(problem.code, problem.message, node, place, config=True))
             case ev.TimerFired():
                 self._frontier.answer(command, None)
             case ev.WaitEnded(outcome="answered"):
-                told = PLAIN.decode(self._messages[fact.received])
+                message = PLAIN.decode(self._messages[fact.received])
                 if command.kind is CommandKind.MAILBOX:
-                    self._posted[id(told)] = (fact.received, told)
-                self._frontier.answer(command, told)
+                    self._posted[id(message)] = (fact.received, message)
+                self._frontier.answer(command, message)
             case ev.WaitEnded(outcome="timed_out"):
-                self._frontier.fail(command, Failure(WAIT_TIMEOUT, "not answered in time", node, place))
+                self._frontier.fail(command, Failure(WAIT_TIMEOUT, "the wait timed out", node, place))
             case ev.ChildStarted(detached=True):
                 self._frontier.answer(command, {"runId": fact.run})
             case ev.ChildEnded():
@@ -269,7 +269,7 @@ class _Reader:
         self._take_commands()
 
     def _looked_up(self, command: Command, fact: ev.Fact) -> None:
-        """A workflow that only the store might know; if it does not, the node that calls it has failed."""
+        """The store was asked for a workflow; if it has none, the node that calls it failed."""
         if isinstance(fact, ev.StepCompleted) and bytes(fact.result) == b"null":
             assert command.node_run is not None
             self._frontier.fail(
@@ -289,7 +289,7 @@ class _Reader:
             if isinstance(action, Command):
                 self._commands[action.path] = action
 
-    # Steps
+    # Node runs
 
     def _seen(self, node_run: NodeRun) -> None:
         entry = self.entries.get(node_run.path)

@@ -1,4 +1,4 @@
-"""Nodes that are decided on the spot: start, end, fork, condition, switch, set, transform."""
+"""Nodes that are decided at once, without a command: start, end, fork, condition, switch, set, transform."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ConditionData(NodeData):
 
 
 class SwitchCase(Strict):
-    """A value to compare with, or an expression of its own."""
+    """One case of a switch: a value to compare with, or an expression."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["equals"]}, present("when")]})
 
@@ -79,7 +79,7 @@ class TransformData(NodeData):
 
 
 class Pass:
-    """A node that only lets the run through."""
+    """A node that does nothing."""
 
     def settle(self, scope: ExpressionScope, now: Now, connected: frozenset[str]) -> NodeOutcome:
         return DONE
@@ -115,14 +115,14 @@ class Condition:
         ]
 
     def settle(self, scope: ExpressionScope, now: Now, connected: frozenset[str]) -> NodeOutcome:
-        found: tuple[str, ...] = ()
+        handles: tuple[str, ...] = ()
         for handle, when in self._branches:
             if when.truth(scope, now):
                 if not self._all:
                     return NodeOutcome(handle, handle[0])
-                found += handle
-        found = found or ("else",)
-        return NodeOutcome(found, list(found) if self._all else found[0])
+                handles += handle
+        handles = handles or ("else",)
+        return NodeOutcome(handles, list(handles) if self._all else handles[0])
 
     def pinned(self, value: Any) -> NodeOutcome:
         return NodeOutcome(
@@ -146,7 +146,7 @@ class Switch:
         if self._strict and "default" not in connected:
             raise NodeError(
                 "NO_CASE_MATCHED",
-                f"no case fits {excerpt(value)}",
+                f"no case matches {excerpt(value)}",
                 hint="add a case, connect the default handle, or switch strict off",
                 config=True,
             )
@@ -176,11 +176,11 @@ class Transform:
         return NodeOutcome(output=self._expression.evaluate(scope, now))
 
 
-def named_handles(pinned: Any, known: Sequence[str]) -> tuple[str, ...]:
-    """Pinned to a node that chooses a way is what it would have given: the way, or a list of them."""
+def named_handles(pinned: Any, handles: Sequence[str]) -> tuple[str, ...]:
+    """The handles that the pinned data of a routing node selects: one handle, or a list."""
     named = tuple(pinned) if isinstance(pinned, list) else (pinned,)
-    if not named or not all(name in known for name in named):
-        raise NodeConfigError("what is pinned does not say which way to go", hint=f"pin {' or '.join(known)}")
+    if not named or not all(name in handles for name in named):
+        raise NodeConfigError("the pinned data does not name a handle", hint=f"pin {' or '.join(handles)}")
     return named
 
 
@@ -192,7 +192,7 @@ def _pure(name: str, data: type[NodeData], behaviour: Any, text: str, handles: A
 CONTROL = (
     _pure("start", StartData, Start, "where a run begins"),
     _pure("end", EndData, End, "collects the run's output", lambda data: frozenset()),
-    _pure("fork", ForkData, lambda data, compiler: Pass(), "begins branches that run at once"),
+    _pure("fork", ForkData, lambda data, compiler: Pass(), "starts branches that run concurrently"),
     _pure(
         "condition",
         ConditionData,

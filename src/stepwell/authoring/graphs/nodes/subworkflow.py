@@ -1,4 +1,4 @@
-"""workflow: another run, of any style, waited for or left alone."""
+"""workflow: starts another run, of any style, and waits for it unless `wait` is false."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class ChildRun:
         return self._input.render(scope, now)
 
     def unknown(self) -> NodeError:
-        """Nobody has such a workflow."""
+        """The error if no such workflow exists."""
         version = f" version {self.version}" if self.version else ""
         return NodeError(
             "UNKNOWN_WORKFLOW",
-            f"nobody knows a workflow {excerpt(self.workflow)}{version}",
-            hint="give it to an engine, Engine(workflows=[...]), or save and publish it",
+            f"there is no workflow {excerpt(self.workflow)}{version}",
+            hint="register it, Engine(workflows=[...]), or save and publish it",
             config=True,
         )
 

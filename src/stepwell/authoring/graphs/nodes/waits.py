@@ -97,7 +97,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class PollRequest:
-    """Ask `condition` now and every `seconds`, until it holds."""
+    """Evaluate `condition` now and every `seconds`, until it holds."""
 
     condition: Expression
     seconds: float
@@ -108,7 +108,7 @@ WaitRequest = TimerRequest | EventRequest | ApprovalRequest | PollRequest
 
 
 class Delay:
-    """A delay has one end."""
+    """A delay never times out."""
 
     times_out = False
 
@@ -122,7 +122,7 @@ class Delay:
 
     @staticmethod
     def _check(duration: str | None, until: str | None, compiler: NodeCompiler) -> None:
-        """What no expression makes is looked at when the graph is saved."""
+        """Check values without expressions when the graph is saved."""
         for code, field, written, read in (
             ("DURATION", "duration", duration, _length),
             ("TIMESTAMP", "until", until, _fixed_moment),
@@ -157,8 +157,8 @@ class EventWait:
     def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         key = "" if self._key is None else _text(self._key, scope, now)
         if self._key is not None and not key:
-            # Without a key it would take the events of all others.
-            raise NodeConfigError("the key of the event came out empty", hint="leave it out to take any")
+            # An empty key would match every event of that name.
+            raise NodeConfigError("the event's key is empty", hint="leave key out to match any event")
         return EventRequest(_text(self._event, scope, now), key, self._timeout)
 
     def answered(self, answer: Any) -> NodeOutcome:
@@ -207,7 +207,7 @@ class Approval:
 
 
 def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
-    """What a decision may look like: the bare word, or an object with the word and the form's fields."""
+    """The schema of a decision: the bare word, or an object with the word and the form's fields."""
     answer: dict[str, Any] = {
         "type": "object",
         "required": ["response"],
@@ -215,7 +215,7 @@ def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
     }
     if form is None:
         return {"anyOf": [{"enum": list(ANSWERS)}, answer]}
-    # A resource of its own, so that its references mean itself and not the answer around it.
+    # With an $id of its own, so that its references resolve inside the form, not in the answer around it.
     answer["properties"]["form"] = {"$id": "urn:stepwell:form", **form}
     answer["if"] = {"properties": {"response": {"const": "approved"}}}
     answer["then"] = {"required": ["form"]}
@@ -228,38 +228,38 @@ def _text(template: Template, scope: ExpressionScope, now: Now) -> str:
 
 def _length(value: Any) -> float:
     try:
-        found = seconds(value, name="duration")
+        length = seconds(value, name="duration")
     except StepwellError as error:
         raise NodeConfigError(error.message, hint=error.hint) from None
-    if found * 1000 > YEAR_MS:
+    if length * 1000 > YEAR_MS:
         raise NodeConfigError(f"{excerpt(value)} is longer than a year", hint="give at most 365d")
-    return found
+    return length
 
 
 def _moment(value: Any) -> float:
-    """Seconds since 1970; somebody may live to see it."""
+    """Seconds since 1970; refuses moments that nobody will wait for."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        found = value / 1000
+        moment = value / 1000
     else:
         try:
             when = datetime.fromisoformat(str(value))
         except ValueError:
             raise NodeConfigError(
-                f"{excerpt(value)} is no moment", hint="give an ISO date and time"
+                f"{excerpt(value)} is not a date and time", hint="give it in ISO format"
             ) from None
-        found = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    if found >= _LAST_MOMENT:
-        raise NodeConfigError(f"{excerpt(value)} is too far away", hint="to wait for ever, wait for an event")
-    return found
+        moment = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    if moment >= _LAST_MOMENT:
+        raise NodeConfigError(f"{excerpt(value)} is too far away", hint="to wait forever, wait for an event")
+    return moment
 
 
 def _fixed_moment(written: str) -> None:
-    """A date that somebody wrote: it means the same everywhere."""
+    """A literal date must have a time zone, so that it means the same everywhere."""
     _moment(written)
     when = datetime.fromisoformat(written)
     if when.tzinfo is None:
         raise NodeConfigError(
-            f"{excerpt(written)} has no time zone", hint="add Z for UTC, or an offset as +02:00"
+            f"{excerpt(written)} has no time zone", hint="add Z for UTC, or an offset such as +02:00"
         )
 
 
@@ -288,6 +288,6 @@ WAITING = (
         role=Role.WAIT,
         compile=Approval,
         handles=lambda data: frozenset({*ANSWERS, "timeout", "error"}),
-        text="asks people",
+        text="asks a person to approve or deny",
     ),
 )

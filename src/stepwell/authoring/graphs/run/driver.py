@@ -1,7 +1,7 @@
-"""Driver: a graph's frontier over the kernel. Asks become steps, timers, waits and children.
+"""Driver: runs a frontier on the kernel. Commands become steps, timers, waits and child runs.
 
-Answers come in log order, one a turn, so the frontier decides on replay what it decided before and
-nothing needs to be stored but the answers; its notes are recorded for readers.
+Answers come in log order, one per turn, so the frontier decides the same on replay and only the answers
+need to be stored. Its markers are recorded for readers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stepwell.domain.program import PlacedContext, Startable
 from stepwell.domain.text import clean
 from stepwell.errors import InvalidRequest, RunCancelling, StepError, StepwellError, WaitTimedOut
 
-EVENT_SIGNAL = "event:"  # events sent to one run come as signals of this name
+EVENT_SIGNAL = "event:"  # events sent to one run arrive as signals with this prefix
 
 
 class Driver:
@@ -54,7 +54,7 @@ class Driver:
         return end.output or {}
 
     def _act(self) -> None:
-        """Do what the frontier wants. An ask that cannot even be made fails at once."""
+        """Execute the frontier's actions. A command that is refused fails at once."""
         frontier = self._frontier
         while frontier.actions:
             actions, frontier.actions = frontier.actions, []
@@ -74,7 +74,7 @@ class Driver:
             else:
                 self._finished.set_result(None)
 
-    # Asking
+    # Commands
 
     def _execute(self, command: Command) -> None:
         answered = partial(self._answered, command)
@@ -124,15 +124,15 @@ class Driver:
                 return ctx.timer(path, data, answered, retry=command.kind is CommandKind.BACKOFF)
 
     def _child(self, command: Command) -> Any:
-        """A child of a workflow that this worker has; else it is looked up, and that is recorded."""
+        """Start a child of a workflow that this worker has; otherwise look it up, which is recorded."""
         assert command.node_run is not None
         ctx, wanted, find = self._ctx, command.node_run.node.behaviour, f"{command.path}@find"
         if not ctx.recorded(find):
-            known = ctx.recorded(command.path)
-            workflow = None if known else ctx.workflow(wanted.workflow, wanted.version)
-            if known or workflow is not None:
+            recorded = ctx.recorded(command.path)
+            workflow = None if recorded else ctx.workflow(wanted.workflow, wanted.version)
+            if recorded or workflow is not None:
                 return self._start_child(command, workflow)
-        return ctx.find(find, wanted.workflow, wanted.version, partial(self._found, command))
+        return ctx.find(find, wanted.workflow, wanted.version, partial(self._looked_up, command))
 
     def _start_child(self, command: Command, workflow: Startable[Any, Any] | None) -> Any:
         assert command.node_run is not None
@@ -140,7 +140,7 @@ class Driver:
         started = partial(self._child_started, command)
         return self._ctx.child(command.path, workflow, command.data, started, detached=detached)
 
-    def _found(self, command: Command, future: asyncio.Future[Any]) -> None:
+    def _looked_up(self, command: Command, future: asyncio.Future[Any]) -> None:
         if command.done or self._finished.done():
             return
         if future.cancelled() or future.exception() is not None:
@@ -184,7 +184,7 @@ class Driver:
             elif isinstance(error, RunCancelling):
                 self._cancel(error)
             else:
-                self._finished.set_exception(error)  # its code is left
+                self._finished.set_exception(error)  # leave the code of the run
                 return
             self._act()
         except BaseException as error:
@@ -192,7 +192,7 @@ class Driver:
                 self._finished.set_exception(error)
 
     def _cancel(self, error: RunCancelling) -> None:
-        """Every call that was open hears of it; what is asked for from then on cleans up."""
+        """Every open call reports the cancel; commands from then on belong to finally blocks."""
         if self._cancelled is None:
             self._cancelled = error
             self._frontier.cancel()
@@ -209,7 +209,7 @@ class Driver:
         kind = error.error_type if code == "ERROR" else ""
         return Failure(code, message, node, command.path, attempt, hint=error.hint, config=config, kind=kind)
 
-    # Telling
+    # Markers
 
     def _mark(self, marker: Marker) -> None:
         place = marker.path
@@ -257,14 +257,14 @@ def problem_of_failure(failure: Failure) -> ev.Problem:
 
 
 def error_of(failure: Failure, path: str) -> NodeError:
-    """What the run fails with; its path is where a retry goes on."""
-    told = [failure.node, failure.kind, failure.message]
+    """The error that the run fails with; a retry resumes at its path."""
+    parts = [failure.node, failure.kind, failure.message]
     error = NodeError(
         failure.code,
-        ": ".join(word for word in told if word),
+        ": ".join(word for word in parts if word),
         hint=failure.hint,
         config=failure.config,
         path=path,
     )
-    error.permanent = False  # whoever called the run may have given it what it could not use
+    error.permanent = False  # a retry of the caller may pass other input
     return error

@@ -1,4 +1,4 @@
-"""Finally blocks of tries that were cancelled: they run all the same, beside the rest of the run.
+"""Finally blocks of tries that were cancelled: they still run, concurrently with the rest of the run.
 
 The try itself settles at once (GR-C1, GR-C4). Two things wait for its finally: the finally of a try
 around it that was cancelled with it, and the end of the run. A finally block is not cancelled with its

@@ -1,13 +1,13 @@
-"""Joins: when does a `merge` fire, fail or get skipped? A pure function of what arrived.
+"""Join rules: when a `merge` fires, fails or is skipped. A pure function of its arrivals.
 
 GR-J0  nothing live, nothing open, no error: skipped, in every mode.
-GR-J1  all fires when nothing is open, with what is live; requireAll fails at a dead branch.
+GR-J1  all fires when nothing is open, with the live branches; requireAll fails at a dead branch.
 GR-J2  any fires at the first arrival. GR-J3 count:n at the n-th; unreachable: onUnsatisfied.
-GR-J4  timeout fires at the deadline with what arrived, or when nothing is open. In other modes the
+GR-J4  timeout fires at the deadline with the arrivals, or when nothing is open. In other modes the
     deadline takes the timeout handle, or fails.
 GR-E1  fail-fast fails with the first branch error at once. GR-E2 collect-all waits for every branch, then
     fails with all errors. GR-E3 best-effort fires if enough branches are live, else as GR-E2.
-A dead-path cascade is over before a join is asked: it never sees half of one.
+A dead-path cascade is over before a join decides, so that it never sees half of one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Arrivals(NamedTuple):
     live: int
     dead: int
     open: int
-    errors: int  # branch errors that nobody handled before
+    errors: int  # branch errors that no node handled
     expired: bool  # the deadline has passed
 
 
@@ -47,13 +47,13 @@ def decide(join: Merge, seen: Arrivals) -> JoinVerdict:
         if seen.open == 0 or (seen.expired and join.mode == "timeout"):
             return JoinVerdict.FAIL_BRANCHES
         return JoinVerdict.TIMEOUT if seen.expired else JoinVerdict.WAIT
-    move = _by_mode(join, seen)
-    if move is JoinVerdict.WAIT and seen.expired:
+    verdict = _by_mode(join, seen)
+    if verdict is JoinVerdict.WAIT and seen.expired:
         return JoinVerdict.TIMEOUT
     waits_for_all = join.errors == "best-effort" and join.mode in ("all", "timeout")
-    if move is JoinVerdict.FIRE and waits_for_all and seen.live < join.min_successful:
+    if verdict is JoinVerdict.FIRE and waits_for_all and seen.live < join.min_successful:
         return JoinVerdict.FAIL_BRANCHES
-    return move
+    return verdict
 
 
 def _by_mode(join: Merge, seen: Arrivals) -> JoinVerdict:
@@ -84,7 +84,7 @@ def _at_least(needed: int, join: Merge, seen: Arrivals) -> JoinVerdict:
     if seen.live + seen.open >= needed:
         return JoinVerdict.WAIT
     if needed == 1:
-        return JoinVerdict.FAIL_BRANCHES  # nobody is left who could win, and somebody failed (else GR-J0)
+        return JoinVerdict.FAIL_BRANCHES  # no branch can win, and one failed (otherwise GR-J0)
     if join.on_unsatisfied == "fail":
         return JoinVerdict.UNSATISFIED
     if join.on_unsatisfied == "skip":

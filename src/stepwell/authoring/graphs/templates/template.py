@@ -1,8 +1,8 @@
 """Template: JSON structures whose strings may hold `{{ expression }}`.
 
 A string that is exactly one `{{ }}` becomes the value with its type; otherwise values become part
-of the text. What a value contains is never read as a template: everything is compiled before the
-first value is known. `\\{{` is the text `{{`.
+of the text. The content of a value is never read as a template: everything is compiled before the
+first value is rendered. `\\{{` is the text `{{`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, Express
 from stepwell.authoring.graphs.expressions.values import SCALAR_SIZE, check_size, copy, text, type_name
 from stepwell.errors import BadExpression
 
-# Backslashes count only in front of braces, so other text needs no care.
+# Backslashes escape only braces, so other text needs no escaping.
 MARK = re.compile(r"(\\*)(\{\{|\}\})")
 EXPRESSIONS_MAX = 10_000
 _NOT_CONSTANT = object()
 
 
 class Rendering:
-    """One rendering: the frame that all its expressions share, and how much may still be made."""
+    """One rendering: the frame that all its expressions share, and the remaining size."""
 
     __slots__ = ("_frame", "left", "limits")
 
@@ -41,7 +41,7 @@ class Rendering:
         self.left = frame.limits.structure_size
 
     def value(self, expression: Expression) -> Any:
-        self._frame.odd = False
+        self._frame.non_finite = False
         return expression.evaluate_in(self._frame)
 
     def spend(self, size: int) -> None:
@@ -49,7 +49,7 @@ class Rendering:
         if self.left < 0:
             raise ExpressionFault(
                 f"the template gives more than {self.limits.structure_size:,} characters",
-                hint="pass on less of it, or a reference",
+                hint="pass on less, or a reference",
             )
 
 
@@ -66,20 +66,20 @@ class Template:
     ) -> None:
         self._part = part
         self._limits = limits
-        # What it always gives, unless expressions have a say.
+        # The result, if there are no expressions.
         self._constant = part(Rendering(Frame({}, None, limits))) if constant else _NOT_CONSTANT
-        # The names its expressions need in their scope.
+        # The names that its expressions use.
         self.names = names
 
     def render(self, scope: Mapping[str, Any], now: float | None = None) -> Any:
-        """A new JSON value that shares nothing with the scope. ExpressionError as for expressions."""
+        """A new JSON value that shares nothing with the scope. Raises ExpressionError, as expressions do."""
         if self._constant is not _NOT_CONSTANT:
             return copy(self._constant)
         return self._part(Rendering(Frame(scope, now, self._limits)))
 
 
 def compile_template(value: Any, limits: ExpressionLimits = DEFAULT_LIMITS) -> Template:
-    """Any JSON value; BadExpression says what is wrong in which column of which `field` (a.b[0])."""
+    """Compile any JSON value. BadExpression has the column and the `field` (a.b[0]) of the error."""
     compiler = _TemplateCompiler(limits)
     part = compiler.compile(value, "", 0)
     return Template(part, frozenset(compiler.names), limits, constant=not compiler.expressions)
@@ -88,7 +88,7 @@ def compile_template(value: Any, limits: ExpressionLimits = DEFAULT_LIMITS) -> T
 class _TemplateCompiler:
     def __init__(self, limits: ExpressionLimits) -> None:
         self._limits = limits
-        self.expressions = 0  # how many it holds
+        self.expressions = 0  # how many the template holds
         self.names: set[str] = set()
 
     def compile(self, value: Any, field: str, depth: int) -> Part:
@@ -133,7 +133,7 @@ class _TemplateCompiler:
         return _text(pieces, source)
 
     def _pieces(self, source: str) -> list[str | Expression]:
-        """Text and expressions in turn; text that is empty is left out."""
+        """Text and expressions, alternating; empty text is left out."""
         pieces: list[str | Expression] = []
         plain: list[str] = []
         at = 0
@@ -164,10 +164,10 @@ class _TemplateCompiler:
         self.expressions += 1
         if self.expressions > EXPRESSIONS_MAX:
             raise BadExpression(f"a template holds at most {EXPRESSIONS_MAX:,} expressions", column=at - 1)
-        found = tokens(source, at, in_template=True)
-        expression = from_tokens(source, found, self._limits)
+        read = tokens(source, at, in_template=True)
+        expression = from_tokens(source, read, self._limits)
         self.names |= expression.names
-        return expression, found[-1].end
+        return expression, read[-1].end
 
 
 def _flush(plain: list[str], pieces: list[str | Expression]) -> None:
@@ -194,7 +194,7 @@ def _map(parts: list[tuple[str, Part]]) -> Part:
 
 
 def _whole(expression: Expression) -> Part:
-    """The value itself, in lists and maps of its own."""
+    """A copy of the value, with its own lists and maps."""
 
     def run(rendering: Rendering) -> Any:
         value = rendering.value(expression)
@@ -210,20 +210,20 @@ def _whole(expression: Expression) -> Part:
 def _text(pieces: list[str | Expression], source: str) -> Part:
     def run(rendering: Rendering) -> str:
         limits = rendering.limits
-        found: list[str] = []
+        parts: list[str] = []
         length = 0
         try:
             for piece in pieces:
                 if isinstance(piece, Expression):
-                    found.append(text(rendering.value(piece), limits))
+                    parts.append(text(rendering.value(piece), limits))
                 else:
-                    found.append(piece)
-                length += len(found[-1])
+                    parts.append(piece)
+                length += len(parts[-1])
                 if length > limits.string_length:
                     raise ExpressionFault(f"a text has at most {limits.string_length:,} characters")
             rendering.spend(length)
         except ExpressionFault as fault:
             raise expression_error(fault, source) from None
-        return "".join(found)
+        return "".join(parts)
 
     return run
