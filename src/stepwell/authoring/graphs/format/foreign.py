@@ -11,7 +11,7 @@ from typing import Any
 
 from stepwell.authoring.graphs.problems import GraphProblem
 
-Part = dict[str, Any]
+JsonObject = dict[str, Any]
 
 _TRIGGERS = {
     "manual": "manual",
@@ -27,8 +27,8 @@ def from_foreign_editor(body: Any, types: Collection[str]) -> tuple[Any, list[Gr
     """The graph in our shape; nodes of our own `types` are left as they are."""
     if not isinstance(body, Mapping) or not _is_drawn(body):
         return body, []
-    nodes: list[Part] = [dict(node) for node in body["nodes"]]
-    edges: list[Part] = [dict(edge) for edge in body["edges"]]
+    nodes: list[JsonObject] = [dict(node) for node in body["nodes"]]
+    edges: list[JsonObject] = [dict(edge) for edge in body["edges"]]
     graph = dict(body)
     triggers = [node for node in nodes if _trigger_type(node, types)]
     if triggers:
@@ -57,26 +57,26 @@ def _has(part: Any, *names: str) -> bool:
 # Triggers
 
 
-def _trigger_type(node: Part, types: Collection[str]) -> str:
+def _trigger_type(node: JsonObject, types: Collection[str]) -> str:
     kind = node.get("type")
     return "" if kind in types or not isinstance(kind, str) else _TRIGGERS.get(kind, "")
 
 
-def _trigger(node: Part) -> Part:
+def _trigger(node: JsonObject) -> JsonObject:
     data = node.get("data")
     return {**(data if isinstance(data, dict) else {}), "id": node["id"], "type": _TRIGGERS[node["type"]]}
 
 
 def _from_start(
-    nodes: list[Part], edges: list[Part], triggers: Collection[str]
-) -> tuple[list[Part], list[Part]]:
+    nodes: list[JsonObject], edges: list[JsonObject], triggers: Collection[str]
+) -> tuple[list[JsonObject], list[JsonObject]]:
     nodes = [node for node in nodes if node.get("id") not in triggers]
     start = next((node["id"] for node in nodes if node.get("type") == "start"), None)
     if start is None:
         taken = {node.get("id") for node in nodes}
         start = next(name for name in _names("start") if name not in taken)
         nodes.insert(0, {"id": start, "type": "start", "data": {}})
-    left: list[Part] = []
+    left: list[JsonObject] = []
     led_to = {edge.get("target") for edge in edges if edge.get("source") == start}
     for edge in edges:
         target = edge.get("target")
@@ -99,7 +99,7 @@ def _names(name: str) -> Iterable[str]:
 # Loops
 
 
-def _structure_loops(nodes: list[Part], edges: list[Part]) -> list[GraphProblem]:
+def _structure_loops(nodes: list[JsonObject], edges: list[JsonObject]) -> list[GraphProblem]:
     """Move the nodes between a loop's `loop` handle and the edge back to it into its body; in place."""
     loops = {str(node["id"]): node for node in nodes if node.get("type") == "loop" and "id" in node}
     drawn = [id for id in loops if any(_enters(edge, id) for edge in edges)]
@@ -125,20 +125,20 @@ def _structure_loops(nodes: list[Part], edges: list[Part]) -> list[GraphProblem]
     return problems
 
 
-def _enters(edge: Part, loop: str) -> bool:
+def _enters(edge: JsonObject, loop: str) -> bool:
     return edge.get("source") == loop and edge.get("sourceHandle") in _INTO_BODY
 
 
-def _from(edge: Part, region: Collection[str]) -> bool:
+def _from(edge: JsonObject, region: Collection[str]) -> bool:
     return edge.get("source") in region
 
 
-def _region(loop: str, edges: list[Part]) -> set[str]:
+def _region(loop: str, edges: list[JsonObject]) -> set[str]:
     """All nodes that the loop's handle leads to without passing the loop again."""
     return _reached([e["target"] for e in edges if _enters(e, loop) and "target" in e], edges, "source", loop)
 
 
-def _reached(first: Iterable[str], edges: list[Part], side: str, stop: str) -> set[str]:
+def _reached(first: Iterable[str], edges: list[JsonObject], side: str, stop: str) -> set[str]:
     other = "target" if side == "source" else "source"
     next_to: dict[str, list[str]] = {}
     for edge in edges:
@@ -153,7 +153,7 @@ def _reached(first: Iterable[str], edges: list[Part], side: str, stop: str) -> s
     return ids
 
 
-def _unstructured(loop: str, region: set[str], nodes: list[Part], edges: list[Part]) -> str:
+def _unstructured(loop: str, region: set[str], nodes: list[JsonObject], edges: list[JsonObject]) -> str:
     """Why the region is not a body; '' if it is one."""
     back = [edge["source"] for edge in edges if edge.get("target") == loop and _from(edge, region)]
     if not back:

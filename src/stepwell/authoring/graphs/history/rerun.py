@@ -194,8 +194,8 @@ def replayable_edits(plan: GraphPlan, old: RunCopy, origin: ev.Origin, edits: Ed
     birth = Birth(old.id, "", "", 0.0)
     log = [ev.read(row) for row in old.log]
     while True:
-        kept = [ev.read(row) for row in forked(old, origin, edits, birth).log]
-        unasked = trace(plan, old.id, kept).unasked
+        rest = [ev.read(row) for row in forked(old, origin, edits, birth).log]
+        unasked = trace(plan, old.id, rest).unasked
         if not unasked:
             return edits
         lost = sorted(unasked & edits.outputs.keys())

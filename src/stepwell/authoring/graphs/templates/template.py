@@ -53,7 +53,7 @@ class Rendering:
             )
 
 
-Part: TypeAlias = Callable[[Rendering], Any]
+RenderPart: TypeAlias = Callable[[Rendering], Any]
 
 
 class Template:
@@ -62,7 +62,7 @@ class Template:
     __slots__ = ("_constant", "_limits", "_part", "names")
 
     def __init__(
-        self, part: Part, names: frozenset[str], limits: ExpressionLimits, *, constant: bool
+        self, part: RenderPart, names: frozenset[str], limits: ExpressionLimits, *, constant: bool
     ) -> None:
         self._part = part
         self._limits = limits
@@ -91,7 +91,7 @@ class _TemplateCompiler:
         self.expressions = 0  # how many the template holds
         self.names: set[str] = set()
 
-    def compile(self, value: Any, field: str, depth: int) -> Part:
+    def compile(self, value: Any, field: str, depth: int) -> RenderPart:
         if depth > self._limits.data_depth:
             raise BadExpression(
                 f"a template is nested at most {self._limits.data_depth} deep", field=field[:200]
@@ -108,15 +108,15 @@ class _TemplateCompiler:
             return _constant(value, SCALAR_SIZE)
         raise BadExpression(f"a template is JSON, this is {type_name(value)}", field=field or "value")
 
-    def _map(self, value: dict[Any, Any], field: str, depth: int) -> Part:
-        parts: list[tuple[str, Part]] = []
+    def _map(self, value: dict[Any, Any], field: str, depth: int) -> RenderPart:
+        parts: list[tuple[str, RenderPart]] = []
         for key, item in value.items():
             if type(key) is not str:
                 raise BadExpression(f"keys are strings, this one is {type_name(key)}", field=field or "value")
             parts.append((key, self.compile(item, f"{field}.{key}" if field else key, depth + 1)))
         return _map(parts)
 
-    def _string(self, source: str, field: str) -> Part:
+    def _string(self, source: str, field: str) -> RenderPart:
         if "{{" not in source and "}}" not in source:
             return _constant(source, len(source) + 2)
         try:
@@ -177,7 +177,7 @@ def _flush(plain: list[str], pieces: list[str | Expression]) -> None:
     plain.clear()
 
 
-def _constant(value: Any, size: int) -> Part:
+def _constant(value: Any, size: int) -> RenderPart:
     def run(rendering: Rendering) -> Any:
         rendering.left -= size
         return value
@@ -185,15 +185,15 @@ def _constant(value: Any, size: int) -> Part:
     return run
 
 
-def _list(parts: list[Part]) -> Part:
+def _list(parts: list[RenderPart]) -> RenderPart:
     return lambda rendering: [part(rendering) for part in parts]
 
 
-def _map(parts: list[tuple[str, Part]]) -> Part:
+def _map(parts: list[tuple[str, RenderPart]]) -> RenderPart:
     return lambda rendering: {key: part(rendering) for key, part in parts}
 
 
-def _whole(expression: Expression) -> Part:
+def _whole(expression: Expression) -> RenderPart:
     """A copy of the value, with its own lists and maps."""
 
     def run(rendering: Rendering) -> Any:
@@ -207,7 +207,7 @@ def _whole(expression: Expression) -> Part:
     return run
 
 
-def _text(pieces: list[str | Expression], source: str) -> Part:
+def _text(pieces: list[str | Expression], source: str) -> RenderPart:
     def run(rendering: Rendering) -> str:
         limits = rendering.limits
         parts: list[str] = []
