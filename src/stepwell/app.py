@@ -38,8 +38,8 @@ from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock, SystemIds
 
 if TYPE_CHECKING:
-    from stepwell.authoring.graphs.graphs import Graphs
     from stepwell.authoring.graphs.history.trace import Trace
+    from stepwell.authoring.graphs.workflow import GraphTools
 
 _log = logging.getLogger("stepwell")
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Engine(Client):
         self.set_start_rates(*_listed("start_rates", start_rates))
         self._steps = _by_name(_listed("steps", steps))
         self._nodes = tuple(_listed("nodes", nodes))
-        self._graphs: Graphs | None = None
+        self._graphs: GraphTools | None = None
         self._programs = _by_needs(self._program(workflow) for workflow in _listed("workflows", workflows))
         self._steps.update(self._node_steps())
         self._queues = tuple(checked_name(queue, "a queue") for queue in _listed("queues", queues))
@@ -106,12 +106,12 @@ class Engine(Client):
         self.derived_runs.graph_rules = self._graph_runs
 
     @property
-    def graphs(self) -> Graphs:
+    def graphs(self) -> GraphTools:
         """Tools for graphs with this engine's steps and node types: check them, turn them into workflows."""
         if self._graphs is None:
-            from stepwell.authoring.graphs.graphs import Graphs
+            from stepwell.authoring.graphs.workflow import GraphTools
 
-            self._graphs = Graphs(self._nodes, self._steps)
+            self._graphs = GraphTools(self._nodes, self._steps)
         return self._graphs
 
     @property

@@ -116,7 +116,7 @@ async def _leave_a_live_graph(source: Path, database: str) -> None:
     [
         (GRAPH, 0, ""),
         (GRAPH.replace('"ask"', '"other"'), 0, ""),  # the run goes on from the graph that it began with
-        (GRAPH.replace('"echo"', '"sing"'), 1, "no type of node is called 'echo'"),
+        (GRAPH.replace('"echo"', '"sing"'), 1, "there is no node type 'echo'"),
     ],
     ids=["same", "edited", "without_its_node_type"],
 )

@@ -19,7 +19,7 @@ from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemClock, SystemIds
 
 if TYPE_CHECKING:
-    from stepwell.authoring.graphs.graphs import Graphs
+    from stepwell.authoring.graphs.workflow import GraphTools
 
 _LIVE = (Status.PENDING, Status.RUNNING, Status.SUSPENDED)
 _PAGE = 500
@@ -93,10 +93,10 @@ class Check:
         return self._graphs.from_run(body)
 
     @cached_property
-    def _graphs(self) -> Graphs:
-        from stepwell.authoring.graphs.graphs import Graphs
+    def _graphs(self) -> GraphTools:
+        from stepwell.authoring.graphs.workflow import GraphTools
 
-        return Graphs(self._nodes, {step.spec.name: step.spec for step in self._steps})
+        return GraphTools(self._nodes, {step.spec.name: step.spec for step in self._steps})
 
     def _print(self, run: RunRow, problem: str) -> None:
         print(f"{run.id} {run.workflow}@{run.version}: {problem}")

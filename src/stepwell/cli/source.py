@@ -65,9 +65,9 @@ def _graphs(sources: list[Any], steps: list[Step[..., Any, Any]], nodes: list[An
     if not sources:
         return []
     from stepwell.authoring.graphs.format.python_builder import GraphBuilder
-    from stepwell.authoring.graphs.graphs import Graphs
+    from stepwell.authoring.graphs.workflow import GraphTools
 
-    graphs = Graphs(nodes, {step.spec.name: step.spec for step in steps})
+    graphs = GraphTools(nodes, {step.spec.name: step.spec for step in steps})
     return [graphs.workflow(source) for source in sources if isinstance(source, str | GraphBuilder)]
 
 

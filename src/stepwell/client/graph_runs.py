@@ -22,9 +22,11 @@ class GraphReader(Protocol):
     """Reads the log of a graph run with the graph that it ran."""
 
     def trace(self, run_id: str, log: list[ev.Event], body: bytes) -> Any: ...
-    def done_again(self, run_id: str, log: list[ev.Event], body: bytes, node: str) -> Edits: ...
-    def edited(self, run_id: str, log: list[ev.Event], body: bytes, outputs: Mapping[str, Any]) -> Edits: ...
-    def fitting(self, body: bytes, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits: ...
+    def rerun_edits(self, run_id: str, log: list[ev.Event], body: bytes, node: str) -> Edits: ...
+    def output_edits(
+        self, run_id: str, log: list[ev.Event], body: bytes, outputs: Mapping[str, Any]
+    ) -> Edits: ...
+    def replayable_edits(self, body: bytes, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits: ...
 
 
 class GraphRuns:
@@ -50,7 +52,7 @@ class GraphRuns:
     async def rerun_from_node(self, run: RunHandle[Any] | str, node: str, *, key: str) -> RunHandle[Any]:
         old = await self._client.derived_runs.read(run)
         log = [ev.read(row) for row in old.log]
-        edits = self._reader().done_again(old.id, log, await self._body(log[0]), node)
+        edits = self._reader().rerun_edits(old.id, log, await self._body(log[0]), node)
         origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
         return await self._client.derived_runs.start(run, old, origin, edits, key)
 
@@ -58,7 +60,7 @@ class GraphRuns:
 
     async def edits(self, old: RunCopy, outputs: Mapping[str, Any], *, new_input: bool) -> Edits:
         log = [ev.read(row, RunId(old.id)) for row in old.log]
-        edits = self._reader().edited(old.id, log, await self._body(log[0]), outputs)
+        edits = self._reader().output_edits(old.id, log, await self._body(log[0]), outputs)
         if new_input:  # everything depends on the input
             return replace(edits, dropped=frozenset(e.path for e in log if e.path) - edits.outputs.keys())
         return edits
@@ -66,7 +68,7 @@ class GraphRuns:
     async def fit(self, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
         await self._begin_to_work()
         if type(origin.seq) is int and origin.seq > 1:
-            return self._reader().fitting(await self._body(ev.read(old.log[0])), old, origin, edits)
+            return self._reader().replayable_edits(await self._body(ev.read(old.log[0])), old, origin, edits)
         return edits
 
     async def _body(self, first: ev.Event) -> bytes:

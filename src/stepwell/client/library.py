@@ -32,7 +32,7 @@ class DraftInfo(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
 
-class GraphTools(Protocol):
+class LibraryTools(Protocol):
     """Checks, hashes and compares graphs. Implemented in authoring, which the client does not import."""
 
     def warnings(self, source: Any) -> Sequence[object]: ...
@@ -56,7 +56,7 @@ class SavedGraph:
 
 class GraphLibrary:
     def __init__(
-        self, client: Client, tools: GraphTools, begin_to_work: Callable[[], Awaitable[None]]
+        self, client: Client, tools: LibraryTools, begin_to_work: Callable[[], Awaitable[None]]
     ) -> None:
         self._client = client
         self._tools = tools

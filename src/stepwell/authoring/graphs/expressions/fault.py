@@ -1,12 +1,27 @@
-"""Fault: what goes wrong inside an evaluation, until it becomes an ExpressionError or is absorbed."""
+"""ExpressionFault: an error inside an evaluation, until it becomes an ExpressionError or is absorbed."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
+from itertools import islice
+
+# Comparing is quadratic in the lengths, and the names may come from data.
+NAME_LENGTH_MAX = 60
+NAMES_MAX = 100
 
 
-class Fault(Exception):
-    """Cheap to raise: `||`, `exists` and their like absorb it. The words are finished only at the end."""
+def suggestion(wanted: str, names: Iterable[str]) -> str:
+    """A "did you mean" question; '' if no name is close."""
+    if len(wanted) > NAME_LENGTH_MAX:
+        return ""
+    short = (name for name in islice(names, NAMES_MAX) if len(name) <= NAME_LENGTH_MAX)
+    near = difflib.get_close_matches(wanted, sorted(short), n=1)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+class ExpressionFault(Exception):
+    """Cheap to raise, because `||`, `exists` and others absorb it. The message is completed at the end."""
 
     def __init__(
         self,
@@ -16,17 +31,17 @@ class Fault(Exception):
         column: int = 0,
         path: str = "",
         wanted: str = "",
-        known: Iterable[str] = (),
+        names: Iterable[str] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.column = column
         self.path = path
-        # What was looked for and what there is, for "did you mean".
+        # The missing name and the existing ones, for "did you mean".
         self.wanted = wanted
-        self.known = known
+        self.names = names
 
 
-class BudgetSpent(Fault):
-    """The evaluation did too much; nothing absorbs this one, or a loop of absorbed errors would go on."""
+class BudgetSpent(ExpressionFault):
+    """The evaluation exceeded its budget. Never absorbed: a loop of absorbed errors would continue."""
