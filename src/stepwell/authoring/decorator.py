@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, TypeVar
 
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import InvalidDefinition
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,9 +40,8 @@ def _misused(
     unknown = [option for option in options if option not in known]
     hint = f"write {usage}"
     if unknown:
-        close = difflib.get_close_matches(unknown[0], known, n=1)
         why = f"{unknown[0]}= is no option of it"
-        hint = f"did you mean {close[0]}=?" if close else f"there are {', '.join(known)}"
+        hint = did_you_mean_one_of(unknown[0], known)
     return InvalidDefinition(f"{_place()} @{name}: {why}", hint=hint)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar, Unpack, overload
@@ -47,6 +46,7 @@ from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.rates import Full, RatedStart
 from stepwell.domain.schema import Schema
 from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.suggest import did_you_mean
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import (
@@ -228,10 +228,10 @@ class Client(History):
                 known=", ".join(f"{name} version {known}" for known in versions),
             )
         known = sorted({d.name for d in found})
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else ""
         return UnknownWorkflow(
-            f"no workflow {excerpt(name)} is known", hint=hint, known=", ".join(known) or "none"
+            f"no workflow {excerpt(name)} is known",
+            hint=did_you_mean(name, known),
+            known=", ".join(known) or "none",
         )
 
     def _named_input(self, definition: Definition, input: Any) -> EncodedInput:

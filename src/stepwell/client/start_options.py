@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict
 
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.limits import Concurrency
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import checked_priority, whole_number
 from stepwell.errors import InvalidInput, excerpt
@@ -52,9 +52,7 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options with delays in seconds; InvalidInput or InvalidDefinition says which one is wrong."""
     for name in options:
         if name not in _KNOWN:
-            close = difflib.get_close_matches(name, _SAID, n=1)
-            hint = f"did you mean {close[0]}=?" if close else f"there are {', '.join(_SAID)}"
-            raise InvalidInput(f"start has no option {excerpt(name)}", hint=hint)
+            raise InvalidInput(f"start has no option {excerpt(name)}", hint=did_you_mean_one_of(name, _SAID))
     options["delay"] = seconds(options.get("delay", 0), name="delay")
     options["timeout"] = timeout_seconds(options.get("timeout"))
     if options.get("priority") is not None:

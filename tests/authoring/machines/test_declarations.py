@@ -263,12 +263,16 @@ def workflow_option() -> None:
 @pytest.mark.parametrize(
     ("define", "text", "hint"),
     [
-        (misspelt, "@transition: timeot= is no option of it", "did you mean timeout=?"),
-        (unknown, "@transition: signals= is no option of it", "there are source, target, wait, when, retry"),
+        (misspelt, "@transition: timeot= is no option of it", "did you mean 'timeout'?"),
+        (
+            unknown,
+            "@transition: signals= is no option of it",
+            "use one of: on_error, on_timeout, priority, retry",
+        ),
         (bare, "@transition: missing a required argument: 'target'", '@transition("review", "paid")'),
         (too_many, "@transition: too many positional arguments", '@transition("review", "paid")'),
-        (step_option, "@step: retries= is no option of it", "did you mean retry=?"),
-        (workflow_option, "@workflow: versio= is no option of it", "did you mean version=?"),
+        (step_option, "@step: retries= is no option of it", "did you mean 'retry'?"),
+        (workflow_option, "@workflow: versio= is no option of it", "did you mean 'version'?"),
     ],
 )
 def test_an_option_that_a_decorator_does_not_have_is_told_with_its_place(

@@ -204,7 +204,7 @@ def timeout_of_nothing() -> None:
 
 CASES = [
     (odd_on_failure, "Bad", """on_failure='explode'; use "compensate" or "hold\""""),
-    (misspelt_option, "Bad", "timeot= is no option of a machine; did you mean timeout?"),
+    (misspelt_option, "Bad", "timeot= is no option of a machine; did you mean 'timeout'?"),
     (odd_ends, "Bad", "ends = 'done' is no set of places"),
     (timeout_of_nothing, "go", "'late' is never reached: timeout=None disables the timeout"),
     (unknown_target, "go", "'payed' is no known place; did you mean 'paid'?"),

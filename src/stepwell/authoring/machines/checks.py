@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -19,6 +18,7 @@ from stepwell.domain.duration import timeout_seconds
 from stepwell.domain.machine import Transition
 from stepwell.domain.retry import Retry
 from stepwell.domain.steps import annotations_of, checked_name
+from stepwell.domain.suggest import did_you_mean
 from stepwell.errors import InvalidDefinition, StepwellError
 
 RESERVED = frozenset(
@@ -320,9 +320,8 @@ def _leads_to(exit: Exit) -> Iterator[tuple[str, str]]:
 
 
 def _nowhere(what: str, place: str, known: set[str], ends: frozenset[str]) -> str:
-    close = difflib.get_close_matches(place, sorted(known - {place}), n=1, cutoff=0.6)
-    if close:
-        return f"{what} {place!r} is no known place; did you mean {close[0]!r}?"
+    if meant := did_you_mean(place, known - {place}):
+        return f"{what} {place!r} is no known place; {meant}"
     shown = ", ".join(repr(end) for end in sorted({*ends, place}))
     return f"{what} {place!r} is a dead end: give it a transition, or say ends = {{{shown}}}"
 

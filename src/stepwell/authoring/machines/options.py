@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ from stepwell.domain.duration import timeout_seconds
 from stepwell.domain.limits import checked_concurrency
 from stepwell.domain.program import RunOptions, checked_on_failure
 from stepwell.domain.steps import checked_name
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import InvalidDefinition
 
 T = TypeVar("T")
@@ -21,9 +21,7 @@ NAMES = ("abstract", "concurrency", "name", "on_failure", "priority", "queue", "
 def checked_options(given: Mapping[str, Any], unknown: Mapping[str, Any], problems: Problems) -> RunOptions:
     """The options of a class; `unknown` are those that nobody takes."""
     for name in unknown:
-        close = difflib.get_close_matches(name, NAMES, n=1)
-        instead = f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"
-        problems.add(None, f"{name}= is no option of a machine; {instead}")
+        problems.add(None, f"{name}= is no option of a machine; {did_you_mean_one_of(name, NAMES)}")
     priority = given["priority"]
     if not isinstance(priority, int) or isinstance(priority, bool):
         problems.add(None, f"priority={priority!r} is no whole number")

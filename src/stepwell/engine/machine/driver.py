@@ -9,7 +9,6 @@ Machines do not replay: a visit's answers are looked up by their paths, in whate
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
@@ -29,6 +28,7 @@ from stepwell.domain.program import Program
 from stepwell.engine.machine.attempt import TransitionAttempt
 from stepwell.engine.machine.calls import BackoffCall, TransitionCall, TriggerCall
 from stepwell.engine.machine.context import MachineContext
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.engine.run.answers import RecordedResult, result_path
 from stepwell.engine.run.documents import visible_after
 from stepwell.engine.run.journal import StepRecord
@@ -93,11 +93,9 @@ class MachineDriver(StyleRules):
     def check_trigger(self, name: str) -> None:
         """Without such a transition the child's result would be lost, and the machine would wait forever."""
         if name not in self._triggers:
-            close = difflib.get_close_matches(name, self._triggers, n=1)
-            known = ", ".join(sorted(self._triggers)) or "none"
             raise InvalidDefinition(
                 f"no transition of this machine is triggered by {excerpt(name)}",
-                hint=f"did you mean {close[0]!r}?" if close else f"there are (wait=...): {known}",
+                hint=did_you_mean_one_of(name, self._triggers) or "none of its transitions has wait=",
             )
 
     # What the log says of this visit

@@ -10,7 +10,8 @@ from stepwell.authoring.graphs.format.definition import Definition, Edge, Node
 from stepwell.authoring.graphs.nodes.control import ConditionData, SwitchData
 from stepwell.authoring.graphs.nodes.join import MergeData
 from stepwell.authoring.graphs.nodes.node_type import Role
-from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
 LOOPS_MAX = 3  # loops in loops
@@ -57,7 +58,7 @@ class Checks:
     def _meant(self, word: str, known: Collection[str]) -> str:
         """A suggestion for a word that nobody knows; one for each of thousands nobody would read."""
         self._compared += 1
-        found = did_you_mean(word, known) if self._compared <= _COMPARED_MAX else ""
+        found = did_you_mean_one_of(word, known) if self._compared <= _COMPARED_MAX else ""
         return found or "use a name that there is, or take it out"
 
     def _limits(self) -> None:

@@ -11,8 +11,9 @@ from stepwell.authoring.graphs.format.definition import Definition, Node
 from stepwell.authoring.graphs.nodes.containers import LoopData
 from stepwell.authoring.graphs.nodes.control import SetData
 from stepwell.authoring.graphs.nodes.node_type import Role
-from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.problems import GraphProblem
 from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
 _SEEN = frozenset({"ctx", "run", "step"})
@@ -83,7 +84,7 @@ def _unknown_names(node: Node, compiler: Compiler, *, looped: bool) -> Iterator[
         fits = known | _SEEN_BY_MERGES if node.type.role is Role.JOIN else known
         for name in sorted(names - fits):
             message = f"nothing is called {excerpt(name)} here, so there is no value"
-            yield _warning("UNKNOWN_NAME", message, node, field, did_you_mean(name, fits))
+            yield _warning("UNKNOWN_NAME", message, node, field, did_you_mean_one_of(name, fits))
 
 
 def _in_a_loop(node: Node, nodes: Mapping[str, Node]) -> bool:

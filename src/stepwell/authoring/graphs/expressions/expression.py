@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from stepwell.authoring.graphs.expressions.closure import Closure
@@ -14,10 +15,11 @@ from stepwell.authoring.graphs.expressions.lexer import Token, tokens
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, Limits
 from stepwell.authoring.graphs.expressions.logic import not_boolean
 from stepwell.authoring.graphs.expressions.parser import Parser
-from stepwell.authoring.graphs.expressions.suggestion import suggestion
 from stepwell.authoring.graphs.expressions.values import TYPE_NAMES, check_size, type_name
+from stepwell.domain.suggest import did_you_mean
 from stepwell.errors import BadExpression, ExpressionError
 
+_NAMES_COMPARED_MAX = 100  # the names come from data
 # A graph keeps its own compiled expressions; this is for those that are compiled again and again.
 CACHE_SIZE = 1_024
 SHOWN_SOURCE = 200
@@ -132,7 +134,7 @@ def names(expression: Expression) -> frozenset[str]:
 
 
 def expression_error(fault: Fault, source: str) -> ExpressionError:
-    hint = suggestion(fault.wanted, fault.known) if fault.wanted else ""
+    hint = did_you_mean(fault.wanted, islice(fault.known, _NAMES_COMPARED_MAX)) if fault.wanted else ""
     hint = "; ".join(part for part in (hint, fault.hint) if part)
     return ExpressionError(
         fault.message, hint=hint, column=fault.column, path=fault.path, expression=source[:SHOWN_SOURCE]

@@ -10,7 +10,6 @@ from stepwell.authoring.graphs.expressions.functions import FUNCTIONS, MACROS, S
 from stepwell.authoring.graphs.expressions.lexer import Token
 from stepwell.authoring.graphs.expressions.limits import Limits
 from stepwell.authoring.graphs.expressions.literals import INTEGER_MAX, INTEGER_MIN
-from stepwell.authoring.graphs.expressions.suggestion import suggestion
 from stepwell.authoring.graphs.expressions.syntax import (
     Call,
     Chain,
@@ -30,6 +29,7 @@ from stepwell.authoring.graphs.expressions.syntax import (
     Node,
     Prefix,
 )
+from stepwell.domain.suggest import did_you_mean
 from stepwell.errors import BadExpression
 
 LEVELS = (
@@ -358,7 +358,7 @@ class Parser:
             raise BadExpression(
                 f"there is no function {name.text!r}",
                 column=name.start + 1,
-                hint=suggestion(name.text, [*FUNCTIONS, *MACROS, *SPECIAL]) or "see the list of functions",
+                hint=did_you_mean(name.text, [*FUNCTIONS, *MACROS, *SPECIAL]) or "see the list of functions",
             )
         if not function.least <= given <= function.most:
             raise BadExpression(
