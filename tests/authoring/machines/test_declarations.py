@@ -317,7 +317,7 @@ async def test_a_guard_that_gives_a_coroutine_holds_the_machine() -> None:
         @transition("start", "end", when=asks)
         async def go(self, ctx: Context) -> None: ...
 
-    with pytest.raises(RunFailed, match="when= of go raised TypeError: it gave a coroutine") as failed:
+    with pytest.raises(RunFailed, match="when= of go raised TypeError: it returned a coroutine") as failed:
         await run_stateless(Asks)
 
     assert failed.value.cause_code == "NO_WAY_OUT"

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, NewType
 
 from stepwell.authoring.context_parameter import misfit
-from stepwell.authoring.machines.exits import START, Exit, Exits, by_place
-from stepwell.authoring.machines.transition import MARK, Declared
+from stepwell.authoring.machines.plan import OutgoingTransitions, by_source, takes_input
+from stepwell.authoring.machines.transition import MARK
 from stepwell.authoring.machines.trigger_fit import misfits, spelt
 from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import codec_for
 from stepwell.domain.duration import timeout_seconds
-from stepwell.domain.machine import Transition
+from stepwell.domain.machine import START, Transition
 from stepwell.domain.retry import Retry
 from stepwell.domain.steps import annotations_of, checked_name
 from stepwell.domain.suggest import did_you_mean
@@ -65,40 +65,41 @@ def _where_class(machine: type) -> str:
     return f"{PurePath(inspect.getsourcefile(machine) or '?').name}:{first}"
 
 
-def checked_exits(machine: type, ends: frozenset[str], problems: Problems) -> list[Exit]:
+def checked_transitions(machine: type, ends: frozenset[str], problems: Problems) -> list[Transition]:
     """The transitions of a class, its bases' first, in the order in which they are written."""
-    exits = []
-    for name, method in declared_in(machine).items():
-        exit = _exit(name, method, mark_of(method), problems)
-        if exit is not None:
-            exits.append(exit)
-    if not problems.found or exits:
-        _check_places(exits, ends, problems)
-        _check_choices(by_place(exits), problems)
-        _check_input(exits, problems)
-    return exits
+    transitions = []
+    for name, method in _decorated_methods(machine).items():
+        transition = _checked(replace(_mark_of(method), name=name, function=method), problems)
+        if transition is not None:
+            transitions.append(transition)
+    if not problems.found or transitions:
+        _check_places(transitions, ends, problems)
+        _check_choices(by_source(transitions), problems)
+        _check_input(transitions, problems)
+    return transitions
 
 
-def declared_in(machine: type) -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
+def _decorated_methods(machine: type) -> dict[str, Callable[..., Any]]:
+    methods: dict[str, Callable[..., Any]] = {}
     for kind in reversed(machine.__mro__):
         for name, value in vars(kind).items():
-            if isinstance(mark_of(value), Declared):
-                found[name] = value
+            if isinstance(_mark_of(value), Transition):
+                methods[name] = value
             else:
-                found.pop(name, None)  # a subclass put something else in its place
-    return found
+                methods.pop(name, None)  # a subclass replaced it with something else
+    return methods
 
 
-def mark_of(value: Any) -> Any:
-    """What @transition said of it, also inside a classmethod or staticmethod."""
+def _mark_of(value: Any) -> Any:
+    """The mark that @transition left, also inside a classmethod or staticmethod."""
     return getattr(value, MARK, None) or getattr(getattr(value, "__func__", None), MARK, None)
 
 
 # One transition
 
 
-def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: Problems) -> Exit | None:
+def _checked(written: Transition, problems: Problems) -> Transition | None:
+    name, method = written.name, written.function
     before = len(problems.found)
 
     def wrong(text: str) -> None:
@@ -106,62 +107,45 @@ def _exit(name: str, method: Callable[..., Any], declared: Declared, problems: P
 
     if name in RESERVED:
         wrong(f"{name!r} is a name of Machine itself; call the transition something else")
-    sources = _sources(declared.source, wrong)
-    _check_targets(declared, wrong)
+    sources = _sources(written.sources, wrong)
+    _check_targets(written, wrong)
     _check_name(name, wrong)
-    retry = _retry(declared, wrong)
-    timeout = _timeout(declared, wrong)
-    schema = _schema(declared.wait, wrong)
-    takes = _parameters(method, wrong)
-    if schema is not Any and takes > 1:
-        _check_payload(method, schema, wrong)
-    takes_input = _guard(declared.when, wrong)
-    if declared.twice:
-        wrong(
-            "it has @transition twice, and one is lost: name several sources in a list, or write two methods"
-        )
-    if declared.replaces:
-        wrong(f"it replaces the transition of that name at line {declared.replaces}: give one another name")
-    if not isinstance(declared.priority, int) or isinstance(declared.priority, bool):
-        wrong(f"priority={declared.priority!r} is no whole number")
+    retry = _retry(written, wrong)
+    timeout = _timeout(written, wrong)
+    wait = _wait(written.wait, wrong)
+    parameters = _parameters(method, wrong)
+    if not isinstance(wait, bool) and parameters > 1:
+        _check_payload(method, wait, wrong)
+    guard_parameters = _guard(written.when, wrong)
+    for mistake in written.mistakes:
+        wrong(mistake)
+    priority: object = written.priority
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        wrong(f"priority={priority!r} is no whole number")
     if len(problems.found) > before:
-        if not sources or not isinstance(declared.target, str) or not declared.target:
+        target: object = written.target
+        if not sources or not isinstance(target, str) or not target:
             return None
-        # It never runs, but it leads from place to place: those are not to be reported as well.
-        declared, takes = _mended(declared), 0
-    moves = {
-        source: Transition(
-            name=name,
-            source=source,
-            target=declared.target,
-            retry=retry,
-            timeout=timeout,
-            on_error=declared.on_error,
-            on_timeout=declared.on_timeout,
-            threaded=not inspect.iscoroutinefunction(inspect.unwrap(method)),
-        )
-        for source in sources
-    }
-    return Exit(
-        name=name,
-        function=method,
+        # It never runs, but it connects places: those must not be reported as well.
+        written, parameters = _readable(written), 0
+    return replace(
+        written,
         sources=sources,
-        target=declared.target,
-        waits=declared.wait is not False,
-        schema=schema,
-        when=declared.when,
-        takes=takes,
-        takes_input=takes_input,
-        priority=declared.priority,
-        moves=moves,
+        wait=wait,
+        retry=retry,
+        timeout=timeout,
+        parameters=parameters,
+        guard_parameters=guard_parameters,
+        threaded=not inspect.iscoroutinefunction(inspect.unwrap(method)),
     )
 
 
-def _mended(declared: Declared) -> Declared:
+def _readable(written: Transition) -> Transition:
+    """Drop the values that cannot be compared or looked up."""
     places: dict[str, Any] = {
-        what: place if isinstance(place := getattr(declared, what), str) else "" for what in _PLACES
+        option: place if isinstance(place := getattr(written, option), str) else "" for option in _PLACES
     }
-    return replace(declared, priority=0, **places)
+    return replace(written, priority=0, **places)
 
 
 def _check_name(name: str, wrong: Callable[[str], None]) -> None:
@@ -187,48 +171,50 @@ def _sources(source: Any, wrong: Callable[[str], None]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(p for p in places if isinstance(p, str)))
 
 
-def _check_targets(declared: Declared, wrong: Callable[[str], None]) -> None:
-    for what, place in [("target", declared.target), *((w, getattr(declared, w)) for w in _PLACES)]:
+def _check_targets(written: Transition, wrong: Callable[[str], None]) -> None:
+    for what, place in [("target", written.target), *((w, getattr(written, w)) for w in _PLACES)]:
         if not isinstance(place, str) or (what == "target" and not place):
             wrong(f"{what}={place!r} is no place; places are text")
         elif place:
             _check_name(place, wrong)
 
 
-def _retry(declared: Declared, wrong: Callable[[str], None]) -> Retry:
-    retry: object = declared.retry
+def _retry(written: Transition, wrong: Callable[[str], None]) -> Retry:
+    retry: object = written.retry
     if not isinstance(retry, Retry):
         wrong(f"retry={retry!r} is no Retry; write retry=Retry(3)")
         return Retry(1)
-    if retry.then and declared.on_error:
-        wrong(f"on_error={declared.on_error!r} and Retry(then={retry.then!r}) say the same thing twice")
+    if retry.then and written.on_error:
+        wrong(f"on_error={written.on_error!r} and Retry(then={retry.then!r}) say the same thing twice")
     return retry
 
 
-def _timeout(declared: Declared, wrong: Callable[[str], None]) -> float | None:
-    if declared.timeout is None and declared.on_timeout:
-        wrong(f"on_timeout={declared.on_timeout!r} is never reached: timeout=None disables the timeout")
+def _timeout(written: Transition, wrong: Callable[[str], None]) -> float | None:
+    if written.timeout is None and written.on_timeout:
+        wrong(f"on_timeout={written.on_timeout!r} is never reached: timeout=None disables the timeout")
     try:
-        return timeout_seconds(declared.timeout)
+        return timeout_seconds(written.timeout)
     except InvalidDefinition as error:
         wrong(f"{error.message}; {error.hint}")
         return None
 
 
-def _schema(wait: Any, wrong: Callable[[str], None]) -> Any:
-    """The type of what a trigger brings; True takes what the method's annotation says."""
+def _wait(wait: Any, wrong: Callable[[str], None]) -> Any:
+    """True, False, or the type of the trigger's payload."""
+    if wait is Any:
+        return True
     if wait is True or wait is False:
-        return Any
+        return wait
     try:
         meant = without_alias(wait)
         if isinstance(meant, type | NewType) or hasattr(meant, "__origin__") or hasattr(meant, "__args__"):
             codec_for(wait).schema()
             return wait
-    except Exception as error:  # whatever pydantic or msgspec make of it
+    except Exception as error:  # pydantic and msgspec raise many kinds
         wrong(f"wait={wait!r} cannot be read from JSON ({error})")
-        return Any
+        return True
     wrong(f"wait={wait!r} is no schema; write wait=True, or the type of what comes with the trigger")
-    return Any
+    return True
 
 
 def _parameters(method: Callable[..., Any], wrong: Callable[[str], None]) -> int:
@@ -280,43 +266,32 @@ def _guard(when: Any, wrong: Callable[[str], None]) -> int:
 # All of them together
 
 
-def _check_places(exits: list[Exit], ends: frozenset[str], problems: Problems) -> None:
-    sources = {place for exit in exits for place in exit.sources}
+def _check_places(transitions: list[Transition], ends: frozenset[str], problems: Problems) -> None:
+    sources = {place for transition in transitions for place in transition.sources}
     if START not in sources:
         problems.add(None, f"no transition leaves {START!r}, where every machine begins")
-    for exit in exits:
-        for what, place in _leads_to(exit):
+    for transition in transitions:
+        for what, place in transition.destinations():
             if place not in sources and place not in ends:
-                problems.add(exit.function, _nowhere(what, place, sources | ends, ends))
-        for place in exit.sources:
+                problems.add(transition.function, _nowhere(what, place, sources | ends, ends))
+        for place in transition.sources:
             if place in ends:
-                problems.add(exit.function, f"leaves {place!r}, which is one of ends: nothing leaves an end")
-    entered = {place for exit in exits for _, place in _leads_to(exit)}
-    reached = _reachable(exits)
-    for exit in exits:
-        for place in exit.sources:
+                problems.add(
+                    transition.function, f"leaves {place!r}, which is one of ends: nothing leaves an end"
+                )
+    entered = {place for transition in transitions for _, place in transition.destinations()}
+    reached = _reachable(transitions)
+    for transition in transitions:
+        for place in transition.sources:
             if place not in entered and place != START:
                 problems.add(
-                    exit.function, f"nothing leads to {place!r}: a machine has one start, {START!r}, not two"
+                    transition.function,
+                    f"nothing leads to {place!r}: a machine has one start, {START!r}, not two",
                 )
             elif place not in reached and START in sources:
-                problems.add(exit.function, f"{place!r} cannot be reached from {START!r}")
+                problems.add(transition.function, f"{place!r} cannot be reached from {START!r}")
     for place in sorted(ends - entered):
         problems.add(None, f"{place!r} is in ends, but nothing leads to it")
-
-
-def _leads_to(exit: Exit) -> Iterator[tuple[str, str]]:
-    yield "target", exit.target
-    move = next(iter(exit.moves.values()))
-    yield from (
-        (what, place)
-        for what, place in [
-            ("on_error", move.on_error),
-            ("on_timeout", move.on_timeout),
-            ("Retry(then)", move.retry.then),
-        ]
-        if place
-    )
 
 
 def _nowhere(what: str, place: str, known: set[str], ends: frozenset[str]) -> str:
@@ -326,45 +301,45 @@ def _nowhere(what: str, place: str, known: set[str], ends: frozenset[str]) -> st
     return f"{what} {place!r} is a dead end: give it a transition, or say ends = {{{shown}}}"
 
 
-def _reachable(exits: Iterable[Exit]) -> set[str]:
+def _reachable(transitions: Iterable[Transition]) -> set[str]:
     reached, before = {START}, 0
     while len(reached) > before:
         before = len(reached)
-        for exit in exits:
-            if reached.intersection(exit.sources):
-                reached.update(place for _, place in _leads_to(exit))
+        for transition in transitions:
+            if reached.intersection(transition.sources):
+                reached.update(place for _, place in transition.destinations())
     return reached
 
 
-def _check_choices(places: dict[str, Exits], problems: Problems) -> None:
-    for place, exits in places.items():
-        plain = [exit for exit in exits.automatic if exit.when is None]
-        for exit in plain[1:]:
-            if exit.priority == plain[0].priority:
+def _check_choices(outgoing: dict[str, OutgoingTransitions], problems: Problems) -> None:
+    for place, leaving in outgoing.items():
+        plain = [transition for transition in leaving.automatic if transition.when is None]
+        for transition in plain[1:]:
+            if transition.priority == plain[0].priority:
                 problems.add(
-                    exit.function,
+                    transition.function,
                     f"leaves {place!r} by itself, and so does {plain[0].name}: give one when= or wait=",
                 )
         if plain:
-            for exit in exits.automatic:
-                if exit.priority < plain[0].priority:
+            for transition in leaving.automatic:
+                if transition.priority < plain[0].priority:
                     problems.add(
-                        exit.function,
+                        transition.function,
                         f"is never taken: {plain[0].name} always leaves {place!r} before (priority)",
                     )
-            for exit in exits.waiting:
+            for transition in leaving.waiting:
                 problems.add(
-                    exit.function, f"is never waited for: {plain[0].name} leaves {place!r} by itself"
+                    transition.function, f"is never waited for: {plain[0].name} leaves {place!r} by itself"
                 )
 
 
-def _check_input(exits: list[Exit], problems: Problems) -> None:
-    takers = [exit for exit in exits if not exit.waits and exit.takes > 1]
-    for exit in takers[1:]:
-        if exit.payload_type != takers[0].payload_type:
+def _check_input(transitions: list[Transition], problems: Problems) -> None:
+    takers = takes_input(transitions)
+    for transition in takers[1:]:
+        if transition.payload_type != takers[0].payload_type:
             problems.add(
-                exit.function,
-                f"takes the machine's input as {exit.payload_type!r}, "
+                transition.function,
+                f"takes the machine's input as {transition.payload_type!r}, "
                 f"but {takers[0].name} as {takers[0].payload_type!r}",
             )
 

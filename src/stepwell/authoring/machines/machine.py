@@ -5,16 +5,15 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Collection
-from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from stepwell.authoring.machines.checks import Problems, checked_exits, explain
+from stepwell.authoring.machines.checks import Problems, checked_transitions, explain
 from stepwell.authoring.machines.description import describe
-from stepwell.authoring.machines.exits import Exit, Exits, by_place, codec_of, input_type
 from stepwell.authoring.machines.options import checked_ends, checked_options, told_name
+from stepwell.authoring.machines.plan import MachinePlan, codec_of
 from stepwell.authoring.machines.program import run_machine
 from stepwell.authoring.machines.state_type import type_between_brackets
-from stepwell.domain.codec import Codec, canonical, digest
+from stepwell.domain.codec import canonical, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
 from stepwell.domain.events import Problem
@@ -22,36 +21,6 @@ from stepwell.domain.program import OnFailure, RunOptions
 from stepwell.errors import InvalidInput
 
 State = TypeVar("State")
-
-
-class Plan:
-    """What a machine's class says, looked at once."""
-
-    def __init__(self, machine: type, exits: list[Exit], ends: frozenset[str]) -> None:
-        self.machine = machine
-        self.exits = exits
-        self.places: dict[str, Exits] = by_place(exits)
-        self.ends = ends
-        self.triggers = frozenset(exit.name for exit in exits if exit.waits)
-
-    # Types are looked up at first use, so that those defined further down in the module are known.
-
-    @cached_property
-    def input(self) -> Codec:
-        return codec_of(input_type(self.exits))
-
-    @cached_property
-    def state(self) -> Codec:
-        return codec_of(state_type(self.machine))
-
-    @cached_property
-    def payloads(self) -> dict[str, Codec]:
-        return {exit.name: codec_of(exit.payload_type) for exit in self.exits}
-
-    @cached_property
-    def initial(self) -> bytes:
-        """The state before the first transition, as JSON."""
-        return self.state.encode(state_type(self.machine)())
 
 
 class Machine(Generic[State]):
@@ -67,7 +36,7 @@ class Machine(Generic[State]):
     sync: ClassVar[bool] = False
     options: ClassVar[RunOptions] = RunOptions()
     definition: ClassVar[Definition]
-    _plan: ClassVar[Plan]
+    _plan: ClassVar[MachinePlan]
 
     state: State
     error: Problem | None = None
@@ -94,10 +63,10 @@ class Machine(Generic[State]):
         if abstract:  # transitions for machines to inherit
             return problems.raise_if_any()
         ends = checked_ends(cls.ends, problems)
-        exits = checked_exits(cls, ends, problems)
+        transitions = checked_transitions(cls, ends, problems)
         _check_state(cls, problems)
         problems.raise_if_any()
-        cls._plan = Plan(cls, exits, ends)
+        cls._plan = MachinePlan(cls, transitions, ends, lambda: state_type(cls))
         cls.options = options
         cls.definition = _Definitions(name, version)  # type: ignore[assignment]  # made when it is first asked for
 
@@ -127,7 +96,7 @@ class Machine(Generic[State]):
         """The machine as a Mermaid state diagram, or as an SVG picture."""
         from stepwell.authoring.machines.drawing import drawn
 
-        return drawn(cls, format)
+        return drawn(cls._plan, cls.definition.name, format)
 
     def __repr__(self) -> str:
         return f"<machine {type(self).__name__}>"

@@ -25,10 +25,10 @@ from stepwell.domain.machine import Transition
 from stepwell.domain.messages import decide_key
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.engine.machine.attempt import TransitionAttempt
 from stepwell.engine.machine.calls import BackoffCall, TransitionCall, TriggerCall
 from stepwell.engine.machine.context import MachineContext
-from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.engine.run.answers import RecordedResult, result_path
 from stepwell.engine.run.documents import visible_after
 from stepwell.engine.run.journal import StepRecord
@@ -70,7 +70,7 @@ class MachineDriver(StyleRules):
     def __init__(self, run: RunParts, program: Program) -> None:
         super().__init__(run)
         self._triggers: Collection[str] = ()
-        self.here = self._journal = journal = run.journal
+        self.current = self._journal = journal = run.journal
         self.ctx = MachineContext(run, program, self)
         self._known: dict[str, RecordedResult] = {}
         self._call: TransitionCall | None = None
@@ -245,7 +245,7 @@ class MachineDriver(StyleRules):
 
     # Moving
 
-    async def triggered(self, place: str, choices: Mapping[str, Codec]) -> tuple[str, Raw]:
+    async def wait_for_trigger(self, place: str, choices: Mapping[str, Codec]) -> tuple[str, Raw]:
         run = self._run
         path = f"{run.loop.root.path}/{TRIGGER}{place}@{self._journal.version + 1}"
         self.touched = True
@@ -333,7 +333,11 @@ class MachineDriver(StyleRules):
         if isinstance(error, _HOPELESS):
             retry_in = None
         problem = problem_of(error, path)
-        target = "" if retry_in is not None else move.instead(timed_out=isinstance(error, TransitionTimedOut))
+        target = (
+            ""
+            if retry_in is not None
+            else move.after_failure(timed_out=isinstance(error, TransitionTimedOut))
+        )
         fact = ev.TransitionFailed(
             transition=move.name, source=move.source, error=problem, retry_in=retry_in, target=target
         )
