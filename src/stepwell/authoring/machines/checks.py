@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, NewType
+from typing import Annotated, Any, Literal, NewType, TypeVar, Union
 
 from stepwell.authoring.context_parameter import misfit
 from stepwell.authoring.machines.plan import OutgoingTransitions, by_source, takes_input
 from stepwell.authoring.machines.transition import MARK
-from stepwell.authoring.machines.trigger_fit import misfits, spelt
 from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import codec_for
 from stepwell.domain.duration import timeout_seconds
+from stepwell.domain.limits import checked_concurrency
 from stepwell.domain.machine import START, Transition
+from stepwell.domain.program import RunOptions, checked_on_failure
 from stepwell.domain.retry import Retry
 from stepwell.domain.steps import annotations_of, checked_name
-from stepwell.domain.suggest import did_you_mean
+from stepwell.domain.suggest import did_you_mean, did_you_mean_one_of
 from stepwell.errors import InvalidDefinition, StepwellError
 
 RESERVED = frozenset(
@@ -346,3 +349,99 @@ def _check_input(transitions: list[Transition], problems: Problems) -> None:
 
 def explain(error: Exception) -> str:
     return error.message if isinstance(error, StepwellError) else f"{type(error).__name__}: {error}"
+
+
+# Whether a method can take a trigger's payload, as far as two annotations show
+
+
+_WIDER = {(int, float), (int, complex), (float, complex)}  # as type checkers see numbers
+
+
+def misfits(given: Any, taken: Any) -> bool:
+    """Some value of the one type is none of the other. What cannot be compared fits."""
+    wanted = _alternatives(taken)
+    return any(not any(_fits(one, other) for other in wanted) for one in _alternatives(given))
+
+
+def spelt(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    try:
+        meant = without_alias(annotation)
+    except NameError:  # of a type that is defined further down
+        return [Any]
+    if isinstance(meant, typing.NewType):
+        return _alternatives(meant.__supertype__)
+    origin, arguments = typing.get_origin(meant), typing.get_args(meant)
+    if origin is Annotated:
+        return _alternatives(arguments[0])
+    if origin is Union or origin is types.UnionType:
+        return [one for argument in arguments for one in _alternatives(argument)]
+    if origin is Literal:
+        return [type(value) for value in arguments]
+    return [meant]
+
+
+def _fits(given: Any, taken: Any) -> bool:
+    kind, wanted = typing.get_origin(given) or given, typing.get_origin(taken) or taken
+    if Any in (kind, wanted) or not (isinstance(kind, type) and isinstance(wanted, type)):
+        return True
+    try:
+        # What is read for an abstract type, such as Sequence, is one of those below it.
+        below = issubclass(kind, wanted) or (inspect.isabstract(kind) and issubclass(wanted, kind))
+    except TypeError:  # protocols, TypedDict
+        return True
+    if not below:
+        return (kind, wanted) in _WIDER
+    parts, wanted_parts = typing.get_args(given), typing.get_args(taken)
+    if kind is not wanted or len(parts) != len(wanted_parts):
+        return True
+    return not any(misfits(part, other) for part, other in zip(parts, wanted_parts, strict=True))
+
+
+# Options of the class
+
+
+T = TypeVar("T")
+
+NAMES = ("abstract", "concurrency", "name", "on_failure", "priority", "queue", "timeout", "version")
+
+
+def checked_options(given: Mapping[str, Any], unknown: Mapping[str, Any], problems: Problems) -> RunOptions:
+    """The options of a class; `unknown` are those that nobody takes."""
+    for name in unknown:
+        problems.add(None, f"{name}= is no option of a machine; {did_you_mean_one_of(name, NAMES)}")
+    priority = given["priority"]
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        problems.add(None, f"priority={priority!r} is no whole number")
+    return RunOptions(
+        timeout=_told(problems, None, lambda: timeout_seconds(given["timeout"])),
+        queue=_told(problems, "", lambda: checked_name(given["queue"])),
+        priority=priority,
+        concurrency=_told(problems, None, lambda: checked_concurrency(given["concurrency"], "the class")),
+        on_failure=_told(problems, "compensate", lambda: checked_on_failure(given["on_failure"])),
+    )
+
+
+def told_name(name: Any, what: str, problems: Problems) -> str:
+    return _told(problems, "", lambda: checked_name(name, what))
+
+
+def checked_ends(ends: Any, problems: Problems) -> frozenset[str]:
+    if isinstance(ends, str) or not isinstance(ends, set | frozenset | list | tuple):
+        problems.add(None, f"ends = {ends!r} is no set of places; write ends = {{'end'}}")
+        return frozenset({ends} if isinstance(ends, str) else ())
+    for place in ends:
+        if not isinstance(place, str) or not place:
+            problems.add(None, f"{place!r} in ends is no place; places are text")
+    return frozenset(place for place in ends if isinstance(place, str))
+
+
+def _told(problems: Problems, instead: T, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except InvalidDefinition as error:
+        problems.add(None, f"{error.message}; {error.hint}" if error.hint else error.message)
+        return instead
