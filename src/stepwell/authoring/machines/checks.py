@@ -1,4 +1,4 @@
-"""Checks: what is wrong with a machine, all of it at once, each with the method and line it is about."""
+"""Check a machine's class: report all of its problems at once, each with its method and line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, NewType, TypeVar, Union
 
-from stepwell.authoring.context_parameter import misfit
+from stepwell.authoring.context_parameter import context_mismatch
 from stepwell.authoring.machines.plan import OutgoingTransitions, by_source, takes_input
 from stepwell.authoring.machines.transition import MARK
 from stepwell.domain.aliases import without_alias
@@ -28,33 +28,34 @@ RESERVED = frozenset(
     {"decode_result", "definition", "drawing", "encode_input", "ends", "error", "options", "run", "state"}
     | {"sync"}
 )
+T = TypeVar("T")
 _PLACES = ("on_error", "on_timeout")
 
 
 class Problems:
-    """Collects what is wrong; each names the method and line it is about."""
+    """Collects problems; each text names the method and line it is about."""
 
     def __init__(self, machine: type) -> None:
         self.machine = machine
-        self.found: list[str] = []
+        self.texts: list[str] = []
 
     def add(self, method: Callable[..., Any] | None, text: str) -> None:
         place = where(method) if method is not None else _where_class(self.machine)
         name = getattr(method, "__name__", self.machine.__name__)
-        self.found.append(f"{place} {name}: {text}")
+        self.texts.append(f"{place} {name}: {text}")
 
     def raise_if_any(self) -> None:
-        if self.found:
-            count = f"{len(self.found)} problem{'s' if len(self.found) > 1 else ''}"
-            lines = "\n".join(f"  - {text}" for text in self.found)
+        if self.texts:
+            count = f"{len(self.texts)} problem{'s' if len(self.texts) > 1 else ''}"
+            lines = "\n".join(f"  - {text}" for text in self.texts)
             raise InvalidDefinition(
                 f"machine {self.machine.__name__} has {count}:\n{lines}",
-                hint="mend all of them and import it again; nothing of it was registered",
+                hint="fix these and import the module again; nothing was registered",
             )
 
 
 def where(method: Callable[..., Any]) -> str:
-    """The file and line of a method."""
+    """Return the file and line of a method."""
     code = getattr(inspect.unwrap(method), "__code__", None)
     return f"{PurePath(code.co_filename).name}:{code.co_firstlineno}" if code is not None else "?"
 
@@ -69,13 +70,13 @@ def _where_class(machine: type) -> str:
 
 
 def checked_transitions(machine: type, ends: frozenset[str], problems: Problems) -> list[Transition]:
-    """The transitions of a class, its bases' first, in the order in which they are written."""
+    """Return the transitions of a class in source order, those of its bases first."""
     transitions = []
     for name, method in _decorated_methods(machine).items():
         transition = _checked(replace(_mark_of(method), name=name, function=method), problems)
         if transition is not None:
             transitions.append(transition)
-    if not problems.found or transitions:
+    if not problems.texts or transitions:
         _check_places(transitions, ends, problems)
         _check_choices(by_source(transitions), problems)
         _check_input(transitions, problems)
@@ -94,7 +95,7 @@ def _decorated_methods(machine: type) -> dict[str, Callable[..., Any]]:
 
 
 def _mark_of(value: Any) -> Any:
-    """The mark that @transition left, also inside a classmethod or staticmethod."""
+    """Return the mark that @transition left, also inside a classmethod or staticmethod."""
     return getattr(value, MARK, None) or getattr(getattr(value, "__func__", None), MARK, None)
 
 
@@ -103,13 +104,13 @@ def _mark_of(value: Any) -> Any:
 
 def _checked(written: Transition, problems: Problems) -> Transition | None:
     name, method = written.name, written.function
-    before = len(problems.found)
+    before = len(problems.texts)
 
     def wrong(text: str) -> None:
         problems.add(method, text)
 
     if name in RESERVED:
-        wrong(f"{name!r} is a name of Machine itself; call the transition something else")
+        wrong(f"{name!r} is reserved by Machine; give the transition another name")
     sources = _sources(written.sources, wrong)
     _check_targets(written, wrong)
     _check_name(name, wrong)
@@ -124,8 +125,8 @@ def _checked(written: Transition, problems: Problems) -> Transition | None:
         wrong(mistake)
     priority: object = written.priority
     if not isinstance(priority, int) or isinstance(priority, bool):
-        wrong(f"priority={priority!r} is no whole number")
-    if len(problems.found) > before:
+        wrong(f"priority={priority!r} is not a whole number")
+    if len(problems.texts) > before:
         target: object = written.target
         if not sources or not isinstance(target, str) or not target:
             return None
@@ -158,26 +159,26 @@ def _check_name(name: str, wrong: Callable[[str], None]) -> None:
         wrong(f"{error.message}; {error.hint}")
     else:
         if "@" in name or ":" in name:
-            wrong(f"{name!r} cannot be a name here; leave out '@' and ':'")
+            wrong(f"{name!r} contains '@' or ':', which names of places and transitions cannot")
 
 
 def _sources(source: Any, wrong: Callable[[str], None]) -> tuple[str, ...]:
     places = (source,) if isinstance(source, str) else source
     if not isinstance(places, list | tuple | set | frozenset) or not places:
-        wrong(f"source={source!r} is no place; write a text or a list of texts")
+        wrong(f"source={source!r} is not a place; write a string or a list of strings")
         return ()
     for place in places:
         if isinstance(place, str):
             _check_name(place, wrong)
         else:
-            wrong(f"source {place!r} is no place; places are text")
+            wrong(f"source {place!r} is not a place; places are strings")
     return tuple(dict.fromkeys(p for p in places if isinstance(p, str)))
 
 
 def _check_targets(written: Transition, wrong: Callable[[str], None]) -> None:
     for what, place in [("target", written.target), *((w, getattr(written, w)) for w in _PLACES)]:
         if not isinstance(place, str) or (what == "target" and not place):
-            wrong(f"{what}={place!r} is no place; places are text")
+            wrong(f"{what}={place!r} is not a place; places are strings")
         elif place:
             _check_name(place, wrong)
 
@@ -185,10 +186,10 @@ def _check_targets(written: Transition, wrong: Callable[[str], None]) -> None:
 def _retry(written: Transition, wrong: Callable[[str], None]) -> Retry:
     retry: object = written.retry
     if not isinstance(retry, Retry):
-        wrong(f"retry={retry!r} is no Retry; write retry=Retry(3)")
+        wrong(f"retry={retry!r} is not a Retry; write retry=Retry(3)")
         return Retry(1)
     if retry.then and written.on_error:
-        wrong(f"on_error={written.on_error!r} and Retry(then={retry.then!r}) say the same thing twice")
+        wrong(f"on_error={written.on_error!r} and Retry(then={retry.then!r}) both say where to go; keep one")
     return retry
 
 
@@ -203,7 +204,7 @@ def _timeout(written: Transition, wrong: Callable[[str], None]) -> float | None:
 
 
 def _wait(wait: Any, wrong: Callable[[str], None]) -> Any:
-    """True, False, or the type of the trigger's payload."""
+    """Return True, False, or the type of the trigger's payload."""
     if wait is Any:
         return True
     if wait is True or wait is False:
@@ -216,7 +217,7 @@ def _wait(wait: Any, wrong: Callable[[str], None]) -> Any:
     except Exception as error:  # pydantic and msgspec raise many kinds
         wrong(f"wait={wait!r} cannot be read from JSON ({error})")
         return True
-    wrong(f"wait={wait!r} is no schema; write wait=True, or the type of what comes with the trigger")
+    wrong(f"wait={wait!r} is not a type; write wait=True, or the type of the trigger's payload")
     return True
 
 
@@ -225,7 +226,7 @@ def _parameters(method: Callable[..., Any], wrong: Callable[[str], None]) -> int
         wrong(f"it is a {type(method).__name__}; write a plain method, which has self.state")
         return 0
     if hasattr(method, "spec"):
-        wrong("it is a step, whose options would not count here; call the step from the transition")
+        wrong("it is a step, and its options would have no effect here; call the step from the transition")
         return 0
     if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         wrong("it is a generator; a transition returns nothing and changes self.state")
@@ -234,19 +235,19 @@ def _parameters(method: Callable[..., Any], wrong: Callable[[str], None]) -> int
     required = [p for p in parameters[2:] if p.default is p.empty]
     if required or any(p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         wrong("it must take (self, ctx) or (self, ctx, payload)")
-    unfit = misfit(method, parameters[0]) if parameters else None
-    if unfit is not None:
-        wrong(f"it {unfit.what}; {unfit.hint}")
+    mismatch = context_mismatch(method, parameters[0]) if parameters else None
+    if mismatch is not None:
+        wrong(f"it {mismatch.what}; {mismatch.hint}")
     return min(len(parameters), 2)
 
 
 def _check_payload(method: Callable[..., Any], schema: Any, wrong: Callable[[str], None]) -> None:
     payload = list(inspect.signature(method).parameters)[2]
-    taken = annotations_of(method).get(payload, Any)
-    if misfits(schema, taken):
+    accepted = annotations_of(method).get(payload, Any)
+    if _mismatch(schema, accepted):
         wrong(
-            f"wait={spelt(schema)}, but it takes {payload!r} as {spelt(taken)}; give both the same type, "
-            "or write wait=True: then the parameter says it"
+            f"wait={_type_name(schema)}, but it takes {payload!r} as {_type_name(accepted)}; "
+            "give both the same type, or write wait=True to use the parameter's type"
         )
 
 
@@ -254,19 +255,19 @@ def _guard(when: Any, wrong: Callable[[str], None]) -> int:
     if when is None:
         return 0
     if not callable(when) or inspect.iscoroutinefunction(when):
-        wrong(f"when={when!r} is no plain function; write when=lambda state, input: ...")
+        wrong(f"when={when!r} is not a plain function; write when=lambda state, input: ...")
         return 0
     try:
         parameters = inspect.signature(when).parameters.values()
     except (TypeError, ValueError):
         return 1
-    taken = len(parameters)
-    if taken not in (1, 2) or any(p.kind is p.KEYWORD_ONLY for p in parameters):
-        wrong("when= must take (state) or (state, input); it sees nothing else")
-    return taken
+    count = len(parameters)
+    if count not in (1, 2) or any(p.kind is p.KEYWORD_ONLY for p in parameters):
+        wrong("when= must take (state) or (state, input)")
+    return count
 
 
-# All of them together
+# All transitions together
 
 
 def _check_places(transitions: list[Transition], ends: frozenset[str], problems: Problems) -> None:
@@ -274,9 +275,9 @@ def _check_places(transitions: list[Transition], ends: frozenset[str], problems:
     if START not in sources:
         problems.add(None, f"no transition leaves {START!r}, where every machine begins")
     for transition in transitions:
-        for what, place in transition.destinations():
+        for option, place in transition.destinations():
             if place not in sources and place not in ends:
-                problems.add(transition.function, _nowhere(what, place, sources | ends, ends))
+                problems.add(transition.function, _unknown_place(option, place, sources | ends, ends))
         for place in transition.sources:
             if place in ends:
                 problems.add(
@@ -297,11 +298,11 @@ def _check_places(transitions: list[Transition], ends: frozenset[str], problems:
         problems.add(None, f"{place!r} is in ends, but nothing leads to it")
 
 
-def _nowhere(what: str, place: str, known: set[str], ends: frozenset[str]) -> str:
-    if meant := did_you_mean(place, known - {place}):
-        return f"{what} {place!r} is no known place; {meant}"
-    shown = ", ".join(repr(end) for end in sorted({*ends, place}))
-    return f"{what} {place!r} is a dead end: give it a transition, or say ends = {{{shown}}}"
+def _unknown_place(option: str, place: str, places: set[str], ends: frozenset[str]) -> str:
+    if meant := did_you_mean(place, places - {place}):
+        return f"{option} {place!r} is not a place of this machine; {meant}"
+    more_ends = ", ".join(repr(end) for end in sorted({*ends, place}))
+    return f"{option} {place!r} is a dead end: give it a transition, or write ends = {{{more_ends}}}"
 
 
 def _reachable(transitions: Iterable[Transition]) -> set[str]:
@@ -316,23 +317,25 @@ def _reachable(transitions: Iterable[Transition]) -> set[str]:
 
 def _check_choices(outgoing: dict[str, OutgoingTransitions], problems: Problems) -> None:
     for place, leaving in outgoing.items():
-        plain = [transition for transition in leaving.automatic if transition.when is None]
-        for transition in plain[1:]:
-            if transition.priority == plain[0].priority:
+        unguarded = [transition for transition in leaving.automatic if transition.when is None]
+        for transition in unguarded[1:]:
+            if transition.priority == unguarded[0].priority:
                 problems.add(
                     transition.function,
-                    f"leaves {place!r} by itself, and so does {plain[0].name}: give one when= or wait=",
+                    f"leaves {place!r} automatically, and so does {unguarded[0].name}: "
+                    "give one of them when= or wait=",
                 )
-        if plain:
+        if unguarded:
             for transition in leaving.automatic:
-                if transition.priority < plain[0].priority:
+                if transition.priority < unguarded[0].priority:
                     problems.add(
                         transition.function,
-                        f"is never taken: {plain[0].name} always leaves {place!r} before (priority)",
+                        f"is never taken: {unguarded[0].name} always leaves {place!r} first (priority)",
                     )
             for transition in leaving.waiting:
                 problems.add(
-                    transition.function, f"is never waited for: {plain[0].name} leaves {place!r} by itself"
+                    transition.function,
+                    f"can never be triggered: {unguarded[0].name} leaves {place!r} automatically",
                 )
 
 
@@ -351,26 +354,26 @@ def explain(error: Exception) -> str:
     return error.message if isinstance(error, StepwellError) else f"{type(error).__name__}: {error}"
 
 
-# Whether a method can take a trigger's payload, as far as two annotations show
+# Whether a method accepts its trigger's payload, as far as the annotations show
 
 
-_WIDER = {(int, float), (int, complex), (float, complex)}  # as type checkers see numbers
+_WIDER = {(int, float), (int, complex), (float, complex)}  # numeric promotions, as type checkers allow them
 
 
-def misfits(given: Any, taken: Any) -> bool:
-    """Some value of the one type is none of the other. What cannot be compared fits."""
-    wanted = _alternatives(taken)
-    return any(not any(_fits(one, other) for other in wanted) for one in _alternatives(given))
+def _mismatch(offered: Any, accepted: Any) -> bool:
+    """Whether some value of `offered` is not an `accepted`. Types that cannot be compared match."""
+    alternatives = _alternatives(accepted)
+    return any(not any(_fits(one, other) for other in alternatives) for one in _alternatives(offered))
 
 
-def spelt(annotation: Any) -> str:
+def _type_name(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
 def _alternatives(annotation: Any) -> list[Any]:
     try:
         meant = without_alias(annotation)
-    except NameError:  # of a type that is defined further down
+    except NameError:  # the type is defined further down
         return [Any]
     if isinstance(meant, typing.NewType):
         return _alternatives(meant.__supertype__)
@@ -384,64 +387,66 @@ def _alternatives(annotation: Any) -> list[Any]:
     return [meant]
 
 
-def _fits(given: Any, taken: Any) -> bool:
-    kind, wanted = typing.get_origin(given) or given, typing.get_origin(taken) or taken
+def _fits(offered: Any, accepted: Any) -> bool:
+    kind = typing.get_origin(offered) or offered
+    wanted = typing.get_origin(accepted) or accepted
     if Any in (kind, wanted) or not (isinstance(kind, type) and isinstance(wanted, type)):
         return True
     try:
-        # What is read for an abstract type, such as Sequence, is one of those below it.
+        # Reading JSON as an abstract type, such as Sequence, yields one of its subclasses.
         below = issubclass(kind, wanted) or (inspect.isabstract(kind) and issubclass(wanted, kind))
     except TypeError:  # protocols, TypedDict
         return True
     if not below:
         return (kind, wanted) in _WIDER
-    parts, wanted_parts = typing.get_args(given), typing.get_args(taken)
+    parts, wanted_parts = typing.get_args(offered), typing.get_args(accepted)
     if kind is not wanted or len(parts) != len(wanted_parts):
         return True
-    return not any(misfits(part, other) for part, other in zip(parts, wanted_parts, strict=True))
+    return not any(_mismatch(part, other) for part, other in zip(parts, wanted_parts, strict=True))
 
 
 # Options of the class
 
 
-T = TypeVar("T")
-
-NAMES = ("abstract", "concurrency", "name", "on_failure", "priority", "queue", "timeout", "version")
+_OPTIONS = ("abstract", "concurrency", "name", "on_failure", "priority", "queue", "timeout", "version")
 
 
-def checked_options(given: Mapping[str, Any], unknown: Mapping[str, Any], problems: Problems) -> RunOptions:
-    """The options of a class; `unknown` are those that nobody takes."""
+def checked_options(options: Mapping[str, Any], unknown: Mapping[str, Any], problems: Problems) -> RunOptions:
+    """Return the checked options of a class, and report each unknown one."""
     for name in unknown:
-        problems.add(None, f"{name}= is no option of a machine; {did_you_mean_one_of(name, NAMES)}")
-    priority = given["priority"]
+        problems.add(None, f"{name}= is not an option of a machine; {did_you_mean_one_of(name, _OPTIONS)}")
+    priority = options["priority"]
     if not isinstance(priority, int) or isinstance(priority, bool):
-        problems.add(None, f"priority={priority!r} is no whole number")
+        problems.add(None, f"priority={priority!r} is not a whole number")
     return RunOptions(
-        timeout=_told(problems, None, lambda: timeout_seconds(given["timeout"])),
-        queue=_told(problems, "", lambda: checked_name(given["queue"])),
+        timeout=_or_report(problems, None, lambda: timeout_seconds(options["timeout"])),
+        queue=_or_report(problems, "", lambda: checked_name(options["queue"])),
         priority=priority,
-        concurrency=_told(problems, None, lambda: checked_concurrency(given["concurrency"], "the class")),
-        on_failure=_told(problems, "compensate", lambda: checked_on_failure(given["on_failure"])),
+        concurrency=_or_report(
+            problems, None, lambda: checked_concurrency(options["concurrency"], "the class")
+        ),
+        on_failure=_or_report(problems, "compensate", lambda: checked_on_failure(options["on_failure"])),
     )
 
 
-def told_name(name: Any, what: str, problems: Problems) -> str:
-    return _told(problems, "", lambda: checked_name(name, what))
+def checked_class_name(name: Any, what: str, problems: Problems) -> str:
+    return _or_report(problems, "", lambda: checked_name(name, what))
 
 
 def checked_ends(ends: Any, problems: Problems) -> frozenset[str]:
     if isinstance(ends, str) or not isinstance(ends, set | frozenset | list | tuple):
-        problems.add(None, f"ends = {ends!r} is no set of places; write ends = {{'end'}}")
+        problems.add(None, f"ends = {ends!r} is not a set of places; write ends = {{'end'}}")
         return frozenset({ends} if isinstance(ends, str) else ())
     for place in ends:
         if not isinstance(place, str) or not place:
-            problems.add(None, f"{place!r} in ends is no place; places are text")
+            problems.add(None, f"{place!r} in ends is not a place; places are strings")
     return frozenset(place for place in ends if isinstance(place, str))
 
 
-def _told(problems: Problems, instead: T, read: Callable[[], T]) -> T:
+def _or_report(problems: Problems, fallback: T, read: Callable[[], T]) -> T:
+    """Return what `read` returns; if it raises, report the problem and return the fallback."""
     try:
         return read()
     except InvalidDefinition as error:
         problems.add(None, f"{error.message}; {error.hint}" if error.hint else error.message)
-        return instead
+        return fallback

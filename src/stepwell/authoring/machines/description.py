@@ -1,4 +1,4 @@
-"""A machine as JSON: its places, transitions and schemas, for Studio and for those without its code."""
+"""Describe a machine as JSON: places, transitions and schemas, for readers without its code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.domain.machine import START, Transition
 
 
 def describe(plan: MachinePlan, *, name: str, version: str) -> bytes:
-    """Equal machines, equal bytes: the hash of a definition is made from it."""
+    """Return the description. Equal machines have equal bytes: a definition's hash is computed from them."""
     machine = plan.machine
     return msgspec.json.encode(
         {
@@ -33,7 +33,7 @@ def describe(plan: MachinePlan, *, name: str, version: str) -> bytes:
 
 
 def place_names(plan: MachinePlan) -> list[str]:
-    """In the order in which a reader meets them; the ends last."""
+    """List the places in source order, the ends last."""
     places = dict.fromkeys([START])
     for transition in plan.transitions:
         places.update(dict.fromkeys(transition.sources))

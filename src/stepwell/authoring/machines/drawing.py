@@ -1,4 +1,4 @@
-"""A machine as a drawing: Mermaid text for documents, SVG for everything that shows pictures.
+"""Draw a machine: Mermaid text for documents, or an SVG picture.
 
 The SVG is laid out in rows by distance from the start: enough to read a machine, without a library.
 """
@@ -27,11 +27,11 @@ class Arrow(NamedTuple):
 
 
 def drawn(plan: MachinePlan, name: str, format: Any) -> str:
-    """The drawing in one of FORMATS; InvalidInput names them when there is no such one."""
+    """Draw in one of FORMATS; raise InvalidInput for any other format."""
     draw = FORMATS.get(format) if isinstance(format, str) else None
     if draw is None:
         raise InvalidInput(
-            f"{plan.machine.__name__}.drawing({format!r}): there is no such format",
+            f"{plan.machine.__name__}.drawing({format!r}): unknown format",
             hint=f"use {' or '.join(repr(name) for name in FORMATS)}",
         )
     return draw(plan, name)
@@ -51,7 +51,7 @@ def arrows_of(plan: MachinePlan) -> list[Arrow]:
 
 
 def mermaid(plan: MachinePlan, _: str) -> str:
-    """A Mermaid state diagram; ⏸ waits to be triggered."""
+    """A Mermaid state diagram; ⏸ marks a transition that waits to be triggered."""
     names = {place: f"p{number}" for number, place in enumerate(place_names(plan))}
     lines = ["stateDiagram-v2"]
     lines += [f'    state "{_quoted(place)}" as {name}' for place, name in names.items()]
@@ -69,7 +69,7 @@ def _quoted(text: str) -> str:
 
 
 def svg(plan: MachinePlan, name: str) -> str:
-    """A picture of its own: no script, no font, no link."""
+    """A self-contained picture: no scripts, fonts or links."""
     spots = _spots(plan)
     width = max(x for x, _ in spots.values()) + _COLUMN
     height = max(y for _, y in spots.values()) + _ROW
@@ -91,7 +91,7 @@ def svg(plan: MachinePlan, name: str) -> str:
 
 
 def _spots(plan: MachinePlan) -> dict[str, tuple[int, int]]:
-    """Where each place is: rows by how many transitions lead there."""
+    """Position each place; its row is its distance from the start."""
     rows: dict[str, int] = {START: 0}
     waiting = [START]
     links = arrows_of(plan)
@@ -132,7 +132,7 @@ _STYLES = {
 
 
 def _arrow(arrow: Arrow, source: tuple[int, int], target: tuple[int, int], nth: int) -> str:
-    """A curve between two boxes; loops stand at the right of theirs, ways back bend to the side."""
+    """A curve between two boxes. Loops are drawn on the right of their box; backward arrows bend left."""
     (x1, y1), (x2, y2) = source, target
     shift = 18 * nth
     middle = _WIDTH // 2

@@ -18,9 +18,9 @@ from stepwell.domain.events import Problem
 from stepwell.domain.machine import START, MachineCalls, MachineState, Transition
 from stepwell.errors import CodeChanged, InvalidDefinition, InvalidInput, NoWayOut
 
-_MEND = (
-    "keep places, transitions and fields that live runs need, or make the change a new version=... of the "
-    "class; then retry the run"
+_KEEP_IT = (
+    "keep the places, transitions and fields that unfinished runs need, or give the class a new version=...; "
+    "then retry the run"
 )
 
 
@@ -52,7 +52,9 @@ class TransitionSelector:
     def __init__(self, plan: MachinePlan, place: str, state: Raw, input: bytes) -> None:
         leaving = plan.outgoing.get(place)
         if leaving is None:
-            raise CodeChanged(f"the machine is at {place!r}, which is no place of it any more", hint=_MEND)
+            raise CodeChanged(
+                f"the machine is at {place!r}, which is no longer one of its places", hint=_KEEP_IT
+            )
         self._plan = plan
         self._place = place
         self._state = state
@@ -65,7 +67,7 @@ class TransitionSelector:
         if current.triggered:
             return None
         if current.chosen:
-            return self._begun(transitions, current.chosen, "which does not leave it by itself any more")
+            return self._begun(transitions, current.chosen, "which no longer leaves it automatically")
         if transitions and transitions[0].when is None:
             return transitions[0]
         return next((transition for transition in transitions if self._holds(transition)), None)
@@ -79,7 +81,7 @@ class TransitionSelector:
                 raise self._no_way_out()
         choices = {transition.name: self._plan.payloads[transition.name] for transition in waiting}
         name, payload = await calls.wait_for_trigger(self._place, choices)
-        return self._begun(waiting, name, "which cannot be triggered there any more"), bytes(payload)
+        return self._begun(waiting, name, "which can no longer be triggered there"), bytes(payload)
 
     def _holds(self, transition: Transition) -> bool:
         plan = self._plan
@@ -93,13 +95,15 @@ class TransitionSelector:
         for transition in transitions:
             if transition.name == name:
                 return transition
-        raise CodeChanged(f"the machine has begun to leave {self._place!r} by {name!r}, {gone}", hint=_MEND)
+        raise CodeChanged(
+            f"the machine has begun to leave {self._place!r} by {name!r}, {gone}", hint=_KEEP_IT
+        )
 
     def _no_way_out(self) -> NoWayOut:
         names = ", ".join(t.name for t in [*self._leaving.automatic, *self._leaving.waiting])
         return NoWayOut(
             f"no transition can leave {self._place!r}: when= of {names} does not hold",
-            hint="give one of them no when=, or mend the guard and retry the run",
+            hint="remove when= from one of them, or fix the guard; then retry the run",
         )
 
 
@@ -160,7 +164,8 @@ def _read(codec: Codec, data: Raw | bytes, place: str) -> Any:
         return codec.decode(data)
     except InvalidInput as error:
         raise CodeChanged(
-            f"what the machine has at {place!r} does not fit its types: {error.message}", hint=_MEND
+            f"the recorded data of the machine at {place!r} does not fit its types: {error.message}",
+            hint=_KEEP_IT,
         ) from error
 
 
@@ -168,11 +173,11 @@ def _returned(transition: Transition, value: object) -> InvalidDefinition:
     """A returned value would be lost, which its author did not expect."""
     if isinstance(value, Coroutine):
         value.close()  # the error reports that it was never awaited
-        hint = "it was not awaited: declare the transition with async def, and await in it"
+        hint = "it was not awaited: declare the transition with async def, and await the call"
     else:
-        hint = "change self.state instead, or leave the value out; then retry the run: its steps are kept"
+        hint = "change self.state instead, or return nothing; then retry the run: completed steps are kept"
     return InvalidDefinition(
         f"transition {transition.name} ({where(transition.function)}) returned a value "
-        f"({type(value).__name__}), which goes nowhere",
+        f"({type(value).__name__}), which is ignored",
         hint=hint,
     )

@@ -1,4 +1,4 @@
-"""@transition: a way from one place of a machine to another, and the code that is run on it."""
+"""@transition: declare a method as the way from one place of a machine to another."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ def transition(
 ) -> Callable[[F], F]:
     """Declare a method of a Machine as the way from `source` (or several) to `target`.
 
-    Without `wait` it is taken by itself when the machine is at `source`; with `wait=True`, or the type
-    of what must come along, it waits to be triggered: `run.trigger("approve", {...})`. Of several ways
-    the first whose `when(state, input)` holds is taken, higher `priority` first, those without `when`
-    last. A failing body leaves no trace; `retry` says how often it is tried, `on_error`, `on_timeout`
-    and `Retry(then=...)` where to go after that. `timeout` is for one attempt; `None` disables it.
+    Without `wait` it is taken automatically when the machine is at `source`. With `wait=True`, or with
+    the type of the payload, it waits to be triggered: `run.trigger("approve", {...})`. If several can be
+    taken, the first whose `when(state, input)` holds is: higher `priority` first, those without `when`
+    last. A failed attempt changes nothing. `retry` sets the number of attempts; `on_error`, `on_timeout`
+    and `Retry(then=...)` name the place to go to after the last one. `timeout` limits one attempt;
+    `None` disables it.
     """
     # Unchecked: the machine's class reports every mistake at once.
     options: dict[str, Any] = {
@@ -85,6 +86,6 @@ def _not_a_method(decorated: object, class_body: FrameType | None) -> InvalidDef
     """It cannot carry the mark, so the class could not report it."""
     where = f"{PurePath(class_body.f_code.co_filename).name}:{class_body.f_lineno} " if class_body else ""
     return InvalidDefinition(
-        f"{where}@transition is on {decorated!r} ({type(decorated).__name__}), which is no method",
-        hint="decorate a method: async def go(self, ctx: Context) -> None; call what you have from there",
+        f"{where}@transition is on {decorated!r} ({type(decorated).__name__}), which is not a method",
+        hint="decorate a method: async def go(self, ctx: Context) -> None; and call it from there",
     )
