@@ -117,14 +117,14 @@ class MachineDriver(StyleRules):
         left = unreached(self._journal, self._run.calls, self._known)
         return any(left) or any(path.startswith(inside) for path in answered)
 
-    def _check_decisions(self, move: Transition) -> None:
+    def _check_decisions(self, transition: Transition) -> None:
         """The transition's code ended. A decision that was accepted for one of its questions, which the code
         did not ask for again, must not be discarded."""
         for path in unreached(self._journal, self._run.calls, self._known):
             if path in self._kept or decide_key(path) in self._journal.messages:
                 self._give_back()  # the end of the run writes them into the log
                 raise CodeChanged(
-                    f"a decision on {path} was accepted, but {move.name} ended without asking for it",
+                    f"a decision on {path} was accepted, but {transition.name} ended without asking for it",
                     recorded=path,
                 )
 
@@ -253,16 +253,16 @@ class MachineDriver(StyleRules):
         message = await run.ask(call)
         return message.name, message.payload
 
-    async def transit(self, move: Transition, body: Callable[[Any], Any], state: Raw) -> None:
+    async def transit(self, transition: Transition, body: Callable[[Any], Any], state: Raw) -> None:
         run, attempts = self._run, self._journal.attempts
-        path = f"{run.loop.root.path}/{move.name}@{self._journal.version + 1}"
+        path = f"{run.loop.root.path}/{transition.name}@{self._journal.version + 1}"
         started = self._journal.steps.get(path)
         if started is not None:  # an owner before us had begun it
             attempts.begun = max(attempts.begun, started.attempt - 1)
         while True:
             if attempts.retry_at is not None:
                 future = run.loop.create_future()
-                await run.ask(BackoffCall(path, future, move, attempts.retry_at))
+                await run.ask(BackoffCall(path, future, transition, attempts.retry_at))
                 attempts.retry_at = None
             if run.cancelling:
                 raise RunCancelling
@@ -270,31 +270,33 @@ class MachineDriver(StyleRules):
                 raise TransitionStopped(attempts.stopped)
             attempts.begun += 1
             call = TransitionCall(
-                path, asyncio.Future(loop=run.loop), move, body, attempt=attempts.begun, driver=self
+                path, asyncio.Future(loop=run.loop), transition, body, attempt=attempts.begun, driver=self
             )
             self._call = call
             try:
                 after = await run.ask(call)
                 if len(after) > (limit := run.services.payload_bytes_max):
-                    limited(after, f"the state after {move.name}", limit)
+                    limited(after, f"the state after {transition.name}", limit)
             except (Unwind, CodeChanged):  # the second stays until a person fixes the code: nothing failed
                 raise
             except BaseException as error:
                 if run.closed is not None:  # the run has timed out: its code is left, it did not fail
                     raise
-                if self._failed(move, path, error, state):
+                if self._failed(transition, path, error, state):
                     return
             else:
                 if self._journal.opened:
-                    self._check_decisions(move)
-                self._completed(move, path, move.target, Raw(after), None)
+                    self._check_decisions(transition)
+                self._completed(transition, path, transition.target, Raw(after), None)
                 return
 
-    def _completed(self, move: Transition, path: str, target: str, state: Raw, error: Problem | None) -> None:
+    def _completed(
+        self, transition: Transition, path: str, target: str, state: Raw, error: Problem | None
+    ) -> None:
         journal = self._journal
         fact = ev.TransitionCompleted(
-            transition=move.name,
-            source=move.source,
+            transition=transition.name,
+            source=transition.source,
             target=target,
             version=journal.version + 1,
             state=state,
@@ -324,22 +326,26 @@ class MachineDriver(StyleRules):
         journal.told.clear()
         self._give_back()
 
-    def _failed(self, move: Transition, path: str, error: BaseException, state: Raw) -> bool:
+    def _failed(self, transition: Transition, path: str, error: BaseException, state: Raw) -> bool:
         """Record the failure; True: the machine went to another place, False: it is tried again."""
         run, journal = self._run, self._journal
         attempts = journal.attempts
         chance = run.services.ids.jitter()
-        retry_in = move.retry.wait_after(attempts.failures + 1, error, chance)
+        retry_in = transition.retry.wait_after(attempts.failures + 1, error, chance)
         if isinstance(error, _HOPELESS):
             retry_in = None
         problem = problem_of(error, path)
         target = (
             ""
             if retry_in is not None
-            else move.after_failure(timed_out=isinstance(error, TransitionTimedOut))
+            else transition.after_failure(timed_out=isinstance(error, TransitionTimedOut))
         )
         fact = ev.TransitionFailed(
-            transition=move.name, source=move.source, error=problem, retry_in=retry_in, target=target
+            transition=transition.name,
+            source=transition.source,
+            error=problem,
+            retry_in=retry_in,
+            target=target,
         )
         run.record(fact, path, attempts.begun)
         attempts.failures += 1
@@ -350,7 +356,7 @@ class MachineDriver(StyleRules):
             return False
         if not target:
             raise TransitionStopped(problem)
-        self._completed(move, path, target, state, problem)
+        self._completed(transition, path, target, state, problem)
         return True
 
     def _begin_anew(self) -> None:
