@@ -17,7 +17,7 @@ from tests.stage import suspended
 
 FLOWS = """
 from stepwell import Context, step, workflow
-from stepwell.store.payloads import Chain, Compression, Encryption
+from stepwell.store.payloads import CodecChain, Compression, Encryption
 
 codec = Encryption({"a": b"a" * 32}, current="a")
 

@@ -26,7 +26,7 @@ async def hello(ctx: Context, x: int) -> int:
         ("x = 1\ndef f(:", "flows_wrong.py:2"),
         ("x = 1\n1 / 0", "ZeroDivisionError"),
         ("x = 1", "has no workflows"),
-        (FLOW.replace("ctx: Context, x", "x"), "takes 'x' where its context comes"),
+        (FLOW.replace("ctx: Context, x", "x"), "takes 'x' as its first parameter, which is its context"),
     ],
 )
 def test_a_source_that_cannot_be_used_is_told_by_its_line(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar, Unpack, overload
@@ -46,6 +45,7 @@ from stepwell.domain.new_run import (
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.rates import Full, RatedStart, Window
 from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.suggest import did_you_mean
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import (
@@ -221,10 +221,10 @@ class Client(StoreAccess):
                 known=", ".join(f"{name} version {version}" for version in versions),
             )
         names = sorted({d.name for d in definitions})
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else ""
         return UnknownWorkflow(
-            f"no workflow {excerpt(name)} is known", hint=hint, known=", ".join(names) or "none"
+            f"no workflow {excerpt(name)} is known",
+            hint=did_you_mean(name, names),
+            known=", ".join(names) or "none",
         )
 
     def _named_input(self, definition: Definition, input: Any) -> EncodedInput:

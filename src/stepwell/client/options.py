@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -10,6 +9,7 @@ from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.limits import Concurrency
 from stepwell.domain.status import Status
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import checked_priority, whole_number
 from stepwell.errors import InvalidInput, excerpt
@@ -78,9 +78,9 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with times in seconds; InvalidInput or InvalidDefinition names the wrong one."""
     for name in options:
         if name not in _ALL:
-            close = difflib.get_close_matches(name, _PUBLIC, n=1)
-            hint = f"did you mean {close[0]}=?" if close else f"options are {', '.join(_PUBLIC)}"
-            raise InvalidInput(f"start has no option {excerpt(name)}", hint=hint)
+            raise InvalidInput(
+                f"start has no option {excerpt(name)}", hint=did_you_mean_one_of(name, _PUBLIC)
+            )
     options["delay"] = seconds(options.get("delay", 0), name="delay")
     options["timeout"] = timeout_seconds(options.get("timeout"))
     if options.get("priority") is not None:

@@ -369,9 +369,8 @@ def test_the_default_timeout_is_five_minutes_none_disables_it_and_zero_is_refuse
         @transition("a", "end", timeout=None)
         async def endless(self, ctx: Context) -> None: ...
 
-    by_name = {exit.name: exit.moves for exit in Timed._plan.exits}
-    assert by_name["plain"]["start"].timeout == 300
-    assert by_name["endless"]["a"].timeout is None
+    timeouts = {transition.name: transition.timeout for transition in Timed._plan.transitions}
+    assert timeouts == {"plain": 300, "endless": None}
     with pytest.raises(InvalidDefinition, match=r"timeout is 0.*timeout=None disables the timeout"):
 
         class Zero(Machine[dict[str, int]]):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stepwell.errors import InvalidDefinition, excerpt, shortened
-
-_COMPARED_MAX = 32  # characters: comparing is quadratic in them
-_LISTED_MAX = 30  # more than there are node types, or fields of one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +68,3 @@ class InvalidGraph(InvalidDefinition):
     def codes(self) -> list[str]:
         """Each code once, in the order of the problems."""
         return list(dict.fromkeys(problem.code for problem in self.problems))
-
-
-def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """A suggestion for an unknown word, short enough to read however long the candidates are."""
-    names = sorted(candidates)
-    begins = {name[:_COMPARED_MAX]: name for name in reversed(names)}
-    close = difflib.get_close_matches(word[:_COMPARED_MAX], begins, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {begins[close[0]]!r}?"
-    more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
-    return f"use one of: {', '.join(names[:_LISTED_MAX])}{more}" if names else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
@@ -296,6 +296,10 @@ class TransitionAttempt:
         context.run(_station.set, self._stations.branch(scope, task))
         return task
 
+    async def join(self, tasks: Collection[asyncio.Task[Any]], enough: Callable[[Any], bool]) -> None:
+        """Wait for branches of ctx.all and ctx.first; see `TaskTracker.join`."""
+        await self._stations.join(self.station(), tasks, enough)
+
     def _look_around(self) -> None:
         """A branch is over: perhaps all others wait."""
         if not self.over and self._run.closed is None:
@@ -405,7 +409,7 @@ class TransitionAttempt:
     def weigh(self) -> bool:
         """Does any of its code run, or does all of it wait for the log?"""
         done = self._task is not None and self._task.done()  # and about to say so
-        runs = done or not self._stations.rest()
+        runs = done or not self._stations.rests
         if not runs:
             self._run.steps.executing.pop(self.path, None)
         return runs

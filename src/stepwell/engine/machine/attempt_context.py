@@ -47,10 +47,10 @@ class BodyContext:
             return []
         tasks = self._branches(awaitables)
         try:
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            await self._body.join(tasks, _has_failed)
             for task in tasks:
-                if task in ended:
-                    task.result()  # an error is raised although branches before it go on
+                if task.done():
+                    task.result()  # an error is raised even if branches before it still run
             return [task.result() for task in tasks]
         finally:
             await self._end(tasks)
@@ -63,7 +63,7 @@ class BodyContext:
         tasks = self._branches(awaitables)
         try:
             wanted = tasks if won is None else [tasks[won]]
-            await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
+            await self._body.join(wanted, lambda task: True)
             winner = next(i for i, task in enumerate(tasks) if task in wanted and task.done())
             if won is None:
                 self._body.record_winner(path, winner)
@@ -78,7 +78,7 @@ class BodyContext:
         """The losers of first() and who is left after an error: they are cancelled, not forgotten."""
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        await self._body.join(tasks, lambda task: False)
         for task in tasks:
             if not task.cancelled():
                 task.exception()  # seen
@@ -199,6 +199,10 @@ class ThreadChild:
 async def _turn(make: Callable[[], Any]) -> Any:
     result = make()
     return await result if inspect.isawaitable(result) else result
+
+
+def _has_failed(task: asyncio.Task[Any]) -> bool:
+    return not task.cancelled() and task.exception() is not None
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:

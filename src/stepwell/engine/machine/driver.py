@@ -9,7 +9,6 @@ Machines do not replay: a visit's answers are looked up by their paths, in whate
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
@@ -26,6 +25,7 @@ from stepwell.domain.machine import Transition
 from stepwell.domain.messages import decide_key
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.engine.machine.attempt import TransitionAttempt
 from stepwell.engine.machine.calls import BackoffCall, TransitionCall, TriggerCall
 from stepwell.engine.machine.context import MachineContext
@@ -70,7 +70,7 @@ class MachineDriver(StyleRules):
     def __init__(self, run: RunParts, program: Program) -> None:
         super().__init__(run)
         self._triggers: Collection[str] = ()
-        self.here = self._journal = journal = run.journal
+        self.current = self._journal = journal = run.journal
         self.ctx = MachineContext(run, program, self)
         self._known: dict[str, RecordedResult] = {}
         self._call: TransitionCall | None = None
@@ -93,11 +93,9 @@ class MachineDriver(StyleRules):
     def check_trigger(self, name: str) -> None:
         """Without such a transition the child's result would be lost, and the machine would wait forever."""
         if name not in self._triggers:
-            close = difflib.get_close_matches(name, self._triggers, n=1)
-            known = ", ".join(sorted(self._triggers)) or "none"
             raise InvalidDefinition(
                 f"no transition of this machine is triggered by {excerpt(name)}",
-                hint=f"did you mean {close[0]!r}?" if close else f"there are (wait=...): {known}",
+                hint=did_you_mean_one_of(name, self._triggers) or "none of its transitions has wait=",
             )
 
     # What the log says of this visit
@@ -119,14 +117,14 @@ class MachineDriver(StyleRules):
         left = unreached(self._journal, self._run.calls, self._known)
         return any(left) or any(path.startswith(inside) for path in answered)
 
-    def _check_decisions(self, move: Transition) -> None:
+    def _check_decisions(self, transition: Transition) -> None:
         """The transition's code ended. A decision that was accepted for one of its questions, which the code
         did not ask for again, must not be discarded."""
         for path in unreached(self._journal, self._run.calls, self._known):
             if path in self._kept or decide_key(path) in self._journal.messages:
                 self._give_back()  # the end of the run writes them into the log
                 raise CodeChanged(
-                    f"a decision on {path} was accepted, but {move.name} ended without asking for it",
+                    f"a decision on {path} was accepted, but {transition.name} ended without asking for it",
                     recorded=path,
                 )
 
@@ -247,7 +245,7 @@ class MachineDriver(StyleRules):
 
     # Moving
 
-    async def triggered(self, place: str, choices: Mapping[str, Codec]) -> tuple[str, Raw]:
+    async def wait_for_trigger(self, place: str, choices: Mapping[str, Codec]) -> tuple[str, Raw]:
         run = self._run
         path = f"{run.loop.root.path}/{TRIGGER}{place}@{self._journal.version + 1}"
         self.touched = True
@@ -255,16 +253,16 @@ class MachineDriver(StyleRules):
         message = await run.ask(call)
         return message.name, message.payload
 
-    async def transit(self, move: Transition, body: Callable[[Any], Any], state: Raw) -> None:
+    async def transit(self, transition: Transition, body: Callable[[Any], Any], state: Raw) -> None:
         run, attempts = self._run, self._journal.attempts
-        path = f"{run.loop.root.path}/{move.name}@{self._journal.version + 1}"
+        path = f"{run.loop.root.path}/{transition.name}@{self._journal.version + 1}"
         started = self._journal.steps.get(path)
         if started is not None:  # an owner before us had begun it
             attempts.begun = max(attempts.begun, started.attempt - 1)
         while True:
             if attempts.retry_at is not None:
                 future = run.loop.create_future()
-                await run.ask(BackoffCall(path, future, move, attempts.retry_at))
+                await run.ask(BackoffCall(path, future, transition, attempts.retry_at))
                 attempts.retry_at = None
             if run.cancelling:
                 raise RunCancelling
@@ -272,31 +270,33 @@ class MachineDriver(StyleRules):
                 raise TransitionStopped(attempts.stopped)
             attempts.begun += 1
             call = TransitionCall(
-                path, asyncio.Future(loop=run.loop), move, body, attempt=attempts.begun, driver=self
+                path, asyncio.Future(loop=run.loop), transition, body, attempt=attempts.begun, driver=self
             )
             self._call = call
             try:
                 after = await run.ask(call)
                 if len(after) > (limit := run.services.payload_bytes_max):
-                    limited(after, f"the state after {move.name}", limit)
+                    limited(after, f"the state after {transition.name}", limit)
             except (Unwind, CodeChanged):  # the second stays until a person fixes the code: nothing failed
                 raise
             except BaseException as error:
                 if run.closed is not None:  # the run has timed out: its code is left, it did not fail
                     raise
-                if self._failed(move, path, error, state):
+                if self._failed(transition, path, error, state):
                     return
             else:
                 if self._journal.opened:
-                    self._check_decisions(move)
-                self._completed(move, path, move.target, Raw(after), None)
+                    self._check_decisions(transition)
+                self._completed(transition, path, transition.target, Raw(after), None)
                 return
 
-    def _completed(self, move: Transition, path: str, target: str, state: Raw, error: Problem | None) -> None:
+    def _completed(
+        self, transition: Transition, path: str, target: str, state: Raw, error: Problem | None
+    ) -> None:
         journal = self._journal
         fact = ev.TransitionCompleted(
-            transition=move.name,
-            source=move.source,
+            transition=transition.name,
+            source=transition.source,
             target=target,
             version=journal.version + 1,
             state=state,
@@ -326,18 +326,26 @@ class MachineDriver(StyleRules):
         journal.told.clear()
         self._give_back()
 
-    def _failed(self, move: Transition, path: str, error: BaseException, state: Raw) -> bool:
+    def _failed(self, transition: Transition, path: str, error: BaseException, state: Raw) -> bool:
         """Record the failure; True: the machine went to another place, False: it is tried again."""
         run, journal = self._run, self._journal
         attempts = journal.attempts
         chance = run.services.ids.jitter()
-        retry_in = move.retry.wait_after(attempts.failures + 1, error, chance)
+        retry_in = transition.retry.wait_after(attempts.failures + 1, error, chance)
         if isinstance(error, _HOPELESS):
             retry_in = None
         problem = problem_of(error, path)
-        target = "" if retry_in is not None else move.instead(timed_out=isinstance(error, TransitionTimedOut))
+        target = (
+            ""
+            if retry_in is not None
+            else transition.after_failure(timed_out=isinstance(error, TransitionTimedOut))
+        )
         fact = ev.TransitionFailed(
-            transition=move.name, source=move.source, error=problem, retry_in=retry_in, target=target
+            transition=transition.name,
+            source=transition.source,
+            error=problem,
+            retry_in=retry_in,
+            target=target,
         )
         run.record(fact, path, attempts.begun)
         attempts.failures += 1
@@ -348,7 +356,7 @@ class MachineDriver(StyleRules):
             return False
         if not target:
             raise TransitionStopped(problem)
-        self._completed(move, path, target, state, problem)
+        self._completed(transition, path, target, state, problem)
         return True
 
     def _begin_anew(self) -> None:

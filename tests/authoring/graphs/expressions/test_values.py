@@ -366,10 +366,10 @@ def test_errors_suggest_what_was_meant() -> None:
     with pytest.raises(BadExpression) as unknown:
         compile_expression("startWith('a', 'b')")
 
-    assert "did you mean people?" in missing.value.hint
+    assert "did you mean 'people'?" in missing.value.hint
     assert "?.peple" in missing.value.hint
     assert missing.value.path == "ctx.peple"
-    assert unknown.value.hint == "did you mean startsWith?"
+    assert unknown.value.hint == "did you mean 'startsWith'?"
 
 
 def test_now_needs_a_time() -> None:

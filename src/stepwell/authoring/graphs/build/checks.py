@@ -13,7 +13,8 @@ from stepwell.authoring.graphs.format.definition import Edge, GraphDefinition, N
 from stepwell.authoring.graphs.nodes.control import ConditionData, SwitchData
 from stepwell.authoring.graphs.nodes.join import MergeData
 from stepwell.authoring.graphs.nodes.node_type import Role
-from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
 LOOPS_MAX = 3  # loops in loops
@@ -60,7 +61,7 @@ class Checks:
     def _meant(self, word: str, names: Collection[str]) -> str:
         """A suggestion for an unknown word. Only for the first ones: nobody reads thousands."""
         self._compared += 1
-        hint = did_you_mean(word, names) if self._compared <= _COMPARED_MAX else ""
+        hint = did_you_mean_one_of(word, names) if self._compared <= _COMPARED_MAX else ""
         return hint or "use an existing name, or remove it"
 
     def _limits(self) -> None:

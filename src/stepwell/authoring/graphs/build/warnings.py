@@ -11,8 +11,9 @@ from stepwell.authoring.graphs.format.definition import GraphDefinition, Node
 from stepwell.authoring.graphs.nodes.containers import LoopData
 from stepwell.authoring.graphs.nodes.control import SetData
 from stepwell.authoring.graphs.nodes.node_type import Role
-from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.problems import GraphProblem
 from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
 _SEEN = frozenset({"ctx", "run", "step"})
@@ -81,7 +82,7 @@ def _unknown_names(node: Node, compiler: NodeCompiler, *, looped: bool) -> Itera
         fits = seen | _SEEN_BY_MERGES if node.type.role is Role.JOIN else seen
         for name in sorted(names - fits):
             message = f"there is no name {excerpt(name)} here, so it has no value"
-            yield _warning("UNKNOWN_NAME", message, node, field, did_you_mean(name, fits))
+            yield _warning("UNKNOWN_NAME", message, node, field, did_you_mean_one_of(name, fits))
 
 
 def _in_a_loop(node: Node, nodes: Mapping[str, Node]) -> bool:

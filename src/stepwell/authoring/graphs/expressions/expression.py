@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from stepwell.authoring.graphs.expressions.compiler import Compiler
-from stepwell.authoring.graphs.expressions.fault import ExpressionFault, suggestion
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Closure, Frame
 from stepwell.authoring.graphs.expressions.lexer import Token, tokens
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, ExpressionLimits
 from stepwell.authoring.graphs.expressions.logic import not_boolean
 from stepwell.authoring.graphs.expressions.parser import Parser
 from stepwell.authoring.graphs.expressions.values import TYPE_NAMES, check_size, type_name
+from stepwell.domain.suggest import did_you_mean
 from stepwell.errors import BadExpression, ExpressionError
 
+_NAMES_COMPARED_MAX = 100  # the names come from data
 # A graph keeps its own compiled expressions; this cache is for callers that compile again and again.
 CACHE_SIZE = 1_024
 SHOWN_SOURCE = 200
@@ -130,7 +133,7 @@ def names(expression: Expression) -> frozenset[str]:
 
 
 def expression_error(fault: ExpressionFault, source: str) -> ExpressionError:
-    hint = suggestion(fault.wanted, fault.names) if fault.wanted else ""
+    hint = did_you_mean(fault.wanted, islice(fault.names, _NAMES_COMPARED_MAX)) if fault.wanted else ""
     hint = "; ".join(part for part in (hint, fault.hint) if part)
     return ExpressionError(
         fault.message, hint=hint, column=fault.column, path=fault.path, expression=source[:SHOWN_SOURCE]

@@ -6,7 +6,6 @@ brackets, which are counted.
 
 from __future__ import annotations
 
-from stepwell.authoring.graphs.expressions.fault import suggestion
 from stepwell.authoring.graphs.expressions.functions import FUNCTIONS, MACROS, SPECIAL
 from stepwell.authoring.graphs.expressions.lexer import Token
 from stepwell.authoring.graphs.expressions.limits import ExpressionLimits
@@ -30,6 +29,7 @@ from stepwell.authoring.graphs.expressions.syntax import (
     Prefix,
     SyntaxNode,
 )
+from stepwell.domain.suggest import did_you_mean
 from stepwell.errors import BadExpression
 
 LEVELS = (
@@ -358,7 +358,7 @@ class Parser:
             raise BadExpression(
                 f"there is no function {name.text!r}",
                 column=name.start + 1,
-                hint=suggestion(name.text, [*FUNCTIONS, *MACROS, *SPECIAL]) or "see the list of functions",
+                hint=did_you_mean(name.text, [*FUNCTIONS, *MACROS, *SPECIAL]) or "see the list of functions",
             )
         if not function.least <= count <= function.most:
             raise BadExpression(

@@ -23,7 +23,8 @@ from stepwell.authoring.graphs.nodes.node_data import (
 )
 from stepwell.authoring.graphs.nodes.node_type import NodeType
 from stepwell.authoring.graphs.nodes.registry import ALIASES, NodeRegistry
-from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
 SCHEMA_VERSION = "graph/1"
@@ -223,7 +224,7 @@ def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[Grap
                 message=f"there is no node type {excerpt(shape.type)}",
                 node=shape.id,
                 field="type",
-                suggestion=did_you_mean(shape.type, registry.names),
+                suggestion=did_you_mean_one_of(shape.type, registry.names),
             )
         )
         return None

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.domain.suggest import did_you_mean_one_of
 
 _KEY = "[key]"  # follows the key in pydantic's location if the key itself is invalid
 _COMPARED_MAX = 5  # problems of one node: if it is not a graph at all, every field may be unknown
@@ -82,10 +83,10 @@ def _message(detail: Mapping[str, Any]) -> str:
 def _suggestion(detail: Mapping[str, Any], names: list[str]) -> str:
     kind = detail["type"]
     if kind == "extra_forbidden" and names:
-        return did_you_mean(str(detail["loc"][-1]), names)
+        return did_you_mean_one_of(str(detail["loc"][-1]), names)
     context = detail.get("ctx") or {}
     if kind == "literal_error":
-        return did_you_mean(str(detail["input"]), _QUOTED.findall(str(context.get("expected", ""))))
+        return did_you_mean_one_of(str(detail["input"]), _QUOTED.findall(str(context.get("expected", ""))))
     if kind == "string_pattern_mismatch":
         if ":" not in str(context.get("pattern", "")):
             return "begin with a letter or _; then letters, digits and _, at most 64"

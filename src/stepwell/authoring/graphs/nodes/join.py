@@ -9,8 +9,8 @@ from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.nodes.node_data import WHOLE, NodeData, Source, exactly_one, needed_by
 from stepwell.authoring.graphs.nodes.node_type import NodeType, Role
-from stepwell.authoring.graphs.problems import did_you_mean
 from stepwell.authoring.graphs.templates.node_compiler import MergeFunction, NodeCompiler
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
 Mode = Literal["all", "any", "count", "timeout"]
@@ -77,7 +77,7 @@ class Merge:
     def _function(self, name: str | None, compiler: NodeCompiler) -> MergeFunction | None:
         function = None if name is None else compiler.mergers.get(name)
         if name is not None and function is None:
-            suggestion = did_you_mean(name, compiler.mergers) or "register it: Engine(nodes=[...])"
+            suggestion = did_you_mean_one_of(name, compiler.mergers) or "register it: Engine(nodes=[...])"
             compiler.problem(
                 "UNKNOWN_FUNCTION", f"there is no merger {excerpt(name)}", "function", suggestion
             )

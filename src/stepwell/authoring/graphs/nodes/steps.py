@@ -20,6 +20,7 @@ from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import Retry
 from stepwell.domain.steps import STEP_TIMEOUT, StepSpec, parameter_codecs
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import NotSerialisable, excerpt
 
 Handler = Callable[..., Any]
@@ -250,9 +251,9 @@ class CallWork:
         if spec is None:
             spec = StepSpec(name=data.step, function=_missing)
             if compiler.steps is not None:
-                from stepwell.authoring.graphs.problems import did_you_mean
-
-                suggestion = did_you_mean(data.step, compiler.steps) or "register it: Engine(steps=[...])"
+                suggestion = (
+                    did_you_mean_one_of(data.step, compiler.steps) or "register it: Engine(steps=[...])"
+                )
                 compiler.problem("UNKNOWN_STEP", f"there is no step {excerpt(data.step)}", "step", suggestion)
         self._codecs = {} if spec.function is _missing else parameter_codecs(spec)
         self.spec = replace(
