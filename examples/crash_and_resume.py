@@ -1,7 +1,7 @@
-"""An order is charged, labelled and shipped. In the middle of it the process is killed with -9.
+"""An order is charged, labelled and shipped. Halfway through, the process is killed with `kill -9`.
 
-Run it: the first process dies right after the labels, the second one goes on where it stopped. The
-file `crash_and_resume.db` is left behind, so that you can read the log with any SQLite shell.
+Run it: the first process dies right after the labels; the second one continues where it stopped. The
+file `crash_and_resume.db` remains, so you can read the log with any SQLite shell.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def fulfil(ctx: Context, order: Order) -> str:
     labels = await ctx.map(make_label, order.items, limit=10)
     await ctx.sleep("1s")
     if os.environ.get("CRASH"):
-        print("    kill -9, in the middle of the workflow", flush=True)
+        print("    kill -9, halfway through the workflow", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     tracking = await ctx.step(ship, labels)
     return f"{receipt} sent as {tracking}"
@@ -64,7 +64,7 @@ async def first_life() -> None:
 
 async def second_life() -> None:
     async with Engine(DATABASE, workflows=[fulfil]) as engine:
-        # The same key and input: not a second order, the same run.
+        # Same key and input: this is the same run, not a second order.
         run = await engine.start(fulfil, Order("42", ["book", "lamp", "tea"], 4200), key="order-42")
         print(f"  result: {await run.result()}")
         print("  the log:")

@@ -1,6 +1,6 @@
-"""A document goes round between its author and reviewers until somebody publishes it.
+"""A document goes back and forth between its author and reviewers until somebody publishes it.
 
-Run it: a reviewer sends the draft back twice; each round is a visit of its own, with its own checkpoint.
+Run it: a reviewer sends the draft back twice. Each round is a separate visit with its own checkpoint.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Draft:
 
 @step
 async def write(title: str, comments: list[str]) -> str:
-    """Stands for a person, or a language model, that writes the next version."""
+    """Stand in for the person or language model that writes the next version."""
     return f"{title}, version {len(comments) + 1}"
 
 
@@ -37,7 +37,7 @@ async def spell(text: str) -> bool:
 
 
 class Review(Machine[Draft]):
-    """draft -> review -> (back to draft | published | given up after five rounds)."""
+    """draft -> review -> (back to draft | published), or given up after five rounds."""
 
     ends = frozenset({"published", "given_up"})
 
@@ -65,11 +65,11 @@ class Review(Machine[Draft]):
 
 
 async def in_review(run: RunHandle[Draft], round: int) -> None:
-    """Until the machine asks for the `round`-th time."""
-    asked = 0
+    """Wait until the machine has opened its `round`-th review."""
+    opened = 0
     async for event in run.events(follow=True):
-        asked += event.kind == "wait_opened"
-        if asked == round:
+        opened += event.kind == "wait_opened"
+        if opened == round:
             return
 
 

@@ -1,7 +1,7 @@
-"""A refund waits for a person, in a process that may end; a bank that fails is tried again, then handled.
+"""A refund waits for a person while no process runs; a failing bank is retried, then handled by hand.
 
-Run it: the first process accepts the refunds and ends while they wait. The second one approves them.
-The file `refund_approval.db` is left behind.
+Run it: the first process accepts the refunds and exits while they wait. The second one approves them.
+It leaves the file `refund_approval.db`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stepwell import Context, Engine, Machine, Retry, StepContext, step, transit
 from stepwell.errors import AlreadyDecided, StepwellError, WrongPlace
 
 DATABASE = "refund_approval.db"
-SMALL = 50_00  # cents: refunds up to this need nobody
+SMALL = 50_00  # cents: refunds up to this need no approval
 
 
 @dataclass
@@ -42,7 +42,7 @@ class RefundState:
 
 @step
 async def transfer(ctx: StepContext, order: str, cents: int) -> str:
-    """The bank knows our key, so that a repeat is the same transfer."""
+    """The bank deduplicates by our idempotency key, so a repeat is the same transfer."""
     print(f"    bank: {cents / 100:.2f} for {order} (key {ctx.key[-22:]})", flush=True)
     if order == "closed-account":
         raise ConnectionError("the account is closed")
@@ -50,9 +50,9 @@ async def transfer(ctx: StepContext, order: str, cents: int) -> str:
 
 
 class Refund(Machine[RefundState]):
-    """Small refunds are paid at once, large ones when somebody approves."""
+    """Pay small refunds at once, and large ones after somebody approves."""
 
-    ends = frozenset({"paid", "refused", "by_hand"})
+    ends = frozenset({"paid", "denied", "by_hand"})
 
     @transition("start", "review")
     async def open(self, ctx: Context, request: Request) -> None:
@@ -67,17 +67,17 @@ class Refund(Machine[RefundState]):
         self.state.approved_by = approval.by
         self.state.history.append(f"{approval.by}: {approval.note or 'approved'}")
 
-    @transition("review", "refused", wait=Approval)
-    async def refuse(self, ctx: Context, approval: Approval) -> None:
-        self.state.history.append(f"{approval.by}: {approval.note or 'refused'}")
+    @transition("review", "denied", wait=Approval)
+    async def deny(self, ctx: Context, approval: Approval) -> None:
+        self.state.history.append(f"{approval.by}: {approval.note or 'denied'}")
 
     @transition("paying", "paid", retry=Retry(3, delay="50ms", then="trouble"), timeout="1m")
     async def pay(self, ctx: Context) -> None:
-        self.state.history.append("paid")  # forgotten when this attempt fails
+        self.state.history.append("paid")  # dropped if this attempt fails
         self.state.transfer = await ctx.step(transfer, self.state.order, self.state.cents)
 
     @transition("trouble", "by_hand")
-    async def tell_accounting(self, ctx: Context) -> None:
+    async def inform_accounting(self, ctx: Context) -> None:
         assert self.error is not None
         self.state.history.append(f"accounting: {self.error.message}")
 
@@ -85,7 +85,7 @@ class Refund(Machine[RefundState]):
 async def accept() -> None:
     async with Engine(DATABASE, workflows=[Refund]) as engine:
         small = await engine.start(Refund, Request("book", 12_00), key="book")
-        print(f"book: {(await small.result()).history} -> {(await small.state()).checkpoint.place}")  # type: ignore[union-attr]  # it ended
+        print(f"book: {(await small.result()).history} -> {(await small.state()).checkpoint.place}")  # type: ignore[union-attr]  # the run ended
         for order in ("sofa", "closed-account"):
             run = await engine.start(Refund, Request(order, 900_00), key=order)
             async for event in run.events(follow=True):
@@ -97,16 +97,16 @@ async def accept() -> None:
 async def decide() -> None:
     async with Engine(DATABASE, workflows=[Refund]) as engine:
         for order in ("sofa", "closed-account"):
-            run = engine.handle((await engine.find(order)).id, Refund)  # type: ignore[union-attr]  # it is there
+            run = engine.handle((await engine.find(order)).id, Refund)  # type: ignore[union-attr]  # the first process started it
             await run.trigger("approve", {"by": "ana"}, by="ana")
             try:
-                await run.trigger("refuse", {"by": "bo"}, by="bo")
+                await run.trigger("deny", {"by": "bo"}, by="bo")
             except (AlreadyDecided, WrongPlace) as late:
                 print(f"    bo is late: {late.message}")
             except StepwellError as ended:
                 print(f"    bo is very late: {ended.message}")
             result = await run.result()
-            print(f"{order}: {result.history} -> {(await run.state()).checkpoint.place}")  # type: ignore[union-attr]  # it ended
+            print(f"{order}: {result.history} -> {(await run.state()).checkpoint.place}")  # type: ignore[union-attr]  # the run ended
 
 
 def main() -> None:

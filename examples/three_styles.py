@@ -1,7 +1,7 @@
-"""A graph, a machine and a function call one another; failure and cancel go both ways.
+"""A graph, a machine and a function call one another; failures and cancels travel both ways.
 
 The graph `order` calls the function `charge` and the machine `Shipping`; the function `shop` runs the
-graph. An order that cannot be charged takes the graph's error edge; cancelling the shop cancels the
+graph. An order that cannot be charged takes the graph's error edge. Cancelling the shop cancels the
 order and the shipping that waits for a person.
 """
 
@@ -18,7 +18,7 @@ from stepwell.errors import RunCancelled
 @workflow
 async def charge(ctx: Context, cents: int) -> str:
     if cents > 100_00:
-        raise ValueError("the card has a limit")
+        raise ValueError("the card limit is 100.00")
     return f"charged {cents}"
 
 
@@ -44,7 +44,7 @@ g = GraphBuilder("order")
 paid = g.node("workflow", "charge", workflow="charge", input="{{ctx.input.cents}}", outputVariable="paid")
 shipped = g.node("workflow", "ship", workflow="Shipping", input="{{ctx.input.id}}", outputVariable="parcel")
 g.start() >> paid >> shipped >> g.end("done", output={"text": "{{ctx.paid}}, sent {{ctx.parcel.order}}"})
-paid.on("error") >> g.end("refused", output={"text": "refused: {{ctx.error.message}}"})
+paid.on("error") >> g.end("declined", output={"text": "declined: {{ctx.error.message}}"})
 order = graph(g)
 
 
@@ -55,7 +55,7 @@ async def shop(ctx: Context, wanted: dict[str, Any]) -> str:
 
 
 async def shipping_of(engine: Engine) -> str:
-    """The newest parcel that waits to be sent."""
+    """Return the run id of the newest parcel that waits to be sent."""
     while True:
         for row in await engine.runs(workflow="Shipping", status=Status.SUSPENDED):
             return row.id

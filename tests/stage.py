@@ -30,11 +30,11 @@ TEST_SECONDS = 180.0
 PATIENCE = 40.0  # for what must happen; a machine under load is slow, a broken engine never gets there
 
 # Patient leases: a busy machine must not look like a dead worker. Waits park at once.
-SETTINGS = Settings(lease_seconds=30, heartbeat_seconds=3, sweep_seconds=1, keep_lease_seconds=0.001)
+SETTINGS = Settings(lease_seconds=30, heartbeat_seconds=3, reap_seconds=1, keep_lease_seconds=0.001)
 # Does not look by itself: what is not hinted at is not done in time.
 DEAF = replace(SETTINGS, poll_seconds=600)
 # For take-over: the shortest that a loaded machine keeps.
-SHORT_LEASE = Settings(lease_seconds=1.0, heartbeat_seconds=0.2, sweep_seconds=0.2, keep_lease_seconds=0.001)
+SHORT_LEASE = Settings(lease_seconds=1.0, heartbeat_seconds=0.2, reap_seconds=0.2, keep_lease_seconds=0.001)
 
 
 class Stage:

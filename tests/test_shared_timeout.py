@@ -23,9 +23,9 @@ async def test_one_who_fails_to_give_up_keeps_nobody_waiting() -> None:
         if who == "first":
             raise RuntimeError("a fault")
 
-    patience = SharedTimeout(0.01, give_up)
+    timeout = SharedTimeout(0.01, give_up)
     for who in ("first", "second", "third"):
-        patience.begin(who, loop)
+        timeout.begin(who, loop)
     await until(lambda: len(heard) == 3)
 
     assert heard == ["first", "second", "third"]
@@ -39,13 +39,13 @@ async def test_who_gives_up_may_begin_and_end_others() -> None:
     def give_up(who: str) -> None:
         heard.append(who)
         if who == "first":
-            patience.end("second")
-            patience.end("third")
-            patience.begin("fourth", loop)
+            timeout.end("second")
+            timeout.end("third")
+            timeout.begin("fourth", loop)
 
-    patience = SharedTimeout(0.01, give_up)
+    timeout = SharedTimeout(0.01, give_up)
     for who in ("first", "second", "third"):
-        patience.begin(who, loop)
+        timeout.begin(who, loop)
     await until(lambda: "fourth" in heard)
 
     assert heard == ["first", "fourth"]

@@ -120,7 +120,7 @@ async def deaths(folder: Path) -> Figures:
     settings = Settings()
     return {
         "seconds": time.monotonic() - began,
-        "allowed": settings.lease_seconds + 2 * settings.sweep_seconds,
+        "allowed": settings.lease_seconds + 2 * settings.reap_seconds,
     }
 
 

@@ -20,7 +20,7 @@ ROUNDS = 9
 LOOK_SECONDS = 0.05
 PATIENCE_SECONDS = 120.0
 # Only the wait for the dead worker's lease gets shorter by these, and that wait is not measured.
-LEASE = {"lease_seconds": 2.0, "heartbeat_seconds": 0.5, "sweep_seconds": 0.5}
+LEASE = {"lease_seconds": 2.0, "heartbeat_seconds": 0.5, "reap_seconds": 0.5}
 LEASE_ENV = {f"STEPWELL_{name.upper()}": str(value) for name, value in LEASE.items()}
 
 

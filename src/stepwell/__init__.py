@@ -1,6 +1,6 @@
 """Stepwell: durable workflows in Python.
 
-Public names only; each is loaded when it is first used, so that `import stepwell` stays fast.
+Public names only. Each is loaded on first use, so that `import stepwell` stays fast.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _WHERE = {
     "Engine": "app",
     "GraphBuilder": "authoring.graphs.format.python_builder",
     "InvalidGraph": "authoring.graphs.problems",
-    "NodeError": "authoring.graphs.errors",
     "Limit": "domain.limits",
     "Machine": "authoring.machines.machine",
+    "NodeError": "authoring.graphs.errors",
+    "NodeResult": "authoring.graphs.nodes.steps",
     "Permanent": "errors",
     "Retry": "domain.retry",
     "RetryAfter": "errors",
-    "NodeResult": "authoring.graphs.nodes.steps",
     "RunEvent": "client",
     "RunFailed": "errors",
     "RunHandle": "client",
@@ -74,6 +74,7 @@ _WHERE = {
     "workflow": "authoring.functions.workflow",
 }
 
+# A literal list: type checkers do not read a computed one.
 __all__ = [
     "Checkpoint",
     "Client",

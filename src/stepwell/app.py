@@ -7,33 +7,26 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from stepwell.client import Client, RunHandle
-from stepwell.client.derived_runs import id_of
+from stepwell.client.graph_runs import GraphRuns
 from stepwell.client.library import GraphLibrary
 from stepwell.client.rates import StartRate
-from stepwell.client.replay_guard import check_outside
-from stepwell.domain import events as ev
-from stepwell.domain.commit import NewRun, Started
-from stepwell.domain.fork.prefix import Edits
-from stepwell.domain.fork.run_copy import RunCopy
-from stepwell.domain.ids import Ids, needs_workflow
+from stepwell.client.replay_guard import refuse_in_workflow_code
+from stepwell.domain.ids import Ids
 from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.engine.worker.worker import Worker, WorkerOptions
 from stepwell.errors import (
     InvalidDefinition,
-    InvalidInput,
     InvalidRequest,
-    RunNotFound,
     SettingsInvalid,
-    UnknownWorkflow,
     excerpt,
 )
 from stepwell.settings import Settings
@@ -45,8 +38,8 @@ from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock, SystemIds
 
 if TYPE_CHECKING:
-    from stepwell.authoring.graphs.graphs import Graphs
     from stepwell.authoring.graphs.history.trace import Trace
+    from stepwell.authoring.graphs.workflow import GraphTools
 
 _log = logging.getLogger("stepwell")
 T = TypeVar("T")
@@ -54,7 +47,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class AsGraph(Protocol):
-    """What the Python builder makes: a graph that can be written as JSON."""
+    """A graph that can be written as JSON, such as one from GraphBuilder."""
 
     def as_dict(self) -> dict[str, Any]: ...
 
@@ -65,8 +58,8 @@ GraphSource: TypeAlias = str | Path | dict[str, Any] | AsGraph
 class Engine(Client):
     """Runs workflows on a database: `Engine("app.db", workflows=[fulfil])`.
 
-    `async with engine:` opens the store and works in this process; `worker=False` only starts runs
-    and talks to them.
+    `async with engine:` opens the store and runs a worker in this process. With `worker=False` the engine
+    only starts runs and talks to them.
     """
 
     def __init__(
@@ -98,7 +91,7 @@ class Engine(Client):
         self.set_start_rates(*_listed("start_rates", start_rates))
         self._steps = _by_name(_listed("steps", steps))
         self._nodes = tuple(_listed("nodes", nodes))
-        self._graphs: Graphs | None = None
+        self._graphs: GraphTools | None = None
         self._programs = _by_needs(self._program(workflow) for workflow in _listed("workflows", workflows))
         self._steps.update(self._node_steps())
         self._queues = tuple(checked_name(queue, "a queue") for queue in _listed("queues", queues))
@@ -106,32 +99,34 @@ class Engine(Client):
         self._replay_always = replay_always
         self._task: asyncio.Task[None] | None = None
         self._beginning = asyncio.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None  # the one that opened it, while it is open
-        self._deaf: Callable[[], None] = lambda: None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that opened the engine, while it is open
+        self._stop_listening: Callable[[], None] = lambda: None
         self.worker: Worker | None = None
+        self._graph_runs = GraphRuns(self, lambda: self.graphs, self._begin_to_work, self._former_body)
+        self.derived_runs.graph_rules = self._graph_runs
 
     @property
-    def graphs(self) -> Graphs:
-        """Graphs, with this engine's steps and node types: check them, make workflows of them."""
+    def graphs(self) -> GraphTools:
+        """Tools for graphs with this engine's steps and node types: check them, turn them into workflows."""
         if self._graphs is None:
-            from stepwell.authoring.graphs.graphs import Graphs
+            from stepwell.authoring.graphs.workflow import GraphTools
 
-            self._graphs = Graphs(self._nodes, self._steps)
+            self._graphs = GraphTools(self._nodes, self._steps)
         return self._graphs
 
     @property
     def library(self) -> GraphLibrary:
-        """Saved graphs: drafts, published versions, their differences."""
+        """Saved graphs: drafts, published versions and their differences."""
         return GraphLibrary(self, self.graphs, self._begin_to_work)
 
     def _program(self, workflow: Program | GraphSource) -> Program:
-        """A workflow, or a graph: its JSON, a file, or what the Python builder made."""
+        """Return a workflow as it is; build one from a graph: JSON, a file or a GraphBuilder."""
         if isinstance(workflow, str | Path | dict | AsGraph):
             return self.graphs.workflow(workflow)
         return workflow
 
     def _node_steps(self) -> dict[str, StepSpec]:
-        """Custom nodes are steps: a worker executes those that were placed on its queues."""
+        """Return the custom nodes as steps: a worker executes them when they are on its queues."""
         return self.graphs.registry.steps() if self._graphs is not None or self._nodes else {}
 
     def _graph_program(self, body: bytes) -> Program:
@@ -140,111 +135,58 @@ class Engine(Client):
     async def start_graph(
         self, graph: Any, input: Any = None, *, test: bool = False, **options: Any
     ) -> RunHandle[Any]:
-        """Start a graph that is not known to the engine: the run brings it along.
+        """Start a graph that the engine was not given; its definition is stored with the run.
 
-        `test=True` is a test run of an unsaved graph: pinned data counts, nothing is kept of the
-        definition but what the run itself has.
+        `test=True` marks a test run of an unsaved graph: pinned data is used, and the definition is
+        stored nowhere else.
         """
-        made = self.graphs.workflow(graph)
+        workflow = self.graphs.workflow(graph)
         await self._begin_to_work()
-        start: Callable[..., Awaitable[RunHandle[Any]]] = self.start  # callers of that bring no graph along
-        return await start(made, input, graph=made.definition.body, test=test, **options)
+        start: Callable[..., Awaitable[RunHandle[Any]]] = self.start  # `graph` is not a public option
+        return await start(workflow, input, graph=workflow.definition.body, test=test, **options)
 
     async def _begin_to_work(self) -> None:
-        """An engine without workflows of its own works from the first run on that brings its graph along."""
-        async with self._beginning:  # of two first callers one begins
+        """Start the worker of an engine without workflows when the first graph is started."""
+        async with self._beginning:  # two first callers must not both start a worker
             if self._works and self.worker is None:
-                self._check_open()  # else nobody would ever stop it
+                self.check_usable()  # otherwise nothing would ever stop the worker
                 await self._start_worker()
 
     async def trace(self, run: RunHandle[Any] | str) -> Trace:
-        """What happened in a graph run, node by node."""
-        run_id = id_of(run)
-        handle = self.handle(run_id)
-        log = [ev.read(row, run_id) async for row in handle.log()]
-        if not log:
-            raise RunNotFound(f"there is no run {run_id}")
-        return self.graphs.trace(run_id, log, await self._graph_body(log[0]))
+        """Return what happened in a graph run, node by node."""
+        trace: Trace = await self._graph_runs.trace(run)
+        return trace
 
     async def rerun_from_node(self, run: RunHandle[Any] | str, node: str, *, key: str = "") -> RunHandle[Any]:
-        """A new run that does a graph's node again, and what follows from it; all else is kept."""
-        old = await self._read(run)
-        log = [ev.read(row) for row in old.log]
-        edits = self.graphs.done_again(old.id, log, await self._graph_body(log[0]), node)
-        origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
-        return await self._fork(run, old, origin, edits, key)
+        """Start a new run that repeats a node of a graph and all that depends on it; the rest is kept."""
+        return await self._graph_runs.rerun_from_node(run, node, key=key)
 
-    async def _edits(self, old: RunCopy, input: Any, state: Any, outputs: Mapping[str, Any] | None) -> Edits:
-        if old.kind != "graph":
-            return await super()._edits(old, input, state, outputs)
-        from stepwell.authoring.graphs.history.rerun import edited
+    def _former_body(self, needs: str) -> bytes | None:
+        programs = [p for p in self._programs.values() if needs in former_needs(p)]
+        return programs[0].definition.body if programs else None
 
-        log = [ev.read(row) for row in old.log]
-        plain = await super()._edits(old, input, state, None)
-        edits = edited(await self.trace(old.id), log, self.graphs.registry, outputs or {})
-        if plain.input is not None:  # everything follows from it
-            edits = replace(edits, dropped=frozenset(e.path for e in log if e.path) - edits.outputs.keys())
-        return replace(edits, input=plain.input, state=plain.state)
+    def check_usable(self) -> None:
+        """Refuse unless the engine is open on this loop.
 
-    async def _fork(
-        self, run: RunHandle[Any] | str, old: RunCopy, origin: ev.Origin, edits: Edits, key: str
-    ) -> RunHandle[Any]:
-        if old.kind == "graph":
-            await self._begin_to_work()
-            if type(origin.seq) is int and origin.seq > 1:
-                body = await self._graph_body(ev.read(old.log[0]))
-                edits = self.graphs.fitting(body, old, origin, edits)
-        return await super()._fork(run, old, origin, edits, key)
-
-    async def _graph_body(self, first: ev.Event) -> bytes:
-        accepted = first.fact
-        assert isinstance(accepted, ev.Accepted)
-        if accepted.kind != "graph":
-            raise InvalidInput(f"{accepted.workflow} is no graph", hint="look at run.events() instead")
-        if bytes(accepted.graph) != b"null":
-            return bytes(accepted.graph)
-        found = await self.store.read_definition(self.workspace, accepted.workflow, accepted.version)
-        if found is None:
-            needs = needs_workflow(accepted.workflow, accepted.version)
-            for program in self._programs.values():
-                if needs in former_needs(program):
-                    return program.definition.body
-            raise UnknownWorkflow(
-                f"no workflow {excerpt(accepted.workflow)} version {excerpt(accepted.version)} is known",
-            )
-        return found.body
-
-    def _start_chunk(
-        self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]
-    ) -> Coroutine[Any, Any, list[RunHandle[Any]]]:
-        self._check_open()  # before the first try only: what is sent again may have been written
-        return super()._start_chunk(runs, user, decode)
-
-    def _start_now(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
-        """Our own worker takes what it has room for: that spares asking for it."""
-        if self.worker is None or self._task is None or self._task.done():
-            return self.store.start(runs)
-        return self.worker.local_starts.start(runs)
-
-    def _check_open(self) -> None:
-        """Where the worker has gone, nobody might ever run what is started; one that works in another
-        thread would be torn by what is begun here."""
+        Otherwise a run might never start, or the worker might live in another thread.
+        """
         if self._loop is not asyncio.get_running_loop():
-            check_outside()
+            refuse_in_workflow_code()
             raise InvalidRequest(
                 "the engine is not open" if self._loop is None else "the engine was opened by another loop",
                 hint="use it inside `async with engine:`, in the event loop that opened it",
             )
 
     async def open(self) -> None:
-        """Open the store, make the workflows known and, unless `worker=False`, begin to work."""
+        """Open the store, store the definitions and, unless `worker=False`, start the worker."""
         if self._loop is not None and not self._loop.is_closed():
             raise InvalidRequest(
-                "the engine is open already",
-                hint="open it once; code that is not async has its own: SyncClient(database)",
+                "the engine is already open",
+                hint="open it once; sync code opens its own client: SyncClient(database)",
             )
         self._loop, self.worker, self._task = asyncio.get_running_loop(), None, None
-        self.notifier.mended()
+        self.starter = self._store
+        self.notifier.clear()
         try:
             await self._open()
         except BaseException:
@@ -255,8 +197,8 @@ class Engine(Client):
         await self.store.open()
         try:
             await self.store.put_definitions([p.definition for p in self._programs.values()])
-            self.notifier.on_far(self.store.hint)
-            self._deaf = self.store.listen(self.notifier.heard)
+            self.notifier.forward_to(self.store.hint)
+            self._stop_listening = self.store.listen(self.notifier.on_remote)
             if self._works and (self._programs or self._steps or self._nodes):
                 await self._start_worker()
         except BaseException:
@@ -268,7 +210,7 @@ class Engine(Client):
             self.store,
             self.notifier,
             self._clock,
-            self._ids,
+            self.ids,
             programs=self._programs,
             steps=self._steps,
             options=self._worker_options(),
@@ -276,15 +218,17 @@ class Engine(Client):
         )
         await worker.open()
         self.worker = worker
-        # The worker's parts live in a task group of its own; this task is that group's parent.
+        # The parts of the worker live in its own task group; this task is the parent of that group.
         self._task = asyncio.get_running_loop().create_task(worker.run())
         self._task.add_done_callback(self._worker_ended)
+        self.starter = worker.local_starts  # the worker claims what it has slots for, which saves a call
 
     def _worker_ended(self, task: asyncio.Task[None]) -> None:
+        self.starter = self._store
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.critical("the worker stopped unexpectedly", exc_info=error)
-            self.notifier.broke(error)
+            self.notifier.fail(error)
 
     def _worker_options(self) -> WorkerOptions:
         values = asdict(self.settings)
@@ -298,10 +242,10 @@ class Engine(Client):
         )
 
     async def close(self) -> None:
-        """Stop gracefully: what runs comes to a pause, the rest is given back at once.
+        """Stop gracefully: active runs pause at their next wait, other tickets are released at once.
 
-        WorkerBroken when the worker had died of a fault: so that nobody takes that for a good end.
-        Closed already, it has nothing to do.
+        Raises WorkerBroken if the worker died of a fault, so that it is not mistaken for a clean stop.
+        Does nothing if the engine is already closed.
         """
         await self._close()
         self.notifier.check()
@@ -309,36 +253,36 @@ class Engine(Client):
     async def _close(self) -> None:
         if self._loop is None:
             return
-        self._deaf()
-        self._deaf = lambda: None
+        self._stop_listening()
+        self._stop_listening = lambda: None
         try:
             if self.worker is not None and self._task is not None:
                 if not self._task.cancelled():
-                    await self.worker.stop()  # of a broken one nothing is left but to sign off
+                    await self.worker.stop()  # a broken worker only signs off
                 self._task.cancel()
                 await asyncio.wait({self._task})
         finally:
             self._loop = None
             await self.store.close()
 
-    async def serve(self, begun: Callable[[], None] = lambda: None) -> None:
-        """Work until SIGTERM or SIGINT, then stop gracefully. `begun` is called when it works."""
+    async def serve(self, on_start: Callable[[], None] = lambda: None) -> None:
+        """Work until SIGTERM or SIGINT, then stop gracefully. `on_start` is called once the worker runs."""
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
         async with self:
-            begun()
+            on_start()
             if self._task is not None:
                 self._task.add_done_callback(lambda _: stopping.set())
             await stopping.wait()
             if self._task is not None and self._task.done():
-                self._task.result()  # it broke: end with its error, so that a supervisor notices
+                self._task.result()  # the worker broke: exit with its error, so that a supervisor notices
 
     def __enter__(self) -> NoReturn:
         raise InvalidRequest(
             "an Engine is opened with `async with`",
-            hint="in code that is not async: with SyncClient(engine=Engine(...)) as client: ...",
+            hint="in sync code: with SyncClient(engine=Engine(...)) as client: ...",
         )
 
     def __exit__(self, *error: object) -> None: ...
@@ -363,37 +307,37 @@ def _store(database: str | PathLike[str] | Store) -> Store:
     return database
 
 
-def _listed(option: str, given: Iterable[T]) -> list[T]:
-    """What an option lists; a single thing in place of a list is the usual mistake."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidDefinition(f"Engine({option}={excerpt(given)})", hint=f"give a list: {option}=[...]")
-    return list(given)
+def _listed(option: str, values: Iterable[T]) -> list[T]:
+    """Return the values of an option as a list; the usual mistake is a single value instead of a list."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidDefinition(f"Engine({option}={excerpt(values)})", hint=f"give a list: {option}=[...]")
+    return list(values)
 
 
 def _by_needs(workflows: Iterable[Program]) -> dict[str, Program]:
-    found: dict[str, Program] = {}
+    programs: dict[str, Program] = {}
     for program in workflows:
         if not hasattr(program, "definition"):
             raise InvalidDefinition(
-                f"{excerpt(program)} is no workflow",
+                f"{excerpt(program)} is not a workflow",
                 hint="decorate the function with @workflow, or write a Machine",
             )
         needs = needs_of(program.definition)
-        if found.get(needs, program) is not program:
+        if programs.get(needs, program) is not program:
             raise InvalidDefinition(
-                f"two workflows are called {needs}", hint="give one of them another name= or version="
+                f"two workflows are named {needs}", hint="give one of them another name= or version="
             )
-        found[needs] = program
-    return found
+        programs[needs] = program
+    return programs
 
 
 def _by_name(steps: Iterable[Callable[..., Any]]) -> dict[str, StepSpec]:
-    found: dict[str, StepSpec] = {}
+    specs: dict[str, StepSpec] = {}
     for function in steps:
         spec = spec_of(function)
-        if spec.name in found:
+        if spec.name in specs:
             raise InvalidDefinition(
-                f"two steps are called {excerpt(spec.name)}", hint="give one of them another name="
+                f"two steps are named {excerpt(spec.name)}", hint="give one of them another name="
             )
-        found[spec.name] = spec
-    return found
+        specs[spec.name] = spec
+    return specs

@@ -1,70 +1,70 @@
 """Every error a person can meet, in one tree.
 
-StepwellError                     code, message, hint; the text is the same in Python, CLI, API and Studio
-├─ InvalidRequest                 fix the call and ask again; nothing was written
+StepwellError                     code, message and hint; the text is the same in Python, CLI and logs
+├─ InvalidRequest                 fix the call and try again; nothing was written
 │   ├─ InvalidInput               a value does not fit its type
-│   │   └─ NotSerialisable        a value cannot be written as JSON and read back the same
+│   │   └─ NotSerialisable        a value does not survive being written as JSON and read back
 │   ├─ PayloadTooLarge
-│   ├─ InvalidDefinition          a workflow or step is declared wrongly
-│   ├─ BadExpression              an expression or template cannot be read; names the column
-│   ├─ NoWayOut                   no transition of a machine can leave the place where it is
+│   ├─ InvalidDefinition          a workflow or step is declared incorrectly
+│   ├─ BadExpression              an expression or template cannot be parsed; names the column
+│   ├─ NoWayOut                   no transition of a machine can leave its place
 │   ├─ UnknownWorkflow
 │   ├─ RunNotFound
 │   ├─ StepNotFound
 │   ├─ DocumentNotFound
-│   ├─ InvalidFile                no exported run, or one that this version cannot read
+│   ├─ InvalidFile                not an exported run, or from a newer version
 │   ├─ SettingsInvalid
-│   ├─ NotAssigned                a decision by somebody who was not asked
+│   ├─ NotAssigned                a decision by somebody who is not an assignee
 │   ├─ StatelessWait              a run without a store waits for a message
-│   └─ NotDurable                 workflow code awaits something that no replay can repeat
-├─ Conflict                       the run is not in a state that allows this
-│   ├─ KeyConflict                same idempotency key, other input
-│   ├─ RunEnded                   a signal or decision for a finished run
-│   ├─ AlreadyDecided             the wait is closed, or somebody answered it before
-│   ├─ WrongPlace                 a trigger that does not fit the place where the machine is
+│   └─ NotDurable                 workflow code awaits something that a replay cannot repeat
+├─ Conflict                       the state of the run does not allow this
+│   ├─ KeyConflict                same idempotency key, different input
+│   ├─ RunEnded                   a signal or decision for a run that has ended
+│   ├─ AlreadyDecided             the wait is closed, or was answered before
+│   ├─ WrongPlace                 a trigger that does not fit the place of the machine
 │   ├─ NotRetryable
-│   ├─ NotCompensable             nothing can be undone: it was, or there is nothing
-│   ├─ NotForkable                no new run can begin at that place of the log
+│   ├─ NotCompensable             nothing to undo, or undone before
+│   ├─ NotForkable                a new run cannot begin at that event of the log
 │   ├─ NotRemovable               the run, or one below it, has not ended
-│   ├─ RunExists                  an imported run is there already
+│   ├─ RunExists                  an imported run exists
 │   ├─ SignalLimit
-│   └─ CodeChanged                the log does not fit the code any more
-├─ RateLimited                    too many starts; none was made, try again after a while
-├─ RunError                       the run went wrong; raised by result()
+│   └─ CodeChanged                the log no longer fits the code
+├─ RateLimited                    too many starts; none was made, try again later
+├─ RunError                       the run did not complete; raised by result()
 │   ├─ RunFailed · RunCancelled · RunTimedOut
 ├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
 │   ├─ StepTimedOut
 │   │   └─ TransitionTimedOut     of a machine
 │   ├─ CompensationFailed
-│   ├─ StepNotBegun               a remote step that no worker could take up
+│   ├─ StepNotBegun               a remote step that the worker could not begin
 │   └─ ChildFailed
 ├─ ExpressionError                an expression has no value for this data
-├─ WaitTimedOut                   a signal, event or approval did not come in time
-├─ NotEndedYet                    whoever waited for a run's end gave up; the run goes on
+├─ WaitTimedOut                   a signal, event or approval did not arrive in time
+├─ NotEndedYet                    the caller stopped waiting for the end; the run continues
 ├─ Exited                         the code of a step or workflow called sys.exit()
-├─ WorkerBroken                   the engine's own fault: its worker stopped, the runs are safe
-└─ StoreError                     the database is the trouble
+├─ WorkerBroken                   a fault in the engine stopped its worker; the runs are safe
+└─ StoreError                     a problem with the database
     ├─ StoreUnavailable           try again: nothing is known to be lost
-    │   └─ StoreLocked            a process holds the file of SQLite; the error names it
+    │   └─ StoreLocked            a process holds the SQLite file; the error names it
     ├─ StoreUnusable              corrupt, newer, read-only: a person must act
-    │   ├─ KeyMissing             encrypted or compressed, and opened without its codec or with another key
+    │   ├─ CodecMissing           encrypted or compressed, and opened without its codec or with another key
     │   └─ LogDamaged             a row of a run's log cannot be read; names the run and the event
-    └─ OutcomeUnknown             sent, not answered; ask again with the same key
+    └─ OutcomeUnknown             sent but not answered; repeat the call with the same key
 
-Permanent, RetryAfter             what authors raise in a step: never again · again after a while
+Permanent, RetryAfter             raised by authors in a step: never retry · retry after a delay
 
 DirectStepCall (UserWarning)      a step was called without ctx.step; an error with Settings.direct_calls
 
 Unwind (BaseException)            control flow of the engine; `except Exception` cannot swallow it
 ├─ Suspended · LeaseLost · Continue · TransitionStopped
-└─ RunCancelling                  also an asyncio.CancelledError: workflow code may clean up behind it
+└─ RunCancelling                  also an asyncio.CancelledError: workflow code may clean up after it
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-# Excerpts: what an error repeats of a value that somebody gave
+# Excerpts: how much of a value an error repeats
 
 
 LENGTH_MAX = 200  # characters
@@ -72,23 +72,23 @@ _CUT = "..."
 
 
 def excerpt(value: object) -> str:
-    """The value as Python writes it, if that is short; else its beginning."""
+    """Return the repr of a value, or its beginning if that is long."""
     if isinstance(value, str | bytes | bytearray):
         return shortened(repr(value[:LENGTH_MAX]), cut=len(value) > LENGTH_MAX)
     try:
         return shortened(repr(value))
-    except Exception as error:  # nested too deep, or a class of somebody else's that fails at it
-        return f"<{type(value).__name__}, which cannot be shown: {type(error).__name__}>"
+    except Exception as error:  # nested too deeply, or a __repr__ that raises
+        return f"<{type(value).__name__}, which has no repr: {type(error).__name__}>"
 
 
 def shortened(text: str, *, cut: bool = False) -> str:
-    """Text as it is, without quotes; `cut`: its end is missing already."""
+    """Return the text without quotes, cut to LENGTH_MAX; `cut` says that its end is already missing."""
     cut = cut or len(text) > LENGTH_MAX
     return whole(text[: LENGTH_MAX - len(_CUT)] + _CUT if cut else text)
 
 
 def whole(text: str) -> str:
-    """Text that can be printed: halves of characters (lone surrogates) stand in it as escapes."""
+    """Return text that can be printed: lone surrogates become escapes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -116,11 +116,11 @@ class StepwellError(Exception):
         return "\n".join(lines)
 
 
-# Invalid requests: fix the call and ask again; nothing was written
+# Invalid requests: fix the call and try again; nothing was written
 
 
 class InvalidRequest(StepwellError):
-    """The request cannot be carried out as it was made."""
+    """The request is invalid."""
 
     code = "INVALID_REQUEST"
 
@@ -133,7 +133,7 @@ class InvalidInput(InvalidRequest):
 
 
 class NotSerialisable(InvalidInput):
-    """The value cannot be written as JSON and read back the same."""
+    """The value does not survive being written as JSON and read back."""
 
     code = "NOT_SERIALISABLE"
     hint = "return JSON values, or annotate the type (pydantic model, dataclass, datetime, tuple[...], ...)"
@@ -147,13 +147,13 @@ class PayloadTooLarge(InvalidRequest):
 
 
 class InvalidDefinition(InvalidRequest):
-    """The workflow or step is declared wrongly."""
+    """The workflow or step is declared incorrectly."""
 
     code = "INVALID_DEFINITION"
 
 
 class BadExpression(InvalidRequest):
-    """The expression cannot be read."""
+    """The expression cannot be parsed."""
 
     code = "BAD_EXPRESSION"
 
@@ -163,7 +163,7 @@ class BadExpression(InvalidRequest):
 
 
 class NoWayOut(InvalidRequest):
-    """A machine is at a place that none of its transitions can leave now."""
+    """None of the machine's transitions can leave its current place."""
 
     code = "NO_WAY_OUT"
 
@@ -172,7 +172,7 @@ class UnknownWorkflow(InvalidRequest):
     """No workflow of that name is known."""
 
     code = "UNKNOWN_WORKFLOW"
-    hint = "start a worker that has it once; that makes it known"
+    hint = "start a worker that has the workflow once; that stores its definition"
 
 
 class RunNotFound(InvalidRequest):
@@ -186,40 +186,40 @@ class StepNotFound(InvalidRequest):
     """The run has no step of that name or path."""
 
     code = "STEP_NOT_FOUND"
-    hint = "look at the paths in the run's log: run.events() or run.checkpoints()"
+    hint = "see the paths in the run's log: run.events() or run.checkpoints()"
 
 
 class DocumentNotFound(InvalidRequest):
-    """The run has no such document there."""
+    """The run has no such document at that point."""
 
     code = "DOCUMENT_NOT_FOUND"
     hint = "a document is visible once the step or transition that saves it has completed"
 
 
 class InvalidFile(InvalidRequest):
-    """The file is no exported run."""
+    """The file is not an exported run."""
 
     code = "INVALID_FILE"
-    hint = "give a file that export made; nothing was written"
+    hint = "give a file written by export; nothing was imported"
 
 
 class SettingsInvalid(InvalidRequest):
-    """A setting has a value that cannot work."""
+    """A setting has an invalid value."""
 
     code = "SETTINGS_INVALID"
 
 
 class NotAssigned(InvalidRequest):
-    """That question is for others to decide."""
+    """The caller is not an assignee of this approval."""
 
     code = "NOT_ASSIGNED"
 
 
 class StatelessWait(InvalidRequest):
-    """A stateless run waits for something that nobody can send."""
+    """A stateless run waits for a message that cannot arrive."""
 
     code = "STATELESS_WAIT"
-    hint = "give the answer along: run_stateless(..., signals={name: payload}), or run it on an Engine"
+    hint = "pass the message: run_stateless(..., signals={name: payload}), or run it on an Engine"
 
 
 class NotDurable(InvalidRequest):
@@ -228,17 +228,17 @@ class NotDurable(InvalidRequest):
     code = "NOT_DURABLE"
 
 
-# Conflicts: the run, or the moment, does not allow what was asked
+# Conflicts: the state of the run does not allow the request
 
 
 class Conflict(StepwellError):
-    """The run is not in a state that allows this."""
+    """The state of the run does not allow this."""
 
     code = "CONFLICT"
 
 
 class KeyConflict(Conflict):
-    """This idempotency key belongs to a run with another input."""
+    """This idempotency key belongs to a run with a different input."""
 
     code = "KEY_CONFLICT"
     hint = "use a new key for a new request, or the same input to get the same run"
@@ -247,19 +247,19 @@ class KeyConflict(Conflict):
 class RunEnded(Conflict):
     """The run has already ended."""
 
-    code = "RUN_FINISHED"
+    code = "RUN_ENDED"
     hint = "read its result; a new run needs a new key"
 
 
 class AlreadyDecided(Conflict):
-    """That question is not open: it was answered, withdrawn or timed out."""
+    """That wait is not open: it was answered, withdrawn or timed out."""
 
     code = "ALREADY_DECIDED"
-    hint = "read the run's open waits; a decision answers exactly one of them"
+    hint = "read the open waits with run.waits(); a decision answers exactly one of them"
 
 
 class WrongPlace(Conflict):
-    """The machine is at a place that this trigger does not fit."""
+    """The trigger does not fit the place where the machine is."""
 
     code = "WRONG_PLACE"
 
@@ -271,39 +271,39 @@ class NotRetryable(Conflict):
 
 
 class NotCompensable(Conflict):
-    """Only a run that failed or timed out and kept what it did can be undone."""
+    """Only a failed or timed-out run that kept its completed steps can be compensated."""
 
     code = "NOT_COMPENSABLE"
 
 
 class NotForkable(Conflict):
-    """No new run can begin at that place of the log."""
+    """A new run cannot begin at that event of the log."""
 
     code = "NOT_FORKABLE"
 
 
 class NotRemovable(Conflict):
-    """Only a run that has ended, with all runs below it, can be deleted."""
+    """A run can be deleted only after it and all runs below it have ended."""
 
     code = "NOT_REMOVABLE"
 
 
 class RunExists(Conflict):
-    """A run of that id is there already."""
+    """A run with that id exists."""
 
     code = "RUN_EXISTS"
     hint = "delete it first, or import into another database; nothing was imported"
 
 
 class SignalLimit(Conflict):
-    """The run has too many signals that it has not taken yet."""
+    """Too many signals are waiting for the run."""
 
     code = "SIGNAL_LIMIT"
 
 
 DIFFERS = (
-    "if it did not change, it depends on a clock, on chance or on the order of a set: instead of time, "
-    "datetime.now, random or uuid4 use ctx.now(), ctx.random(), ctx.uuid(), or a step"
+    "if the code did not change, it depends on a clock, on randomness or on the order of a set: instead of "
+    "time, datetime.now, random or uuid4 use ctx.now(), ctx.random(), ctx.uuid(), or a step"
 )
 
 
@@ -327,7 +327,7 @@ class RateLimited(StepwellError):
         self.retry_after = retry_after
 
 
-# What goes wrong in runs and their steps, and what authors raise there
+# Failures of runs and steps, and exceptions for authors to raise
 
 
 class RunError(StepwellError):
@@ -338,7 +338,7 @@ class RunError(StepwellError):
     def __init__(self, message: str = "", *, hint: str = "", cause_code: str = "", **context: object) -> None:
         super().__init__(message, hint=hint, **context)
         self.cause_code = cause_code
-        self.trace = ""  # the lines of the author's code that led there
+        self.trace = ""  # the lines of user code that led to the error
 
 
 class RunFailed(RunError):
@@ -354,13 +354,13 @@ class RunCancelled(RunError):
 
 
 class RunTimedOut(RunError):
-    """The run took longer than it may."""
+    """The run exceeded its timeout."""
 
     code = "RUN_TIMED_OUT"
 
 
 class StepError(StepwellError):
-    """The step failed and will not be tried again."""
+    """The step failed and will not be retried."""
 
     code = "STEP_FAILED"
 
@@ -370,35 +370,35 @@ class StepError(StepwellError):
         super().__init__(message, hint=hint, **context)
         self.path = path
         self.error_type = error_type
-        self.permanent = False  # the step raised Permanent: trying again cannot help
-        self.cause_code = ""  # of the error that it failed with
+        self.permanent = False  # the step raised Permanent: a retry cannot help
+        self.cause_code = ""  # code of the underlying error
         self.cause_message = ""
-        self.trace = ""  # the lines of the step's code that led there
+        self.trace = ""  # the lines of the step that led to the error
 
 
 class DirectStepCall(UserWarning):
-    """A step was called in workflow code without ctx.step: it is done again at every replay."""
+    """A step was called in workflow code without ctx.step: every replay executes it again."""
 
 
 class StepTimedOut(StepError, TimeoutError):
-    """The step took longer than its timeout."""
+    """The step exceeded its timeout."""
 
     code = "STEP_TIMED_OUT"
-    hint = "give it more time with @step(timeout=...), or timeout=None to wait for ever"
+    hint = "give it more time with @step(timeout=...), or timeout=None to wait forever"
 
 
 class TransitionTimedOut(StepTimedOut):
-    """An attempt of the transition took longer than its timeout."""
+    """An attempt of the transition exceeded its timeout."""
 
     code = "TRANSITION_TIMED_OUT"
-    hint = "give it more time with @transition(timeout=...), or timeout=None to wait for ever"
+    hint = "give it more time with @transition(timeout=...), or timeout=None to wait forever"
 
 
 class CompensationFailed(StepError):
-    """What a step did could not be undone."""
+    """A completed step could not be undone."""
 
     code = "COMPENSATION_FAILED"
-    hint = "look at the compensation's error in the log and undo it by hand"
+    hint = "see the error of the compensation in the log, and undo the step by hand"
 
 
 class StepNotBegun(StepError):
@@ -423,61 +423,61 @@ class ExpressionError(StepwellError):
     ) -> None:
         super().__init__(message, hint=hint, column=column, **context)
         self.column = column
-        self.path = path  # up to the first part that is missing
+        self.path = path  # up to the first missing part
 
 
 class WaitTimedOut(StepwellError, TimeoutError):
-    """What the run waited for did not come in time."""
+    """What the run waited for did not arrive in time."""
 
     code = "WAIT_TIMED_OUT"
     path = ""  # of the wait
 
 
 class NotEndedYet(StepwellError, TimeoutError):
-    """The run did not end in the time that the caller waited; it goes on."""
+    """The run did not end while the caller waited; it continues."""
 
     code = "NOT_ENDED_YET"
-    hint = "ask again later; run.why() says what it waits for"
+    hint = "try again later; run.why() says what the run waits for"
 
 
 class Exited(StepwellError):
     """The code of a step or workflow called sys.exit()."""
 
     code = "EXITED"
-    hint = "raise an error, or return: sys.exit() fails the attempt, the worker goes on"
+    hint = "raise an error or return instead: sys.exit() fails the attempt, and the worker continues"
 
 
 class WorkerBroken(StepwellError):
-    """The worker of this process stopped because of a fault in the engine; nothing is lost."""
+    """A fault in the engine stopped the worker of this process; nothing is lost."""
 
     code = "WORKER_BROKEN"
-    hint = "open the engine again or start another worker: runs go on where they stopped; report the cause"
+    hint = "reopen the engine or start another worker: runs continue where they stopped; report the cause"
 
 
 class Permanent(Exception):
-    """Raise this in a step when trying again cannot help; it is never retried."""
+    """Raise this in a step when a retry cannot help; the step is never retried."""
 
 
-_RETRY_AFTER_MAX = 100 * 366 * 86400.0  # seconds, as of every duration
+_RETRY_AFTER_MAX = 100 * 366 * 86400.0  # seconds, as for every duration
 
 
 class RetryAfter(Exception):
-    """Raise this in a step to be tried again after `seconds`, whatever the backoff says."""
+    """Raise this in a step to retry it after `seconds`, regardless of its backoff."""
 
     def __init__(self, seconds: float, message: str = "") -> None:
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
             raise TypeError(f"RetryAfter takes seconds, not {excerpt(seconds)}: RetryAfter(30)")
-        if not seconds <= _RETRY_AFTER_MAX:  # nor NaN: the run would wait for ever
+        if not seconds <= _RETRY_AFTER_MAX:  # also refuses NaN: the run would wait forever
             raise ValueError(f"RetryAfter takes at most 100 years, not {seconds:g} s: RetryAfter(30)")
         super().__init__(message or f"try again in {seconds:g} s")
         self.seconds = seconds
 
 
-# The database is the trouble
+# Problems with the database
 
 
 class StoreError(StepwellError):
-    """The database is in trouble."""
+    """The database failed."""
 
     code = "STORE_ERROR"
 
@@ -486,29 +486,29 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached."""
 
     code = "STORE_UNAVAILABLE"
-    hint = "check the address and that the server is up; an engine that is open tries again by itself"
+    hint = "check the address and that the server is up; an open engine reconnects by itself"
 
 
 class StoreLocked(StoreUnavailable):
-    """Another process keeps the database file locked."""
+    """Another process has locked the database file."""
 
     code = "STORE_LOCKED"
-    hint = "end the process that holds the lock, or wait for it; nothing was written, so ask again"
+    hint = "end the process that holds the lock, or wait for it, then try again; nothing was written"
 
 
 class StoreUnusable(StoreError):
-    """The database is there but cannot be used."""
+    """The database exists but cannot be used."""
 
     code = "STORE_UNUSABLE"
 
 
-class KeyMissing(StoreUnusable):
-    """The database is encrypted or compressed, and this process does not have the codec that reads it."""
+class CodecMissing(StoreUnusable):
+    """The database is encrypted or compressed, and this process does not have the codec to read it."""
 
-    code = "KEY_MISSING"
+    code = "CODEC_MISSING"
     hint = (
-        "give the codec that its workers have: codec=Encryption({name: key}, current=name) to Engine or "
-        "SyncClient, STEPWELL_ENCRYPTION_KEY=name:base64 or --codec MODULE:NAME to the command line"
+        "use the codec that its workers use: codec=Encryption({name: key}, current=name) for Engine and "
+        "SyncClient, STEPWELL_ENCRYPTION_KEY=name:base64 or --codec MODULE:NAME for the command line"
     )
 
 
@@ -532,30 +532,30 @@ class OutcomeUnknown(StoreError):
     """The database did not answer: the write may or may not have happened."""
 
     code = "OUTCOME_UNKNOWN"
-    hint = "ask again with the same key: what was written is recognised"
+    hint = "repeat the call with the same key: a write that happened is not repeated"
 
 
 # Control flow of the engine; `except Exception` cannot swallow it
 
 
 class Unwind(BaseException):
-    """Leaves workflow code without being an error of it."""
+    """Leaves workflow code without being one of its errors."""
 
 
 class Suspended(Unwind):
-    """The run waits; its code is left and will be replayed when something happens."""
+    """The run is parked; its code is dropped, and replayed when something happens."""
 
 
 class LeaseLost(Unwind):
-    """Another worker owns the run now; nothing done here counts any more."""
+    """Another worker owns the run now; nothing done here counts."""
 
 
 class RunCancelling(Unwind):
-    """Somebody asked to cancel the run: clean up in `except CancelledError` or `finally` and let it pass."""
+    """The run is being cancelled: clean up in `except CancelledError` or `finally`, then let it pass."""
 
 
 class TransitionStopped(Unwind):
-    """A machine's transition failed for good and has nowhere else to go; `problem` is its record."""
+    """A transition failed for good and names no place to go to; `problem` is its record."""
 
     def __init__(self, problem: object) -> None:
         super().__init__()
@@ -563,7 +563,7 @@ class TransitionStopped(Unwind):
 
 
 class Continue(Unwind):
-    """The run goes on as a new generation with a fresh log."""
+    """The run continues as a new generation with an empty log."""
 
     def __init__(self, input: bytes) -> None:
         super().__init__()

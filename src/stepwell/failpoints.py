@@ -1,7 +1,8 @@
-"""Failpoints: named places in every transaction where a test may kill, stop or break the process.
+"""Failpoints: named moments in every transaction where a test can kill, stop or break the process.
 
-`STEPWELL_FAILPOINTS="commit.mid=kill:3,claim.after=raise"` acts on the third and the first hit.
-Without it `hit` is None and the stores skip it: `if failpoints.hit: failpoints.hit("commit.mid")`.
+`STEPWELL_FAILPOINTS="commit.mid=kill:3,claim.after=raise"` acts on the third hit of the first and the
+first hit of the second. Without the variable `hit` is None, and stores skip it:
+`if failpoints.hit: failpoints.hit("commit.mid")`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NAMES = frozenset(f"{transaction}.{moment}" for transaction in TRANSACTIONS for 
 
 
 class Injected(Exception):
-    """A fault that a test asked for. At `ambiguous` the transaction was executed all the same."""
+    """A fault injected by a test. At `ambiguous` the transaction was executed nevertheless."""
 
 
 def _act(action: str, name: str) -> None:
@@ -54,13 +55,13 @@ def _act(action: str, name: str) -> None:
 
 
 def parse(text: str) -> Callable[[str], None]:
-    """The function that acts as `text` says; refuses names that no transaction has."""
+    """Return the function that acts as `text` says; refuse unknown failpoints."""
     plan: dict[str, tuple[str, int]] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, what = part.partition("=")
         action, _, count = what.partition(":")
         if name not in NAMES:
-            raise ValueError(f"no failpoint {name!r}; there are {sorted(NAMES)}")
+            raise ValueError(f"there is no failpoint {name!r}; choose from {sorted(NAMES)}")
         plan[name] = (action, int(count or 1))
     hits: dict[str, int] = {}
 

@@ -1,4 +1,4 @@
-"""Settings: read once, checked at the start, passed on as plain values."""
+"""Settings: read once, checked when an engine is made, then passed on as plain values."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from stepwell.errors import SettingsInvalid, excerpt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every field can be set as STEPWELL_<NAME>; times are in seconds."""
+    """Options of an engine. Each field can be set as STEPWELL_<NAME>; times are in seconds."""
 
     slots: int = 100  # runs that one worker drives at once
-    lease_seconds: float = 15.0  # a worker that is silent for so long is taken for dead
+    lease_seconds: float = 15.0  # a worker that is silent for this long is considered dead
     heartbeat_seconds: float = 5.0
-    sweep_seconds: float = 5.0  # how often to look for dead workers
-    poll_seconds: float = 5.0  # safety look at the queue; 1 where no hints arrive
+    reap_seconds: float = 5.0  # how often to look for dead workers
+    poll_seconds: float = 5.0  # how often to check the queue without a wake-up; at most 1 on stores that poll
     grace_seconds: float = 30.0  # how long a stopping worker lets steps finish
-    keep_lease_seconds: float = 2.0  # shorter waits keep the run in memory
-    threads: int = 32  # plain functions at once
-    workflow_threads: int = 32  # plain workflow functions at once
-    processes: int = 2  # isolation="process" steps at once
+    keep_lease_seconds: float = 2.0  # a run that waits less than this stays in memory
+    threads: int = 32  # concurrent sync steps
+    workflow_threads: int = 32  # concurrent sync workflow functions
+    processes: int = 2  # concurrent steps with isolation="process"
     payload_bytes_max: int = 2 * 1024 * 1024
     child_depth_max: int = 10
-    fresh_share: float = 0.25  # of a worker's places, for runs that never began while resumed ones wait
-    lost_leases_max: int = 3  # workers that a run may lose in one place; then it is set aside as crashed
-    keep_finished_seconds: float | None = None  # runs that ended so long ago are removed; None: never
-    direct_calls: DirectCalls = "warn"  # a step called in workflow code without ctx.step; or "error"
+    fresh_share: float = 0.25  # share of the slots kept for new runs while resumed ones wait
+    lost_leases_max: int = 3  # owners that a run may lose at one place before it fails as WORKER_CRASHED
+    keep_ended_seconds: float | None = None  # remove runs this long after their end; None: never
+    direct_calls: DirectCalls = "warn"  # a step called in workflow code without ctx.step: "warn" or "error"
 
     def __post_init__(self) -> None:
         if self.direct_calls not in get_args(DirectCalls):
             raise SettingsInvalid(
                 f"direct_calls is {self.direct_calls!r}", hint='it must be "warn" or "error"'
             )
-        for field in fields(self):
+        for field in fields(Settings):
             value = getattr(self, field.name)
             if field.type == "DirectCalls" or (value is None and "None" in str(field.type)):
                 continue
@@ -58,8 +58,8 @@ class Settings:
             )
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str] | None = None, **given: float | str) -> Settings:
-        """Arguments win over STEPWELL_* variables, these over the defaults."""
+    def from_env(cls, env: Mapping[str, str] | None = None, **options: float | str) -> Settings:
+        """Arguments override STEPWELL_* variables, which override the defaults."""
         source = os.environ if env is None else env
         values: dict[str, float | str] = {}
         for field in fields(cls):
@@ -68,7 +68,7 @@ class Settings:
                 values[field.name] = text
             elif text is not None:
                 values[field.name] = _number(f"STEPWELL_{field.name.upper()}", text, field.type == "int")
-        return cls(**{**values, **given})  # type: ignore[arg-type]  # of the type of their field
+        return cls(**{**values, **options})  # type: ignore[arg-type]  # each of its field's type
 
 
 def _number(name: str, text: str, whole: bool) -> float:

@@ -1,7 +1,7 @@
-"""Patience: those who wait equally long share one timer.
+"""SharedTimeout: one timer for all waits of the same length.
 
-Nearly every timer of ours is cancelled: the run ends, the answer comes. In a heap of timers a cancelled
-one costs as much as one that fires; here it is an entry in a dict, which is in order by itself.
+Nearly every timeout is cancelled, because the run ends or the answer arrives. In a heap of timers a
+cancelled timer costs as much as one that fires; here it is an entry in a dict, which keeps its order.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ K = TypeVar("K", bound=Hashable)
 
 
 class SharedTimeout(Generic[K]):
-    """Belongs to one event loop, and to another only after that one was closed."""
+    """Belongs to one event loop; to another only after the first was closed."""
 
-    def __init__(self, seconds: float, give_up: Callable[[K], object]) -> None:
+    def __init__(self, seconds: float, on_timeout: Callable[[K], object]) -> None:
         self._seconds = seconds
-        self._give_up = give_up
+        self._on_timeout = on_timeout
         self._until: dict[K, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def begin(self, who: K, loop: asyncio.AbstractEventLoop) -> None:
-        """`give_up(who)` is called after so many seconds from now, unless it ends before."""
+    def begin(self, waiter: K, loop: asyncio.AbstractEventLoop) -> None:
+        """Call `on_timeout(waiter)` when its time is over, unless `end` comes first."""
         if loop is not self._loop:
-            if self._loop is not None and self._loop.is_closed():  # nobody wakes who waited in it
+            if self._loop is not None and self._loop.is_closed():  # nothing can wake the waiters of that loop
                 self._until.clear()
                 self._timer = None
             self._loop = loop
-        self._until[who] = until = loop.time() + self._seconds
+        self._until[waiter] = until = loop.time() + self._seconds
         if self._timer is None:
             self._timer = loop.call_at(until, self._look, loop)
 
-    def end(self, who: K) -> None:
-        self._until.pop(who, None)
+    def end(self, waiter: K) -> None:
+        self._until.pop(waiter, None)
         if not self._until and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The timer was set for one who may have gone since: whose time has come, and who is next?"""
+        """Time out the waiters that are due, and set the timer for the next one."""
         now = loop.time()
         due = []
-        for who, until in self._until.items():
+        for waiter, until in self._until.items():
             if until > now:
                 break
-            due.append(who)
+            due.append(waiter)
         try:
-            for who in due:
-                if self._until.pop(who, None) is not None:
-                    self._give_up(who)
-        finally:  # also when one of them failed: the others do not wait for it
+            for waiter in due:
+                if self._until.pop(waiter, None) is not None:
+                    self._on_timeout(waiter)
+        finally:  # a failing callback must not hold up the other waiters
             if self._timer is not None:
                 self._timer.cancel()
             following = next(iter(self._until.values()), None)

@@ -1,6 +1,6 @@
-"""SyncClient: the client for code that is not async. One background loop, no twin of every verb.
+"""SyncClient: the client for sync code. It runs the async client on a loop in a background thread.
 
-Works anywhere, also inside a running loop (Jupyter, a web handler): calls cross to the loop's thread.
+It works anywhere, even inside a running loop (Jupyter, a web handler).
 """
 
 from __future__ import annotations
@@ -14,10 +14,17 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
 
 from stepwell.client import Client, RunEvent, RunHandle
-from stepwell.client.edit_options import ForkEdits, RerunChanges, RunsWanted, StepChanges
+from stepwell.client.options import (
+    ForkOptions,
+    ListOptions,
+    ManyOptions,
+    NamedStartOptions,
+    RerunFromOptions,
+    RerunOptions,
+    StartOptions,
+)
 from stepwell.client.rates import StartRate
-from stepwell.client.replay_guard import check_outside
-from stepwell.client.start_options import ManyOptions, NamedStartOptions, StartOptions
+from stepwell.client.replay_guard import refuse_in_workflow_code
 from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
 from stepwell.domain.duration import Duration
@@ -38,11 +45,11 @@ In = TypeVar("In")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_LEAVING_SECONDS = 2.0  # for what was cancelled to clean up after itself
+_LEAVING_SECONDS = 2.0  # for cancelled tasks to clean up
 
 
 class SyncRunHandle(Generic[R]):
-    """One run; the verbs of RunHandle without `await`."""
+    """One run: the methods of RunHandle without `await`."""
 
     def __init__(self, call: Callable[[Coroutine[Any, Any, Any]], Any], handle: RunHandle[R]) -> None:
         self._call = call
@@ -75,8 +82,8 @@ class SyncRunHandle(Generic[R]):
         self._call(self._handle.trigger(transition, payload, by=by))
 
     def waits(self) -> list[OpenWait]:
-        found: list[OpenWait] = self._call(self._handle.waits())
-        return found
+        waits: list[OpenWait] = self._call(self._handle.waits())
+        return waits
 
     def decide(self, answer: Any, *, path: str = "", by: str = "", roles: Collection[str] = ()) -> None:
         self._call(self._handle.decide(answer, path=path, by=by, roles=roles))
@@ -95,12 +102,12 @@ class SyncRunHandle(Generic[R]):
         return state
 
     def checkpoints(self) -> list[Checkpoint]:
-        found: list[Checkpoint] = self._call(self._handle.checkpoints())
-        return found
+        checkpoints: list[Checkpoint] = self._call(self._handle.checkpoints())
+        return checkpoints
 
     def documents(self, at: int | None = None) -> list[Document]:
-        found: list[Document] = self._call(self._handle.documents(at))
-        return found
+        documents: list[Document] = self._call(self._handle.documents(at))
+        return documents
 
     def document(
         self, name: str, type: Any = Any, *, at: int | None = None, version: int | None = None
@@ -114,8 +121,8 @@ class SyncRunHandle(Generic[R]):
         async def collect() -> list[RunEvent]:
             return [event async for event in self._handle.events(after=after)]
 
-        found: list[RunEvent] = self._call(collect())
-        return found
+        events: list[RunEvent] = self._call(collect())
+        return events
 
     def __reduce__(self) -> NoReturn:
         self._handle.__reduce__()
@@ -127,7 +134,7 @@ class SyncRunHandle(Generic[R]):
 class SyncClient:
     """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`.
 
-    `codec` is the one that the workers have; an `engine` brings its own.
+    `codec` is the codec that the workers use; an `engine` has its own.
     """
 
     def __init__(
@@ -138,45 +145,45 @@ class SyncClient:
         codec: PayloadCodec | None = None,
     ) -> None:
         if engine is not None and codec is not None:
-            raise SettingsInvalid("codec is given beside engine", hint="give it to the engine")
+            raise SettingsInvalid("codec cannot be combined with engine", hint="pass the codec to the engine")
         self._owned = engine is None
         self._client = engine or Client(_store(database, codec), SystemIds())
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._process = 0  # that opened it: a fork has the client, but not its thread
+        self._process = 0  # that opened the client: a forked process has no copy of its thread
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None or self._loop.is_closed():
             work.close()
             raise InvalidRequest(
                 "the client is not open",
-                hint="use it inside `with SyncClient(...) as client:`, not before or behind",
+                hint="use it inside `with SyncClient(...) as client:`",
             )
-        if os.getpid() != self._process:  # else it would wait for ever
+        if os.getpid() != self._process:  # the call would wait forever
             work.close()
             raise InvalidRequest(
-                "the client was opened before this process was forked off",
-                hint="open a SyncClient of its own in every process",
+                "the client was opened before this process was forked",
+                hint="open a separate SyncClient in each process",
             )
         try:
-            check_outside()  # it would hold the worker's loop, for ever if it waits for a run
+            refuse_in_workflow_code()  # it would block the worker's loop, forever if it waits for a run
         except NotDurable:
             work.close()
             raise
-        if threading.current_thread() is self._thread:  # which is to do the work, and would wait for itself
+        if threading.current_thread() is self._thread:  # the thread would wait for itself
             work.close()
             raise InvalidRequest(
-                "the client was used in its own loop, as an async step of its engine does",
-                hint="make the step a plain def: it runs in a thread; or await the engine itself",
+                "the client was used on its own loop, for example in an async step of its engine",
+                hint="make the step a plain def, which runs in a thread, or await the engine itself",
             )
-        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return asked.result()
+            return future.result()
         except KeyboardInterrupt:
-            asked.cancel()  # nobody waits for it any more
+            future.cancel()  # nobody waits for it now
             raise
 
     def __enter__(self) -> Self:
-        check_outside()
+        refuse_in_workflow_code()
         self._loop = asyncio.new_event_loop()
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-client", daemon=True)
@@ -191,10 +198,10 @@ class SyncClient:
     async def _open(self) -> None:
         if self._owned:
             await self._client.store.open()
-            self._client.notifier.on_far(self._client.store.hint)
-            self._client.store.listen(self._client.notifier.heard)
+            self._client.notifier.forward_to(self._client.store.hint)
+            self._client.store.listen(self._client.notifier.on_remote)
         else:
-            await self._client.open()  # type: ignore[attr-defined]  # an Engine: it opens itself
+            await self._client.open()  # type: ignore[attr-defined]  # an Engine opens itself
 
     async def _close(self) -> None:
         await (self._client.store.close() if self._owned else self._client.close())  # type: ignore[attr-defined]  # as above
@@ -203,7 +210,7 @@ class SyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if os.getpid() != self._process:
-            return  # it is the other process that has something to close
+            return  # the process that opened the client closes it
         try:
             self._call(self._close())
         finally:
@@ -211,7 +218,7 @@ class SyncClient:
 
     def _stop(self) -> None:
         assert self._loop is not None
-        self._call(_let_go())
+        self._call(_cancel_tasks())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -252,35 +259,35 @@ class SyncClient:
         return SyncRunHandle(self._call, self._call(make()))
 
     @overload
-    def rerun(self, run: SyncRunHandle[R], **changes: Unpack[RerunChanges]) -> SyncRunHandle[R]: ...
+    def rerun(self, run: SyncRunHandle[R], **changes: Unpack[RerunOptions]) -> SyncRunHandle[R]: ...
     @overload
-    def rerun(self, run: str, **changes: Unpack[RerunChanges]) -> SyncRunHandle[Any]: ...
-    def rerun(self, run: SyncRunHandle[Any] | str, **changes: Unpack[RerunChanges]) -> SyncRunHandle[Any]:
-        """A new run from the start; `input`, `version` and `key` as Client.rerun takes them."""
+    def rerun(self, run: str, **changes: Unpack[RerunOptions]) -> SyncRunHandle[Any]: ...
+    def rerun(self, run: SyncRunHandle[Any] | str, **changes: Unpack[RerunOptions]) -> SyncRunHandle[Any]:
+        """Start a new run from the beginning; the options are those of Client.rerun."""
         return SyncRunHandle(self._call, self._call(self._client.rerun(_handle_of(run), **changes)))
 
     @overload
     def rerun_from(
-        self, run: SyncRunHandle[R], step: str, **changes: Unpack[StepChanges]
+        self, run: SyncRunHandle[R], step: str, **changes: Unpack[RerunFromOptions]
     ) -> SyncRunHandle[R]: ...
     @overload
-    def rerun_from(self, run: str, step: str, **changes: Unpack[StepChanges]) -> SyncRunHandle[Any]: ...
+    def rerun_from(self, run: str, step: str, **changes: Unpack[RerunFromOptions]) -> SyncRunHandle[Any]: ...
     def rerun_from(
-        self, run: SyncRunHandle[Any] | str, step: str, **changes: Unpack[StepChanges]
+        self, run: SyncRunHandle[Any] | str, step: str, **changes: Unpack[RerunFromOptions]
     ) -> SyncRunHandle[Any]:
-        """A new run from that step on; `outputs` and `key` as Client.rerun_from takes them."""
+        """Start a new run from that step; the options are those of Client.rerun_from."""
         return SyncRunHandle(
             self._call, self._call(self._client.rerun_from(_handle_of(run), step, **changes))
         )
 
     @overload
-    def fork(self, run: SyncRunHandle[R], *, at: int, **edits: Unpack[ForkEdits]) -> SyncRunHandle[R]: ...
+    def fork(self, run: SyncRunHandle[R], *, at: int, **edits: Unpack[ForkOptions]) -> SyncRunHandle[R]: ...
     @overload
-    def fork(self, run: str, *, at: int, **edits: Unpack[ForkEdits]) -> SyncRunHandle[Any]: ...
+    def fork(self, run: str, *, at: int, **edits: Unpack[ForkOptions]) -> SyncRunHandle[Any]: ...
     def fork(
-        self, run: SyncRunHandle[Any] | str, *, at: int, **edits: Unpack[ForkEdits]
+        self, run: SyncRunHandle[Any] | str, *, at: int, **edits: Unpack[ForkOptions]
     ) -> SyncRunHandle[Any]:
-        """A new run from event `at` on; `input`, `state`, `outputs` and `key` as Client.fork takes them."""
+        """Start a new run from event `at`; the options are those of Client.fork."""
         return SyncRunHandle(self._call, self._call(self._client.fork(_handle_of(run), at=at, **edits)))
 
     def export(self, run: SyncRunHandle[Any] | str, *, children: bool = True) -> bytes:
@@ -290,17 +297,17 @@ class SyncClient:
         return SyncRunHandle(self._call, self._call(self._client.import_run(file)))
 
     def find(self, key: str) -> SyncRunHandle[Any] | None:
-        """The run that was started with this key."""
-        found = self._call(self._client.find(key))
-        return None if found is None else SyncRunHandle(self._call, found)
+        """Return the run that was started with this idempotency key, if there is one."""
+        handle = self._call(self._client.find(key))
+        return None if handle is None else SyncRunHandle(self._call, handle)
 
-    def runs(self, **filter: Unpack[RunsWanted]) -> list[RunRow]:
+    def runs(self, **filter: Unpack[ListOptions]) -> list[RunRow]:
         return list(self._call(self._client.runs(**filter)))
 
     def set_limit(
-        self, kind: Kind, name: str = "", most: int | None = None, *, hold: Hold = "active"
+        self, kind: Kind, name: str = "", limit: int | None = None, *, hold: Hold = "active"
     ) -> None:
-        self._call(self._client.set_limit(kind, name, most, hold=hold))
+        self._call(self._client.set_limit(kind, name, limit, hold=hold))
 
     def drop_limit(self, kind: Kind, name: str = "") -> bool:
         return self._call(self._client.drop_limit(kind, name))
@@ -320,8 +327,8 @@ def _store(database: str | PathLike[str], codec: PayloadCodec | None) -> Store:
     return store if codec is None else encoded(store, codec)
 
 
-async def _let_go() -> None:
-    """What Ctrl-C left behind ends before its loop does."""
+async def _cancel_tasks() -> None:
+    """End the tasks that Ctrl-C left before their loop ends."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()

@@ -1,4 +1,4 @@
-"""The real world: clock and randomness. Everything else gets them passed in."""
+"""Clock, ids and randomness of the operating system. Everything else receives them as arguments."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from stepwell.domain.ids import LeaseId, RunId, WorkerId
 
 
 class Clock(Protocol):
-    """Time of this process. Only memory and SQLite use `time()` for facts: there the host is the database."""
+    """Time of this process. Only memory and SQLite use `time()` for facts; PostgreSQL has its own clock."""
 
     def time(self) -> float: ...
     def monotonic(self) -> float: ...
 
 
 class SystemClock:
-    # The functions themselves: they are asked several times a step.
+    # Direct references: they are called several times a step.
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
 
 
 class SystemIds:
-    """Ids from the operating system's randomness, run ids ordered by time (UUIDv7).
+    """Ids from the operating system's randomness. Run ids are ordered by time (UUIDv7).
 
-    Of one process they are in the order in which they were made, also within a millisecond.
+    Run ids of one process are in the order of their creation, even within a millisecond.
     """
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
         "asyncio.create_task",
     ): "a sent statement outlives its caller",
     (
-        "src/stepwell/store/postgres/cancel_retry.py",
+        "src/stepwell/store/postgres/transactions.py",
         "asyncio.create_task",
     ): "nobody may cancel a COMMIT that is on its way",
     (

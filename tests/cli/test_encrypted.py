@@ -17,7 +17,7 @@ from tests.stage import suspended
 
 FLOWS = """
 from stepwell import Context, step, workflow
-from stepwell.store.payloads import Chain, Compression, Encryption
+from stepwell.store.payloads import CodecChain, Compression, Encryption
 
 codec = Encryption({"a": b"a" * 32}, current="a")
 
@@ -79,7 +79,7 @@ def test_without_the_key_every_verb_is_refused(
         assert main(asked) == 2, asked
         out, err = capsys.readouterr()
         assert out == ""
-        assert "[KEY_MISSING]" in err
+        assert "[CODEC_MISSING]" in err
 
 
 @pytest.mark.req("K42", "C1")

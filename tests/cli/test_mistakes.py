@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.cli import main
-from stepwell.cli.worker import shown
+from stepwell.cli.worker import redacted
 
 FLOW = """
 from stepwell import Context, workflow
@@ -26,7 +26,7 @@ async def hello(ctx: Context, x: int) -> int:
         ("x = 1\ndef f(:", "flows_wrong.py:2"),
         ("x = 1\n1 / 0", "ZeroDivisionError"),
         ("x = 1", "has no workflows"),
-        (FLOW.replace("ctx: Context, x", "x"), "takes 'x' where its context comes"),
+        (FLOW.replace("ctx: Context, x", "x"), "takes 'x' as its first parameter, which is its context"),
     ],
 )
 def test_a_source_that_cannot_be_used_is_told_by_its_line(
@@ -65,11 +65,11 @@ def test_a_worker_says_that_it_works_only_when_it_does(
     assert main(["worker", str(source), "--database", str(tmp_path)]) == 2
 
     error = capsys.readouterr().err
-    assert "that is a directory" in error
+    assert "the path is a directory" in error
     assert "working on" not in error
 
 
 @pytest.mark.req("C1", "X8")
 def test_a_password_is_not_shown() -> None:
-    assert shown("postgresql://ana:secret@host/app") == "postgresql://ana:…@host/app"
-    assert shown("app.db") == "app.db"
+    assert redacted("postgresql://ana:secret@host/app") == "postgresql://ana:…@host/app"
+    assert redacted("app.db") == "app.db"

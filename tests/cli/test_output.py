@@ -82,7 +82,7 @@ def test_a_signal_sends_a_run_on(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
     assert main(["runs", "signal", failed, "more", "--database", database]) == 4
     assert main(["runs", "signal", waiting, "more", "--payload", "{", "--database", database]) == 2
-    assert "--payload is no JSON" in capsys.readouterr().err
+    assert "--payload is not JSON" in capsys.readouterr().err
 
 
 @pytest.mark.req("C1")
@@ -92,7 +92,7 @@ def test_what_is_wrong_or_missing_is_told(tmp_path: Path, capsys: pytest.Capture
     asyncio.run(one_of_each(here[1]))
 
     assert main(["runs", "list", "--workflow", "other", *here]) == 0
-    assert "no such runs" in capsys.readouterr().err
+    assert "no matching runs" in capsys.readouterr().err
     assert main(["runs", "list", "--status", "faild", *here]) == 2
     assert "failed" in capsys.readouterr().err
     assert main(["runs", "get", "nobody", *here]) == 3

@@ -143,14 +143,14 @@ def test_a_cancel_says_whether_the_run_has_ended(tmp_path: Path, capsys: pytest.
         assert main(["runs", "cancel", run, "--database", database]) == 0
         return capsys.readouterr().err.strip()
 
-    assert told() == f"{run} is asked to end"  # a worker must clean up: it was waiting
-    assert told() == f"{run} was already asked to end"
+    assert told() == f"{run} is being cancelled"  # a worker must clean up: it was waiting
+    assert told() == f"{run} was already being cancelled"
     with (
         SyncClient(engine=Engine(database, workflows=[asking])) as client,
         pytest.raises(RunCancelled),
     ):
         client.handle(run).result(15)
-    assert told() == f"{run} had ended: it is cancelled"
+    assert told() == f"{run} had already ended: it is cancelled"
 
 
 @pytest.mark.req("C1", "K26")
@@ -158,11 +158,11 @@ def test_a_cancel_says_whether_the_run_has_ended(tmp_path: Path, capsys: pytest.
     ("arguments", "code", "words"),
     [
         (["fork", "RUN", "--at", "99"], 4, "NOT_FORKABLE"),
-        (["fork", "RUN", "--at", "3", "--input", "{"], 2, "--input is no JSON"),
+        (["fork", "RUN", "--at", "3", "--input", "{"], 2, "--input is not JSON"),
         (["fork", "RUN", "--at", "3", "--input", '"x"'], 2, "INVALID_INPUT"),
         (["fork", "RUN", "--at", "3", "--state", "{}"], 2, "a function has no state"),
         (["rerun", "RUN", "--from-step", "nope"], 3, "STEP_NOT_FOUND"),
-        (["rerun", "RUN", "--from-step", "0/signal:more#1", "--input", "1"], 2, "does not go with"),
+        (["rerun", "RUN", "--from-step", "0/signal:more#1", "--input", "1"], 2, "cannot be combined with"),
         (["cancel", "nope"], 3, "RUN_NOT_FOUND"),
     ],
 )

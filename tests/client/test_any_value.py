@@ -130,7 +130,7 @@ CALLS: dict[str, Call] = {
     "runs(limit=)": lambda engine, run, value: engine.runs(limit=value),
     "set_limit": lambda engine, run, value: engine.set_limit(value, "a", 1),
     "set_limit(name)": lambda engine, run, value: engine.set_limit("workflow", value, 1),
-    "set_limit(most)": lambda engine, run, value: engine.set_limit("workflow", "a", value),
+    "set_limit(limit)": lambda engine, run, value: engine.set_limit("workflow", "a", value),
     "set_limit(hold=)": lambda engine, run, value: engine.set_limit("workflow", "a", 1, hold=value),
     "rerun": lambda engine, run, value: engine.rerun(value),
     "rerun(version=)": lambda engine, run, value: engine.rerun(run, version=value),

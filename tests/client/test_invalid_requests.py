@@ -163,7 +163,7 @@ async def test_signal_or_decision_to_a_finished_run(stage: Stage) -> None:
         for talk in (run.signal("x", 1), run.decide("x")):
             with pytest.raises(RunEnded) as caught:
                 await talk
-            assert caught.value.code == "RUN_FINISHED"
+            assert caught.value.code == "RUN_ENDED"
             assert run.id in str(caught.value)
         assert await run.result() == "nothing"
 

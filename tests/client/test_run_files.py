@@ -211,31 +211,31 @@ def broken_files(file: bytes) -> list[tuple[bytes, str]]:
     log, [ticket] = good["runs"][0]["log"], good["runs"][0]["tickets"]
     message = {"key": "k", "n": 1, "name": "", "at": 1.0}
     return [
-        (b"", "no exported run"),
-        (b"\xff\x00", "no exported run"),
-        (b"[1]", "no exported run"),
+        (b"", "not an exported run"),
+        (b"\xff\x00", "not an exported run"),
+        (b"[1]", "not an exported run"),
         (b'{"format":"other"}', "'other'"),
         (json.dumps({**good, "version": 99}).encode(), "version 99"),
-        (json.dumps({**good, "version": 0}).encode(), "which version"),
+        (json.dumps({**good, "version": 0}).encode(), "the version of its format"),
         (json.dumps({**good, "runs": []}).encode(), "no run"),
         (json.dumps({**good, "runs": good["runs"] * 2}).encode(), "twice"),
         # What is kept beside the log must say the same
-        (changed(workflow="other"), "'other', and its log 'asking'"),
+        (changed(workflow="other"), "'other', but 'asking' in its log"),
         (changed(version="7"), "its version is '7'"),
         (changed(kind="machine"), "its kind is 'machine'"),
         (changed(log=[log[0], {**log[0], "seq": 2}, *log[2:]]), "begins twice"),
         (changed(status="completed", tickets=[]), "it is completed, but its log ends with wait_opened"),
-        (changed(log=log[1:]), "does not count"),
+        (changed(log=log[1:]), "not numbered"),
         (changed(log=[]), "begin"),
         (changed(log=[{**log[0], "kind": "claimed"}, *log[1:]]), "cannot be read"),
         (changed(log=[*log[:-1], {**log[-1], "kind": "invented"}]), "invented"),
         (changed(status="completed"), "tickets"),
-        (changed(status="asleep"), "no exported run"),
+        (changed(status="asleep"), "not an exported run"),
         (changed(tickets=[]), "tickets"),
         (changed(tickets=[{**ticket, "head": 1}]), "ends at 1"),
-        (changed(tickets=[{**ticket, "wakes": -1}]), "do not count upwards to -1"),
-        (changed(inbox=[{**message, "n": 9, "kind": "x", "payload": 5}]), "do not count upwards"),
-        (changed(log=[*log[:-1], {**log[-1], "at": 1e18}]), "no time"),
+        (changed(tickets=[{**ticket, "wakes": -1}]), "not numbered up to -1"),
+        (changed(inbox=[{**message, "n": 9, "kind": "x", "payload": 5}]), "not numbered up to"),
+        (changed(log=[*log[:-1], {**log[-1], "at": 1e18}]), "impossible time"),
         # What every worker reads before it knows whose it is
         (changed(tickets=[{**ticket, "base": 99}]), "from event 99"),
         (changed(tickets=[ticket, ticket]), "tickets"),
@@ -246,7 +246,7 @@ def broken_files(file: bytes) -> list[tuple[bytes, str]]:
         (changed(inbox=[{**message, "kind": "cancel", "payload": 5}]), "limits or messages"),
         (changed(inbox=[{**message, "kind": "decide", "payload": {}}]), "limits or messages"),
         (changed(id=""), "without id"),
-        (changed(input=None, key=7), "no exported run"),
+        (changed(input=None, key=7), "not an exported run"),
     ]
 
 
@@ -377,7 +377,7 @@ async def test_what_is_no_file_and_no_place_is_told(memory: Stage) -> None:
         run = await engine.start(short)
         await run.result()
 
-        with pytest.raises(InvalidFile, match="a NoneType is no exported run"):
+        with pytest.raises(InvalidFile, match="a NoneType is not an exported run"):
             await engine.import_run(None)  # type: ignore[arg-type]  # the test
         with pytest.raises(NotForkable):
             await engine.fork(run, at="1")  # type: ignore[call-overload]  # the test

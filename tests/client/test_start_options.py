@@ -73,9 +73,9 @@ async def test_limits_that_no_worker_could_read_are_not_set(stage: Stage) -> Non
         ("nothing", "echo", 1),
     ]
     async with stage.engine(echo) as engine:
-        for kind, name, most in wrong:
+        for kind, name, limit in wrong:
             with pytest.raises(InvalidRequest):
-                await engine.set_limit(kind, name, most)
+                await engine.set_limit(kind, name, limit)
         with pytest.raises(InvalidRequest):
             await engine.drop_limit("nothing", "echo")  # type: ignore[arg-type]  # that is the test
 

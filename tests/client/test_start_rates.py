@@ -117,7 +117,7 @@ async def test_a_fault_of_the_limiter_lets_known_callers_start_and_no_others(
         await spoil(stage)
 
         assert await (await engine.start(hello, "ann", user="ann")).result() == "hello ann"
-        with pytest.raises(RateLimited, match="the caller is not known"):
+        with pytest.raises(RateLimited, match="the caller has no name"):
             await engine.start(hello, "nobody")
         assert len(await engine.runs()) == 2
 
@@ -125,5 +125,5 @@ async def test_a_fault_of_the_limiter_lets_known_callers_start_and_no_others(
 @pytest.mark.req("K20")
 @pytest.mark.parametrize("rate", [StartRate("workflow", 0), StartRate("workflow", 1, 0)])
 def test_a_rate_that_makes_no_sense_is_refused(rate: StartRate) -> None:
-    with pytest.raises(InvalidInput, match="is no rate"):
+    with pytest.raises(InvalidInput, match="is not a start rate"):
         checked_rates([rate])

@@ -90,7 +90,7 @@ async def test_lease_is_named_with_its_worker_and_step(stage: Stage) -> None:
 async def test_lease_that_ran_out_is_not_told_as_if_it_lasted() -> None:
     begun, clock = asyncio.Event(), FakeClock()
     stage = Stage("memory", MemoryStore(clock))
-    lazy = replace(SETTINGS, sweep_seconds=600)  # nobody takes it over while the test looks
+    lazy = replace(SETTINGS, reap_seconds=600)  # nobody takes it over while the test looks
 
     async def long_step() -> None:
         begun.set()

@@ -25,6 +25,14 @@ def test_every_code_has_its_line(error: type[errors.StepwellError]) -> None:
     assert error.__doc__
 
 
+@pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
+def test_its_line_repeats_the_message_and_the_hint(error: type[errors.StepwellError]) -> None:
+    line = next(line for line in PAGE.splitlines() if line.startswith(f"| `{error.code}` |"))
+
+    assert f"| {inspect.getdoc(error)} |" in line
+    assert vars(error).get("hint", "") in line
+
+
 def test_codes_that_the_engine_records_have_their_line() -> None:
     recorded = set(re.findall(r"""code="([A-Z_]+)\"""", SOURCES))
 

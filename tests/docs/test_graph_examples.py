@@ -14,6 +14,6 @@ from tests.docs.test_machine_examples import said
 def test_a_graph_a_machine_and_a_function_call_one_another(tmp_path: Path) -> None:
     assert said("three_styles.py", tmp_path).splitlines() == [
         "charged 500, sent tea",
-        "refused: the card has a limit",
+        "declined: the card limit is 100.00",
         "the shop is cancelled and the parcel is cancelled",
     ]

@@ -30,7 +30,7 @@ def test_refunds_wait_for_a_person_across_processes(tmp_path: Path) -> None:
 
     assert "stateDiagram-v2" in text
     assert "book: ['paid'] -> paid" in text
-    assert "sofa: waits for approve or refuse to be triggered at 'review'" in text
+    assert "sofa: waits for approve or deny to be triggered at 'review'" in text
     assert "sofa: ['ana: approved', 'paid'] -> paid" in text
     assert "closed-account: ['ana: approved', 'accounting:" in text
     assert "the account is closed" in text

@@ -18,7 +18,7 @@ ERROR = RuntimeError("try again")
     [
         ("exponential", [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]),
         ("linear", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
-        ("constant", [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("fixed", [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
     ],
 )
 def test_delays_after_the_first_second_third_failure(backoff: Backoff, delays: list[float]) -> None:
@@ -77,7 +77,7 @@ def test_jitter_only_takes_away(chance: float, jitter: float, failures: int) -> 
 
 @given(failures=st.integers(1, 10_000), longest=st.floats(0, 1e6), first=st.floats(0, 1e6))
 def test_delays_stay_finite_and_below_the_longest(failures: int, longest: float, first: float) -> None:
-    for backoff in ("exponential", "linear", "constant"):
+    for backoff in ("exponential", "linear", "fixed"):
         assert 0 <= backoff_delay(first, backoff, failures, longest) <= longest
 
 

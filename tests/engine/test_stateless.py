@@ -148,7 +148,7 @@ async def test_what_needs_a_database_or_a_queue_is_refused() -> None:
     [
         ({"submit": None, "approve": {"buy": 1}}, "'approve' was given, but does not fit"),
         ({"submit": None, "aprove": {"by": "ana"}}, "'aprove' was given, but nothing waits for it"),
-        ({"submit": None}, "give the answer along"),
+        ({"submit": None}, "pass the message"),
     ],
 )
 async def test_what_was_given_in_vain_is_told(signals: dict[str, Any], told: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from stepwell import Engine, Settings, node
 from tests.authoring.graphs.graphs import START, a, chart
 
-SETTINGS = Settings(lease_seconds=2.0, heartbeat_seconds=0.4, sweep_seconds=0.4)
+SETTINGS = Settings(lease_seconds=2.0, heartbeat_seconds=0.4, reap_seconds=0.4)
 PER_WORKFLOW = 10
 PER_WORKSPACE = 50
 AT_ONCE = 30  # of those that a process starts: three of them want more than there are slots

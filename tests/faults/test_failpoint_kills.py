@@ -26,7 +26,7 @@ from tests.faults.stage import Stage, on_postgres, on_sqlite
 from tests.faults.tour import EXPECTED, WORKFLOWS
 from tools.postgres.cluster import Cluster
 
-NO_SWEEPS = {"STEPWELL_SWEEP_SECONDS": "3600"}
+NO_SWEEPS = {"STEPWELL_REAP_SECONDS": "3600"}
 
 # Some transactions happen often: also at a later time than the first.
 POINTS = rotating(

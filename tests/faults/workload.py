@@ -19,7 +19,7 @@ STORE_VARIABLE = "FAULTS_STORE"
 SLOW_STEP_SECONDS = 0.3
 KEPT_TABLE = "faults_kept"
 
-SOON = Retry(6, delay=0.05, backoff="constant")
+SOON = Retry(6, delay=0.05, backoff="fixed")
 
 
 @step

@@ -416,7 +416,7 @@ async def rated(store: Store, asked: RatedStart) -> Any:
 
 
 async def transacted(store: Store, commit: Commit) -> Any:
-    if store.turn_first:
+    if store.sync_transactions:
         return await store.transact(lambda _: None, lambda _: commit)
 
     async def body(_: Any) -> None:

@@ -120,17 +120,17 @@ class Planner:
         if self.often(0.7):
             return ""
         key, hold = self.pick.choice((("", "active"), ("k", "active"), ("k", "run")))
-        most = self.pick.choice((None, 1, 2))
-        lane = Lane("default", workflow, queue, key, None, most, 2 if key else None, child=child)
+        limit = self.pick.choice((None, 1, 2))
+        lane = Lane("default", workflow, queue, key, None, limit, 2 if key else None, child=child)
         return replace(lane, key_hold=hold).text
 
     def limit(self) -> Limit:
         kind: Kind = self.pick.choice(("workspace", "workflow", "queue"))
         name = {"workspace": "", "workflow": WORKFLOWS[0], "queue": QUEUES[0]}[kind]
         hold: Hold = self.pick.choice(("active", "active", "run"))
-        most = self.pick.choice((None, 0, 1, 3))
+        limit = self.pick.choice((None, 0, 1, 3))
         return Limit(
-            kind=kind, workspace="" if kind == "queue" else "default", name=name, most=most, hold=hold
+            kind=kind, workspace="" if kind == "queue" else "default", name=name, limit=limit, hold=hold
         )
 
     def rated(self) -> RatedStart:

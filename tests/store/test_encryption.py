@@ -14,12 +14,12 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import RunFilter
 from stepwell.domain.fact import Fact
-from stepwell.errors import KeyConflict, KeyMissing, RunCancelled, RunFailed, StoreUnusable
+from stepwell.errors import CodecMissing, KeyConflict, RunCancelled, RunFailed, StoreUnusable
 from stepwell.store.base import Store
 from stepwell.store.encoded import PLAIN_KINDS
 from stepwell.store.memory import MemoryStore
 from stepwell.store.open import open_store
-from stepwell.store.payloads import Chain, Compression, Encryption, PayloadCodec
+from stepwell.store.payloads import CodecChain, Compression, Encryption, PayloadCodec
 from stepwell.store.postgres import migrate
 from stepwell.store.sqlite import database_file as sqlite_file
 from tests.stage import Stage, suspended
@@ -160,7 +160,7 @@ async def test_without_the_key_no_engine_opens_it(stage: Stage, codec: PayloadCo
     before = await kept(stage) if stage.kind != "sqlite" else b""
 
     for worker in (True, False):
-        with pytest.raises(KeyMissing) as refused:
+        with pytest.raises(CodecMissing) as refused:
             async with stage.engine(confide, below, codec=codec, worker=worker):
                 pass
         assert "codec" in refused.value.hint
@@ -175,7 +175,7 @@ async def test_without_the_key_no_engine_opens_it(stage: Stage, codec: PayloadCo
 async def test_without_the_key_no_sync_client_opens_it(disk: Stage, codec: PayloadCodec | None) -> None:
     run = await written(disk)
 
-    with pytest.raises(KeyMissing), SyncClient(str(disk.database), codec=codec):
+    with pytest.raises(CodecMissing), SyncClient(str(disk.database), codec=codec):
         pass
     with SyncClient(str(disk.database), codec=KEPT) as client:
         client.handle(run.id).signal("go", "canary-signal")
@@ -188,9 +188,9 @@ async def test_without_the_key_no_sync_client_opens_it(disk: Stage, codec: Paylo
 
 @pytest.mark.req("K42", "K32")
 async def test_a_chain_is_not_read_by_half_of_it(stage: Stage) -> None:
-    await written(stage, Chain(Compression(), KEPT))
+    await written(stage, CodecChain(Compression(), KEPT))
 
-    with pytest.raises(KeyMissing, match="another key or codec"):
+    with pytest.raises(CodecMissing, match="another key or codec"):
         async with stage.engine(codec=KEPT):
             pass
 
@@ -206,7 +206,7 @@ async def test_who_lacks_the_new_key_is_refused_after_a_rotation(stage: Stage) -
             await engine.start(confide, "y", key="order-1")
         assert msgspec.json.decode((await again.info()).tags) == TAGS
 
-    with pytest.raises(KeyMissing, match="'b'"):
+    with pytest.raises(CodecMissing, match="'b'"):
         async with stage.engine(codec=KEPT):
             pass
 
@@ -295,7 +295,7 @@ async def test_a_database_of_a_version_without_the_check_knows_what_it_is(
 
     if encrypted:
         for wrong in (None, Encryption({"b": NEW}, current="b"), Encryption({"a": NEW}, current="a")):
-            with pytest.raises(KeyMissing):
+            with pytest.raises(CodecMissing):
                 async with stage.engine(codec=wrong):
                     pass
     async with stage.engine(below, codec=KEPT if encrypted else None) as engine:

@@ -115,7 +115,7 @@ def test_a_claim_within_limits_whose_answer_was_lost_takes_no_more(
 ) -> None:
     async def story(scene: Scene) -> None:
         call = await TRANSACTIONS["claim"](scene)
-        await scene.store.put_limit(Limit(kind="queue", name=QUEUE, most=1))
+        await scene.store.put_limit(Limit(kind="queue", name=QUEUE, limit=1))
         hits = 2 if isinstance(scene.store, PostgresStore) else 1  # there it is a second transaction
         monkeypatch.setattr(failpoints, "hit", failpoints.parse(f"claim.ambiguous=raise:{hits}"))
         with pytest.raises(OutcomeUnknown):

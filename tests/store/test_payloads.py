@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, Engine, step, workflow
 from stepwell.errors import SettingsInvalid, StoreUnusable
-from stepwell.store.payloads import Chain, Compression, Encryption
+from stepwell.store.payloads import CodecChain, Compression, Encryption
 
 OLD, NEW = b"o" * 32, b"n" * 32
 
@@ -28,7 +28,7 @@ async def confide(ctx: Context, word: str) -> str:
 @pytest.mark.req("K32")
 async def test_no_value_is_on_disk_in_clear_text(tmp_path: Path) -> None:
     database = str(tmp_path / "app.db")
-    codec = Chain(Compression(), Encryption({"a": OLD}, current="a"))
+    codec = CodecChain(Compression(), Encryption({"a": OLD}, current="a"))
     async with Engine(database, workflows=[confide], codec=codec) as engine:
         run = await engine.start(confide, "canary-input")
         await run.signal("more", "canary-signal")

@@ -12,7 +12,7 @@ import pytest
 from stepwell import Context, StartRate, step, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import StoreUnusable
-from stepwell.store.postgres.pool.connection import LANE_SETTINGS
+from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS
 from tests.stage import SETTINGS, Stage, suspended
 from tools.postgres import pooler
 from tools.postgres.binaries import say
@@ -40,7 +40,7 @@ async def test_a_pooler_that_nobody_told_of_is_named(postgres_url: str, forgivin
     program = pooler.find() if urlsplit(postgres_url).hostname == "127.0.0.1" else None
     if program is None or port is None:
         pytest.skip("PgBouncer is not installed and cannot be")
-    more = f"ignore_startup_parameters = {','.join(LANE_SETTINGS)}\n" if forgiving else ""
+    more = f"ignore_startup_parameters = {','.join(ENGINE_SETTINGS)}\n" if forgiving else ""
     with pooler.Pooler(program, port, more_settings=more) as running:
         for worker in (True, False):
             with pytest.raises(StoreUnusable, match="PgBouncer") as refused:

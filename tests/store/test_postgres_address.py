@@ -42,7 +42,7 @@ async def test_hosts_that_are_all_away_are_named(postgres_url: str) -> None:
 
 @pytest.mark.req("K16")
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "redacted"),
     [
         ("postgresql://u@h1:5432,h2:5433/db?target_session_attrs=read-write", "h1:5432,h2:5433/db"),
         ("postgresql://u:p@h1,h2/db?schema=a", "h1:5432,h2:5432/db"),
@@ -51,8 +51,8 @@ async def test_hosts_that_are_all_away_are_named(postgres_url: str) -> None:
         ("postgresql://h/db", "h:5432/db"),
     ],
 )
-def test_an_address_is_shown_with_its_hosts(url: str, shown: str) -> None:
-    assert parse(url).shown == shown
+def test_an_address_is_shown_with_its_hosts(url: str, redacted: str) -> None:
+    assert parse(url).redacted == redacted
 
 
 @pytest.mark.req("K16")

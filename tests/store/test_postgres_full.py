@@ -19,9 +19,9 @@ from stepwell.domain.commit import Delivery, Outcome
 from stepwell.errors import StoreUnavailable
 from stepwell.store.postgres import store as postgres_store
 from stepwell.store.postgres import wakeups
-from stepwell.store.postgres.cancel_retry import STEPS_AT_ONCE
 from stepwell.store.postgres.pool.budget import SHARE_SECONDS
 from stepwell.store.postgres.store import PostgresStore
+from stepwell.store.postgres.transactions import STEPS_AT_ONCE
 from tests.stage import SETTINGS, until
 from tests.store.test_postgres_outage import scene_of
 from tools.postgres.databases import Databases, name_of
@@ -167,10 +167,10 @@ async def test_hints_do_not_take_back_the_connection_that_work_needs(
             store = scene.store
             assert isinstance(store, PostgresStore)
             store.listen(lambda: None)
-            await until(lambda: store._listener._connection)
+            await until(lambda: store._wakeups._connection)
             await connection.execute(f"ALTER ROLE {role_of(narrow_url)} CONNECTION LIMIT 1")
-            for lane in store._room._lanes:
-                lane.drop()
+            for slot in store.db.budget._slots:
+                slot.drop()
 
             async with asyncio.timeout(SHARE_SECONDS):
                 await store.now()
@@ -184,10 +184,10 @@ async def test_hints_make_room_for_a_transactional_step(narrow_url: str, postgre
             store = scene.store
             assert isinstance(store, PostgresStore)
             claim = await scene.begun()
-            while store._room.give_up():
+            while store.db.budget.give_up():
                 pass
             store.listen(lambda: None)
-            await until(lambda: store._listener._connection)
+            await until(lambda: store._wakeups._connection)
 
             async with asyncio.timeout(SHARE_SECONDS):
                 done = await store.transact(lambda _: None, lambda _: scene.member(claim, scene.done("a")))
@@ -224,14 +224,14 @@ async def test_the_hint_for_a_full_server_counts_right(narrow_url: str, postgres
         store = scene.store
         assert isinstance(store, PostgresStore)
         store.listen(lambda: None)
-        lanes = [(kind, await kind.take()) for kind in store._every_lane for _ in range(kind.count)]
-        for _, lane in lanes:
-            await lane.connection()
-        most = await until(lambda: at_least(len(lanes) + 1, connection))
-        for kind, lane in lanes:
-            kind.give_back(lane)
+        slots = [(kind, await kind.take()) for kind in store._every_slots for _ in range(kind.count)]
+        for _, slot in slots:
+            await slot.connection()
+        most = await until(lambda: at_least(len(slots) + 1, connection))
+        for kind, slot in slots:
+            kind.give_back(slot)
 
-    count = re.search(r"up to (\d+), and (\d+) for transactional steps", refused.value.hint)
+    count = re.search(r"up to (\d+), plus (\d+) for transactional steps", refused.value.hint)
     assert count is not None
     assert (int(count[1]) + int(count[2]), int(count[2])) == (most, STEPS_AT_ONCE)
 

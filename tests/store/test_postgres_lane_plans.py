@@ -17,7 +17,7 @@ import pytest
 
 from stepwell.domain.limits import Lane
 from stepwell.store.postgres.database import statements
-from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection
+from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection
 from stepwell.store.postgres.store import PostgresStore
 
 WAITING = 100_000
@@ -39,7 +39,7 @@ WHERE (n % 2 = 1) = $4
 """
 
 # The planner of a store's own connections; filling tables may take long on a slow machine.
-PATIENT = LANE_SETTINGS | {"statement_timeout": "0", "lock_timeout": "0"}
+PATIENT = ENGINE_SETTINGS | {"statement_timeout": "0", "lock_timeout": "0"}
 
 WORKER = "w1"
 LEASES = [f"lease{number}" for number in range(50)]

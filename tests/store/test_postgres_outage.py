@@ -14,12 +14,12 @@ import pytest
 from stepwell.domain.commit import Delivery, Message, Outcome, RunFilter
 from stepwell.domain.ids import RunId
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
-from stepwell.store.postgres.pool import budget as room_module
+from stepwell.store.postgres.pool import budget as budget_module
 from stepwell.store.postgres.pool import connection as connection_module
-from stepwell.store.postgres.pool.budget import Room
-from stepwell.store.postgres.pool.connection import ANSWER_SECONDS, LANE_SETTINGS
+from stepwell.store.postgres.pool.budget import ConnectionBudget
+from stepwell.store.postgres.pool.connection import ANSWER_SECONDS, ENGINE_SETTINGS
 from stepwell.store.postgres.pool.dsn import parse
-from stepwell.store.postgres.pool.slots import Lanes
+from stepwell.store.postgres.pool.slots import ConnectionSlots
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene
@@ -316,7 +316,7 @@ async def closed(store: PostgresStore) -> None:
 
 def test_who_gives_up_waiting_for_a_connection_holds_up_nobody(postgres_url: str) -> None:
     async def story() -> None:
-        lanes = Lanes(Room(parse(postgres_url), LANE_SETTINGS, keeps=1), 1)
+        lanes = ConnectionSlots(ConnectionBudget(parse(postgres_url), ENGINE_SETTINGS, keeps=1), 1)
         lane = await lanes.take()
         waiting = [asyncio.create_task(lanes.take()) for _ in range(4)]
         await asyncio.sleep(0)
@@ -334,34 +334,34 @@ def test_who_gives_up_waiting_for_a_connection_holds_up_nobody(postgres_url: str
     asyncio.run(story())
 
 
-def test_who_was_given_no_connection_in_time_asks_the_server(
+def test_who_was_shared_no_connection_in_time_asks_the_server(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Made way for another engine, and nothing of ours was free until then: it looked without a pause."""
+    """The budget had made way for another engine and had nothing free: it used to look without a pause."""
     looks = 0
 
-    class Counted(Room):
-        async def _given(self, seconds: float) -> Any:
+    class Counted(ConnectionBudget):
+        async def _shared(self, seconds: float) -> Any:
             nonlocal looks
             looks += 1
-            return await super()._given(seconds)
+            return await super()._shared(seconds)
 
     async def story() -> None:
-        room = Counted(parse(postgres_url), LANE_SETTINGS, keeps=1)
-        busy, spare = room.lanes(1), room.lanes(1)
-        lanes = [busy.pop(), spare[0]]
-        for lane in lanes:
-            await lane.connection()
-        assert room.make_way()
+        budget = Counted(parse(postgres_url), ENGINE_SETTINGS, keeps=1)
+        busy, spare = budget.slots(1), budget.slots(1)
+        slots = [busy.pop(), spare[0]]
+        for slot in slots:
+            await slot.connection()
+        assert budget.make_way()
 
-        lanes.append(room.lanes(1)[0])
-        await lanes[-1].connection()
+        slots.append(budget.slots(1)[0])
+        await slots[-1].connection()
 
         assert looks == 1
-        for lane in lanes:
-            await lane.close()
+        for slot in slots:
+            await slot.close()
 
-    monkeypatch.setattr(room_module, "SHARE_SECONDS", 0.02)
+    monkeypatch.setattr(budget_module, "SHARE_SECONDS", 0.02)
     asyncio.run(story())
 
 

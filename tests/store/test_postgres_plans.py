@@ -12,8 +12,8 @@ from stepwell.domain.commit import Commit, LogRow
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
-from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection, connect
-from stepwell.store.postgres.pool.slots import Lanes
+from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection, connect
+from stepwell.store.postgres.pool.slots import ConnectionSlots
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene
@@ -57,9 +57,10 @@ class OneConnection(PostgresStore):
 
     async def open(self, *, encoded: bool = False) -> None:
         await super().open(encoded=encoded)
-        self.connection = await connect(self._address, LANE_SETTINGS)
-        for lanes in self._all_lanes:
-            lanes.run = self._run  # type: ignore[method-assign]  # the test's own lane
+        self.connection = await connect(self.db.address, ENGINE_SETTINGS)
+        self.db.write = self._write  # type: ignore[method-assign]  # the test's own connection
+        for slots in self.db.all_slots:
+            slots.run = self._run  # type: ignore[method-assign]  # the same
 
     async def close(self) -> None:
         await self.connection.close()
@@ -69,7 +70,7 @@ class OneConnection(PostgresStore):
         return await work(self.connection)
 
     async def _write(
-        self, name: str, lanes: Lanes, work: Callable[[Connection], Awaitable[Any]], **_: Any
+        self, name: str, slots: ConnectionSlots, work: Callable[[Connection], Awaitable[Any]], **_: Any
     ) -> Any:
         return await work(self.connection)
 

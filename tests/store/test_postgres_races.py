@@ -281,7 +281,7 @@ def test_a_claim_leaves_out_what_another_has_taken_before_its_log_was_read(
             await frozen.commit([scene.member(claim, scene.done("a"), then=park) for claim in claims])
             worker = ids.worker_id()
             await frozen.register(WorkerInfo(id=worker, lease_seconds=60))
-            read = frozen._read_claims
+            read = frozen._claims._read_claims
 
             async def read_late(*args: Any) -> list[Claim]:
                 monkeypatch.undo()
@@ -296,7 +296,7 @@ def test_a_claim_leaves_out_what_another_has_taken_before_its_log_was_read(
                 await other.remove(gone.run_id)
                 return await read(*args)
 
-            monkeypatch.setattr(frozen, "_read_claims", read_late)
+            monkeypatch.setattr(frozen._claims, "_read_claims", read_late)
 
             found = await claimed(frozen, worker, 3)
 

@@ -11,8 +11,8 @@ import pytest
 
 from stepwell.domain.commit import Outcome
 from stepwell.domain.ids import LeaseId
-from stepwell.store.postgres.cancel_retry import STEPS_AT_ONCE
 from stepwell.store.postgres.store import PostgresStore
+from stepwell.store.postgres.transactions import STEPS_AT_ONCE
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import MakeStore, Scene
 from tests.store.trio import SharedDatabase
@@ -124,7 +124,7 @@ def test_one_that_is_cancelled_while_it_cleans_up_keeps_no_place(
                 await cleaning.wait()
                 failing.cancel()
                 await asyncio.wait([failing])
-        assert store._user_room.connected == 0  # nobody knows what is left in those
+        assert store._transactions.budget.connected == 0  # nobody knows what is left in those
 
         async with asyncio.timeout(20):
             committed = await store.transact(pay, lambda _: scene.member(claim, scene.done("tx")))

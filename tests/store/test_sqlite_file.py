@@ -169,7 +169,7 @@ class TestRefused:
     def test_a_file_that_is_no_database(self, path: str) -> None:
         Path(path).write_bytes(b"name,amount\n" * 500)
 
-        assert "damaged or no SQLite database" in refusal(path)
+        assert "damaged or not a SQLite database" in refusal(path)
         assert Path(path).read_bytes() == b"name,amount\n" * 500
 
     def test_a_damaged_file(self, path: str) -> None:

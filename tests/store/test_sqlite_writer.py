@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import failpoints
-from stepwell.domain.commit import NewEvent, Outcome
+from stepwell.domain.commit import Definition, NewEvent, Outcome
 from stepwell.domain.ids import RunId
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
 from stepwell.store.sqlite.store import SqliteStore
@@ -82,6 +82,23 @@ def test_what_waits_shares_one_transaction(play: Play) -> None:
         assert commits.count <= 3
         assert len(await scene.log(claim.run_id)) == 3
         assert await scene.inbox_keys(other)
+
+    play(test)
+
+
+@pytest.mark.req("K2")
+def test_verbs_of_one_name_in_one_transaction_do_their_own_work(play: Play) -> None:
+    async def test(scene: Scene, store: SqliteStore) -> None:
+        one, other = [Definition(name=name, version="1", kind="graph", hash=name) for name in ("a", "b")]
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(5):  # the first may be on its way alone
+                group.create_task(store.put_definitions([one]))
+                swapping = group.create_task(store.swap_definition(other, expected=""))
+                group.create_task(store.drop_definitions("default", "c"))
+
+        assert swapping.result()
+        assert {definition.name for definition in await store.list_definitions("default")} == {"a", "b"}
 
     play(test)
 

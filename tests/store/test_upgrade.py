@@ -56,7 +56,7 @@ async def test_runs_that_wait_since_before_limits_were_shared_go_on(
         scene._count = 100
         worker = await scene.worker()
         first = await scene.claimed_ids(worker)
-        await store.put_limit(Limit(kind="queue", name="default", most=3))
+        await store.put_limit(Limit(kind="queue", name="default", limit=3))
         window = Window("workflow default/order", 1, 60.0)
         answers = [await store.start_within(RatedStart([scene.new_run()], [window])) for _ in range(2)]
         blocked = await scene.claims(worker)

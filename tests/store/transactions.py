@@ -28,7 +28,7 @@ from stepwell.testing.stores.transactions import transact
 
 Call = Callable[[], Awaitable[Any]]
 EVENT = PublishedEvent("e1", "paid", "", b"1", 0.0)
-LIMIT = Limit(kind="queue", name=QUEUE, most=3)
+LIMIT = Limit(kind="queue", name=QUEUE, limit=3)
 
 
 async def start(scene: Scene) -> Call:

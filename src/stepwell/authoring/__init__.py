@@ -1,1 +1,1 @@
-"""How people write workflows: functions now, machines and graphs to come."""
+"""The three ways to write a workflow: functions, machines and graphs."""

@@ -1,21 +1,21 @@
-"""Decorating: a decorator that is given what it does not take is a wrong definition, told with its place."""
+"""Check the arguments of our decorators, and report mistakes with the file and line."""
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, TypeVar
 
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import InvalidDefinition
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def declares(usage: str) -> Callable[[F], F]:
-    """Refuse options that `usage` does not have as ours; Python would raise a bare TypeError."""
+    """Raise InvalidDefinition for wrong arguments; Python would raise a bare TypeError."""
 
     def checked(decorator: F) -> F:
         signature = inspect.signature(decorator)
@@ -25,29 +25,28 @@ def declares(usage: str) -> Callable[[F], F]:
             try:
                 signature.bind(*args, **options)
             except TypeError as error:
-                raise _misused(decorator.__name__, signature, options, f"{error}", usage) from None
+                raise _wrong_arguments(decorator.__name__, signature, options, f"{error}", usage) from None
             return decorator(*args, **options)
 
-        return call  # type: ignore[return-value]  # it takes and gives the same
+        return call  # type: ignore[return-value]  # same signature
 
     return checked
 
 
-def _misused(
-    name: str, signature: inspect.Signature, options: dict[str, Any], why: str, usage: str
+def _wrong_arguments(
+    name: str, signature: inspect.Signature, options: dict[str, Any], reason: str, usage: str
 ) -> InvalidDefinition:
     known = [p.name for p in signature.parameters.values() if p.kind is not p.POSITIONAL_ONLY]
     unknown = [option for option in options if option not in known]
     hint = f"write {usage}"
     if unknown:
-        close = difflib.get_close_matches(unknown[0], known, n=1)
-        why = f"{unknown[0]}= is no option of it"
-        hint = f"did you mean {close[0]}=?" if close else f"there are {', '.join(known)}"
-    return InvalidDefinition(f"{_place()} @{name}: {why}", hint=hint)
+        reason = f"{unknown[0]}= is not an option"
+        hint = did_you_mean_one_of(unknown[0], known)
+    return InvalidDefinition(f"{_place()} @{name}: {reason}", hint=hint)
 
 
 def _place() -> str:
-    """Where the decorator stands: the first frame that is not of this file."""
+    """File and line of the decorator: the first frame outside this file."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""The codec that a person names for a database: `--codec`, or a variable of the environment."""
+"""The codec of a database: from `--codec` or the environment."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stepwell.store.encoded import encoded
 from stepwell.store.open import open_store
 from stepwell.store.payloads import Encryption, PayloadCodec
 
-_HINT = "name a variable of a module or file that holds the codec: --codec app.keys:codec"
+_HINT = "name the variable that holds the codec, in a module or file: --codec app.keys:codec"
 
 
 def named_codec(text: str = "", environment: Mapping[str, str] = os.environ) -> PayloadCodec | None:
-    """The option wins over STEPWELL_CODEC, that over STEPWELL_ENCRYPTION_KEY; None: nothing is said."""
+    """Return the codec from the option, else STEPWELL_CODEC, else STEPWELL_ENCRYPTION_KEY, else None."""
     text = text or environment.get("STEPWELL_CODEC", "")
     if text:
         return _variable(text)
@@ -31,13 +31,13 @@ def _variable(text: str) -> PayloadCodec:
     module, _, name = text.rpartition(":")
     if not module or not name:
         raise SettingsInvalid(f"the codec is {excerpt(text)}", hint=_HINT)
-    found: PayloadCodec | None = getattr(load(module), name, None)
-    if found is None:
+    codec: PayloadCodec | None = getattr(load(module), name, None)
+    if codec is None:
         raise SettingsInvalid(f"{module} has no {name}", hint=_HINT)
-    return found
+    return codec
 
 
 def store_of(database: str, codec: PayloadCodec | None) -> Store:
-    """The store, not opened yet. One that holds plain runs stays plain: only workers change that."""
+    """Return the store, not opened yet. A plain database stays plain: only workers begin to encode."""
     store = open_store(database)
     return store if codec is None else encoded(store, codec, begins=False)

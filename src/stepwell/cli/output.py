@@ -1,4 +1,4 @@
-"""`stepwell runs list | get | events`: what the command line shows of runs, for people or as JSON."""
+"""`stepwell runs list | get | events`: output for people, or as JSON."""
 
 from __future__ import annotations
 
@@ -17,53 +17,53 @@ from stepwell.domain.commit import RunRow
 HEADS = ("STATUS", "RUN", "WORKFLOW", "KEY", "CREATED", "WHERE")
 
 
-async def show(client: Client, given: argparse.Namespace) -> None:
-    await _show(client, given)
-    sys.stdout.flush()  # here, where a reader who has gone is no trouble
+async def show(client: Client, options: argparse.Namespace) -> None:
+    await _show(client, options)
+    sys.stdout.flush()  # here, where a closed pipe is handled
 
 
-async def _show(client: Client, given: argparse.Namespace) -> None:
-    if given.what == "list":
-        await _list(client, given)
-    elif given.what == "get":
-        await _get(client, given)
+async def _show(client: Client, options: argparse.Namespace) -> None:
+    if options.what == "list":
+        await _list(client, options)
+    elif options.what == "get":
+        await _get(client, options)
     else:
-        async for event in client.handle(given.run).events(follow=given.follow):
-            print(_json(_plain_event(event)) if given.json else _event_line(event), flush=given.follow)
+        async for event in client.handle(options.run).events(follow=options.follow):
+            print(_json(_event_data(event)) if options.json else _event_line(event), flush=options.follow)
 
 
-async def _list(client: Client, given: argparse.Namespace) -> None:
-    found = await client.runs(workflow=given.workflow, status=given.status, limit=given.limit)
-    if given.json:
-        print(_json([_plain(run) for run in found]))
-    elif found:
-        for line in table([HEADS, *(_cells(run) for run in found)]):
+async def _list(client: Client, options: argparse.Namespace) -> None:
+    runs = await client.runs(workflow=options.workflow, status=options.status, limit=options.limit)
+    if options.json:
+        print(_json([_run_data(run) for run in runs]))
+    elif runs:
+        for line in table([HEADS, *(_cells(run) for run in runs)]):
             print(line)
     else:
-        print("no such runs", file=sys.stderr)
+        print("no matching runs", file=sys.stderr)
 
 
-async def _get(client: Client, given: argparse.Namespace) -> None:
-    handle = client.handle(given.run)
+async def _get(client: Client, options: argparse.Namespace) -> None:
+    handle = client.handle(options.run)
     run, why = await handle.info(), await handle.why()
-    whole = {
-        **_plain(run),
+    data = {
+        **_run_data(run),
         "input": _read(run.input),
         "output": _read(run.output),
         "error": _read(run.error),
         "why": {"code": why.code, "text": why.text, "until": _time(why.until)},
     }
-    if given.json:
-        print(_json(whole))
+    if options.json:
+        print(_json(data))
         return
-    whole["why"] = why.text
-    for name, value in whole.items():
+    data["why"] = why.text
+    for name, value in data.items():
         if value not in (None, "", {}, False):
             print(f"{name:<12}{value if isinstance(value, str) else _json(value)}")
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """As wide as what is in it: nothing is ever cut off."""
+    """Format rows as columns wide enough for their cells: nothing is cut off."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = [zip(row, widths, strict=True) for row in rows]
     return ["  ".join(f"{cell:<{width}}" for cell, width in row).rstrip() for row in padded]
@@ -76,14 +76,14 @@ def _cells(run: RunRow) -> tuple[str, ...]:
     return (run.status.value, run.id, workflow, run.key, str(_time(run.created_at)), where)
 
 
-def _plain(run: RunRow) -> dict[str, Any]:
+def _run_data(run: RunRow) -> dict[str, Any]:
     return {
         "id": run.id,
         "workflow": run.workflow,
         "version": run.version,
         "kind": run.kind,
         "status": run.status.value,
-        "where": run.where_at,
+        "where_at": run.where_at,
         "key": run.key,
         "parent": run.parent,
         "root": run.root,
@@ -104,7 +104,7 @@ def _event_line(event: RunEvent) -> str:
     )
 
 
-def _plain_event(event: RunEvent) -> dict[str, Any]:
+def _event_data(event: RunEvent) -> dict[str, Any]:
     return {
         "seq": event.seq,
         "at": event.at.isoformat(),
@@ -116,10 +116,10 @@ def _plain_event(event: RunEvent) -> dict[str, Any]:
 
 
 def _time(at: float | None) -> str | None:
-    """To the second: what is finer is in the log."""
+    """Format a time to the second; the log has more digits."""
     try:
         return None if not at else f"{datetime.fromtimestamp(at, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (OverflowError, ValueError):  # never
+    except (OverflowError, ValueError):  # NEVER is infinite
         return None
 
 

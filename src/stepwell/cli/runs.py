@@ -1,5 +1,7 @@
-"""`stepwell runs signal | cancel | retry | compensate | rerun | fork | export | import | delete`, without any
-code; `list`, `get` and `events` are in `shown`."""
+"""`stepwell runs signal | cancel | retry | compensate | rerun | fork | export | import | delete`.
+
+These need no workflow code. `list`, `get` and `events` are in `output`.
+"""
 
 from __future__ import annotations
 
@@ -21,78 +23,78 @@ from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemIds
 
 
-async def do(given: argparse.Namespace) -> int:
+async def do(options: argparse.Namespace) -> int:
     file = b""
-    codec = named_codec(given.codec)
-    if given.what == "import":
-        file = _read(given.file)  # before a new database is made for it
+    codec = named_codec(options.codec)
+    if options.what == "import":
+        file = _read(options.file)  # before a new database is created for it
     else:
-        must_exist(given.database)
-    if given.what in ("rerun", "fork"):
-        return await _make_another(given, codec)
-    store = store_of(given.database, codec)
+        must_exist(options.database)
+    if options.what in ("rerun", "fork"):
+        return await _make_another(options, codec)
+    store = store_of(options.database, codec)
     await store.open()
     try:
         client = Client(store, SystemIds())
-        client.notifier.on_far(store.hint)
-        if given.what in ("list", "get", "events"):
-            await show(client, given)
-        elif given.what == "signal":
-            await _signal(client, given)
-        elif given.what == "export":
-            _write(given.output, await client.export(given.run))
-        elif given.what == "import":
+        client.notifier.forward_to(store.hint)
+        if options.what in ("list", "get", "events"):
+            await show(client, options)
+        elif options.what == "signal":
+            await _signal(client, options)
+        elif options.what == "export":
+            _write(options.output, await client.export(options.run))
+        elif options.what == "import":
             run = await client.import_run(file)
             print(run.id)
-        elif given.what == "retry":
-            await client.handle(given.run).retry()
-            print(f"sent on {given.run}", file=sys.stderr)
-        elif given.what == "compensate":
-            await client.handle(given.run).compensate()
-            print(f"a worker undoes {given.run}", file=sys.stderr)
-        elif given.what == "cancel":
-            print(await _cancel(client.handle(given.run), given.reason), file=sys.stderr)
+        elif options.what == "retry":
+            await client.handle(options.run).retry()
+            print(f"retrying {options.run}", file=sys.stderr)
+        elif options.what == "compensate":
+            await client.handle(options.run).compensate()
+            print(f"compensating {options.run}", file=sys.stderr)
+        elif options.what == "cancel":
+            print(await _cancel(client.handle(options.run), options.reason), file=sys.stderr)
         else:
-            await client.handle(given.run).delete()
-            print(f"deleted {given.run}", file=sys.stderr)
+            await client.handle(options.run).delete()
+            print(f"deleted {options.run}", file=sys.stderr)
     finally:
         await store.close()
     return 0
 
 
-async def _signal(client: Client, given: argparse.Namespace) -> None:
-    payload = None if given.payload is None else _json("payload", given.payload)
-    await client.handle(given.run).signal(given.name, payload, id=given.id)
-    print(f"left {given.name} for {given.run}", file=sys.stderr)
+async def _signal(client: Client, options: argparse.Namespace) -> None:
+    payload = None if options.payload is None else _json("payload", options.payload)
+    await client.handle(options.run).signal(options.name, payload, id=options.id)
+    print(f"sent signal {options.name} to {options.run}", file=sys.stderr)
 
 
 async def _cancel(run: RunHandle[Any], reason: str) -> str:
-    asked = await run.cancel(reason)
+    requested = await run.cancel(reason)
     status = await run.status()
-    if not asked and status.terminal:
-        return f"{run.id} had ended: it is {status}"
-    if asked and status.terminal:
+    if not requested and status.terminal:
+        return f"{run.id} had already ended: it is {status}"
+    if requested and status.terminal:
         return f"{run.id} is {status}"
-    return f"{run.id} {'is' if asked else 'was already'} asked to end"
+    return f"{run.id} is being cancelled" if requested else f"{run.id} was already being cancelled"
 
 
-async def _make_another(given: argparse.Namespace, codec: PayloadCodec | None) -> int:
-    """By an engine without a worker: of a graph it knows what depends on what."""
-    edits = {name: getattr(given, name, None) for name in ("input", "state")}
+async def _make_another(options: argparse.Namespace, codec: PayloadCodec | None) -> int:
+    """Use an engine without a worker: it knows which nodes of a graph depend on which."""
+    edits = {name: getattr(options, name, None) for name in ("input", "state")}
     changed = {name: _json(name, text) for name, text in edits.items() if text is not None}
-    step = getattr(given, "from_step", None)
+    step = getattr(options, "from_step", None)
     if step is not None and changed:
         raise InvalidRequest(
-            "--input does not go with --from-step",
-            hint="what came before the step was done with the old input; use fork --at SEQ --input",
+            "--input cannot be combined with --from-step",
+            hint="the steps before it ran with the old input; use fork --at SEQ --input",
         )
-    async with Engine(store_of(given.database, codec), worker=False) as engine:
-        if given.what == "fork":
-            run = await engine.fork(str(given.run), at=given.at, **changed)
+    async with Engine(store_of(options.database, codec), worker=False) as engine:
+        if options.what == "fork":
+            run = await engine.fork(str(options.run), at=options.at, **changed)
         elif step is not None:
-            run = await engine.rerun_from(str(given.run), step)
+            run = await engine.rerun_from(str(options.run), step)
         else:
-            run = await engine.rerun(str(given.run), **changed)
+            run = await engine.rerun(str(options.run), **changed)
         print(run.id)
     return 0
 
@@ -103,7 +105,7 @@ def _json(option: str, text: str) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise InvalidRequest(
-            f"--{option} is no JSON: {error}", hint="text is JSON in double quotes"
+            f"--{option} is not JSON: {error}", hint="put text in double quotes: '\"text\"'"
         ) from None
 
 

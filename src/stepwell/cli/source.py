@@ -1,4 +1,4 @@
-"""Source: the workflows and steps of a file or module that a person names."""
+"""Source: the workflows, steps and nodes of a file or module named on the command line."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from stepwell.errors import InvalidDefinition, StepwellError, StoreUnusable
 _GRAPH_FILES = (".json", ".yaml", ".yml")
 
 
-class Found(NamedTuple):
+class Programs(NamedTuple):
     workflows: list[Program]  # functions, machines and graphs
     steps: list[Step[..., Any, Any]]
-    nodes: list[Callable[..., Any]]  # of @node and @merger
+    nodes: list[Callable[..., Any]]  # functions with @node or @merger
 
 
-def collect(source: str) -> Found:
-    """Everything that was decorated or built at the top level of the source; of a graph's file, the graph."""
+def collect(source: str) -> Programs:
+    """Return everything decorated or built at the top level of the source, or the graph of a graph file."""
     if source.endswith(_GRAPH_FILES):
-        return Found(_graphs([source], [], []), [], [])
+        return Programs(_graphs([source], [], []), [], [])
     module = load(source)
     values = list({id(value): value for value in vars(module).values()}.values())
     steps = _steps([v for v in values if isinstance(v, Step)])
     nodes = [v for v in values if _has(v, "custom_node") or _has(v, "merger_name")]
     builders = [v for v in values if not isinstance(v, type) and _has(v, "as_dict")]
     workflows = [v for v in values if _is_workflow(v)]
-    made = {w.definition.hash for w in workflows if w.definition.kind == "graph"}
-    # A builder whose graph was made a workflow of by hand is that workflow.
-    workflows += [w for w in _graphs(builders, steps, nodes) if w.definition.hash not in made]
+    built = {w.definition.hash for w in workflows if w.definition.kind == "graph"}
+    # Skip a builder whose graph the source has already turned into a workflow.
+    workflows += [w for w in _graphs(builders, steps, nodes) if w.definition.hash not in built]
     if not workflows and not steps and not nodes:
         raise InvalidDefinition(
             f"{source} has no workflows",
             hint="decorate a function with @workflow, or write a Machine or a GraphBuilder",
         )
-    return Found(workflows, steps, nodes)
+    return Programs(workflows, steps, nodes)
 
 
 def _has(value: Any, name: str) -> bool:
-    """Without asking the value: sqlalchemy.func has whatever it is asked for, flask.request raises."""
+    """Look without getattr: sqlalchemy.func has any attribute you ask for, flask.request raises."""
     return inspect.getattr_static(value, name, None) is not None
 
 
@@ -61,20 +61,20 @@ def _is_workflow(value: Any) -> bool:
 
 
 def _graphs(sources: list[Any], steps: list[Step[..., Any, Any]], nodes: list[Any]) -> list[Program]:
-    """Whoever has no graphs does not pay for them: to import all of it takes as long as the rest."""
+    """Import graphs only if there are any: they take as long to import as everything else."""
     if not sources:
         return []
     from stepwell.authoring.graphs.format.python_builder import GraphBuilder
-    from stepwell.authoring.graphs.graphs import Graphs
+    from stepwell.authoring.graphs.workflow import GraphTools
 
-    graphs = Graphs(nodes, {step.spec.name: step.spec for step in steps})
+    graphs = GraphTools(nodes, {step.spec.name: step.spec for step in steps})
     return [graphs.workflow(source) for source in sources if isinstance(source, str | GraphBuilder)]
 
 
-def _steps(found: list[Step[..., Any, Any]]) -> list[Step[..., Any, Any]]:
-    """Without what `.options()` made of a step: the caller brings its options, a worker the function."""
-    first = {(step.spec.name, step.spec.function): step for step in reversed(found)}
-    return [step for step in found if step in first.values()]
+def _steps(steps: list[Step[..., Any, Any]]) -> list[Step[..., Any, Any]]:
+    """Drop copies made by `.options()`: the caller sends its options, a worker needs only the function."""
+    first = {(step.spec.name, step.spec.function): step for step in reversed(steps)}
+    return [step for step in steps if step in first.values()]
 
 
 def load(source: str) -> ModuleType:
@@ -98,7 +98,7 @@ def load(source: str) -> ModuleType:
 
 @contextmanager
 def _importing(source: str) -> Iterator[None]:
-    """What the author's own module raises, with its lines and without ours."""
+    """Report an error of the imported module with its own line, not ours."""
     try:
         yield
     except StepwellError:
@@ -112,7 +112,7 @@ def _importing(source: str) -> Iterator[None]:
         ]
         if isinstance(error, SyntaxError):
             own.append(f"{error.filename}:{error.lineno}")
-        hint = "mend it, then start again"
+        hint = "fix it, then start again"
         if isinstance(error, ModuleNotFoundError):
             hint = "name a module or a .py file, and install what it imports"
         where = {"where": own[-1]} if own else {}
@@ -122,6 +122,6 @@ def _importing(source: str) -> Iterator[None]:
 
 
 def must_exist(database: str) -> None:
-    """Opening would make an empty one, which is not what the person asked about."""
+    """Refuse a missing file: opening it would create an empty database."""
     if "://" not in database and not Path(database).exists():
         raise StoreUnusable(f"there is no database {database}", hint="name the file that the workers use")

@@ -1,4 +1,4 @@
-"""`stepwell worker`: one more process that runs the workflows of a file."""
+"""`stepwell worker`: a process that runs the workflows of a file or module."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from stepwell.cli.source import collect
 from stepwell.store.payloads import PayloadCodec
 
 
-def shown(database: str) -> str:
-    """Without the password, which a log must not hold."""
+def redacted(database: str) -> str:
+    """Return the address without its password, which must not be logged."""
     parts = urlsplit(database)
     if not parts.password:
         return database
@@ -20,22 +20,24 @@ def shown(database: str) -> str:
 
 
 async def work(source: str, database: str, queues: Sequence[str], codec: PayloadCodec | None = None) -> int:
-    found = collect(source)
+    programs = collect(source)
     engine = Engine(
         database,
-        workflows=found.workflows,
-        steps=found.steps,
-        nodes=found.nodes,
+        workflows=programs.workflows,
+        steps=programs.steps,
+        nodes=programs.nodes,
         queues=queues,
         codec=codec,
     )
-    known = [workflow.definition for workflow in found.workflows]
-    steps = [f"step {step.spec.name}" for step in found.steps]
-    names = ", ".join([f"{definition.name} version {definition.version}" for definition in known] or steps)
+    definitions = [workflow.definition for workflow in programs.workflows]
+    steps = [f"step {step.spec.name}" for step in programs.steps]
+    names = ", ".join(
+        [f"{definition.name} version {definition.version}" for definition in definitions] or steps
+    )
 
-    def begun() -> None:
-        print(f"working on {shown(database)} for {', '.join(queues)}: {names}", file=sys.stderr)
+    def on_start() -> None:
+        print(f"working on {redacted(database)}, queue {', '.join(queues)}: {names}", file=sys.stderr)
 
-    await engine.serve(begun)
+    await engine.serve(on_start)
     print("stopped; nothing was left half done", file=sys.stderr)
     return 0

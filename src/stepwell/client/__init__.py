@@ -1,4 +1,4 @@
-"""What the outside may ask of runs."""
+"""Start, read and control runs from outside workflow code."""
 
 from stepwell.client.client import Client
 from stepwell.client.handle import RunHandle

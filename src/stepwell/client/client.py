@@ -1,20 +1,17 @@
-"""Client: what the outside may ask of runs. Needs no workflow code, only the store."""
+"""Client: starts, reads and controls runs. It needs the store, but no workflow code."""
 
 from __future__ import annotations
 
 import asyncio
-import difflib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
-from stepwell.client.derived_runs import History
+from stepwell.client.derived_runs import UNCHANGED, DerivedRuns
 from stepwell.client.handle import RunHandle
-from stepwell.client.rates import StartRate, checked_rates, refuse, windows_of
-from stepwell.client.replay_guard import check_outside
-from stepwell.client.start_options import (
+from stepwell.client.options import (
     ManyOptions,
     NamedStartOptions,
     StartOptions,
@@ -22,11 +19,13 @@ from stepwell.client.start_options import (
     checked_keys,
     checked_options,
 )
+from stepwell.client.rates import StartRate, checked_rates, raise_if_limited, windows_of
+from stepwell.client.replay_guard import refuse_in_workflow_code
+from stepwell.client.store_access import StoreAccess
 from stepwell.domain.codec import PLAIN, canonical, encoded_by_type, limited
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
     Definition,
-    Message,
     NewRun,
     PublishedEvent,
     RunFilter,
@@ -44,19 +43,16 @@ from stepwell.domain.new_run import (
     startable,
 )
 from stepwell.domain.program import RunOptions, Startable
-from stepwell.domain.rates import Full, RatedStart
-from stepwell.domain.schema import Schema
+from stepwell.domain.rates import Full, RatedStart, Window
 from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.suggest import did_you_mean
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import (
     InvalidInput,
     InvalidRequest,
     KeyConflict,
-    OutcomeUnknown,
     StepwellError,
-    StoreLocked,
-    StoreUnavailable,
     UnknownWorkflow,
     excerpt,
 )
@@ -65,13 +61,17 @@ from stepwell.store.wakeups import Notifier
 
 In = TypeVar("In")
 R = TypeVar("R")
-T = TypeVar("T")
 
 _START_CHUNK = 500
-_TRIES = 5
 
 
-class Client(History):
+class Starter(Protocol):
+    """Writes new runs: the store, or a worker that claims them in the same transaction."""
+
+    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]: ...
+
+
+class Client(StoreAccess):
     """Starts runs and talks to them: `client.start(fulfil, order, key="order-42")`."""
 
     def __init__(
@@ -83,18 +83,14 @@ class Client(History):
         workspace: str = DEFAULT_WORKSPACE,
         payload_bytes_max: int = 2 * 1024 * 1024,
     ) -> None:
-        self._store = store
-        self.notifier = notifier or Notifier()
-        self.workspace = workspace
-        self.payload_bytes_max = payload_bytes_max
-        self._ids = ids
-        self._schemas: dict[bytes, Schema] = {}
+        super().__init__(store, ids, notifier, workspace=workspace, payload_bytes_max=payload_bytes_max)
+        self.starter: Starter = store
         self.start_rates: tuple[StartRate, ...] = ()
+        self.derived_runs = DerivedRuns(self)
 
-    @property
-    def store(self) -> Store:
-        check_outside()
-        return self._store
+    def check_usable(self) -> None:
+        """Refuse to start runs where they could not be started safely."""
+        refuse_in_workflow_code()
 
     # Starting
 
@@ -113,15 +109,15 @@ class Client(History):
         **options: Unpack[NamedStartOptions],
     ) -> RunHandle[Any]: ...
     async def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> RunHandle[Any]:
-        """Accept a run: when this returns it is on disk and will reach an end.
+        """Accept a run: when this returns, the run is on disk and will reach an end.
 
-        The same key and input give the same run; another input is a KeyConflict. Without a key each
-        call is a run of its own, also when it had to be sent twice.
+        The same key and input return the same run; a different input raises KeyConflict. Without a key
+        each call starts exactly one new run, even if it had to be sent twice.
         """
         prepared = await self._prepared(workflow, options.pop("version", ""))
         key, user = options.pop("key", ""), checked_text(options.pop("user", ""), "user")
         run = self._new_run(prepared, input, key, checked_options(options))
-        return (await self._start_chunk([run], user, prepared[2]))[0]
+        return (await self._start_runs([run], user, prepared[2]))[0]
 
     async def start_many(
         self,
@@ -131,7 +127,7 @@ class Client(History):
         keys: Sequence[str] | None = None,
         **options: Unpack[ManyOptions],
     ) -> list[RunHandle[R]]:
-        """Accept many runs of one workflow, in few transactions; RateLimited: none of them."""
+        """Accept many runs of one workflow in few transactions. RateLimited means that none was started."""
         prepared = await self._prepared(workflow, options.pop("version", ""))
         user, inputs = checked_text(options.pop("user", ""), "user"), checked_inputs(inputs)
         shared, keys = checked_options({**options}), checked_keys(keys, inputs)
@@ -141,65 +137,62 @@ class Client(History):
         handles: list[RunHandle[R]] = []
         for at in range(0, len(chunks), self.store.starts_at_once):
             together = chunks[at : at + self.store.starts_at_once]
-            handles += await self._start_chunks(together, user, prepared[2])
+            handles += await self._start_concurrently(together, user, prepared[2])
         return handles
 
-    async def _start_chunks(
+    async def _start_concurrently(
         self, chunks: Sequence[Sequence[NewRun]], user: str, decode: Callable[[bytes], Any]
     ) -> list[RunHandle[Any]]:
-        """At the same time; all have an answer before the error of one is told."""
+        """Start chunks concurrently; raise the first error after all have finished."""
 
         async def outcome(chunk: Sequence[NewRun]) -> list[RunHandle[Any]] | StepwellError:
             try:
-                return await self._start_chunk(chunk, user, decode)
+                return await self._start_runs(chunk, user, decode)
             except StepwellError as error:
                 return error
 
         if len(chunks) == 1:
-            return await self._start_chunk(chunks[0], user, decode)
+            return await self._start_runs(chunks[0], user, decode)
         async with asyncio.TaskGroup() as group:
-            calls = [group.create_task(outcome(chunk)) for chunk in chunks]
+            tasks = [group.create_task(outcome(chunk)) for chunk in chunks]
         handles: list[RunHandle[Any]] = []
-        for call in calls:
-            found = call.result()
-            if isinstance(found, StepwellError):
-                raise found
-            handles += found
+        for task in tasks:
+            result = task.result()
+            if isinstance(result, StepwellError):
+                raise result
+            handles += result
         return handles
 
-    async def _start_chunk(
+    async def _start_runs(
         self, runs: Sequence[NewRun], user: str, decode: Callable[[bytes], Any]
     ) -> list[RunHandle[Any]]:
+        self.check_usable()  # before the first call only: a repeated one may have been written
         watches = [self.notifier.watch(run.id) for run in runs]
-        started, _ = await self.insist(lambda: self._start_all(runs, user))
+        windows: list[Window] = []
+        if self.start_rates:
+            windows = windows_of(self.start_rates, self.workspace, runs[0].workflow, user)
+        if windows:
+            started, _ = await self.retry_call(lambda: self._start_rated(RatedStart(runs, windows), user))
+        else:
+            started, _ = await self.retry_call(lambda: self.starter.start(runs))
         if None in [answer.claim for answer in started]:
-            self.notifier.work()
+            self.notifier.notify_work()
         handles = [self._handle_of(run, answer, decode) for run, answer in zip(runs, started, strict=True)]
         del watches  # the handles watch now
         return handles
 
-    def _start_all(self, runs: Sequence[NewRun], user: str) -> Coroutine[Any, Any, Sequence[Started]]:
-        if self.start_rates:
-            windows = windows_of(self.start_rates, self.workspace, runs[0].workflow, user)
-            if windows:
-                return self._start_within(RatedStart(runs, windows), user)
-        return self._start_now(runs)
-
-    async def _start_within(self, asked: RatedStart, user: str) -> Sequence[Started]:
-        answer = await self.store.start_within(asked)
+    async def _start_rated(self, start: RatedStart, user: str) -> Sequence[Started]:
+        answer = await self.store.start_within(start)
         if not isinstance(answer, Full):
             return answer
-        refuse(answer, user)
-        return await self._start_now(asked.runs)
-
-    def _start_now(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
-        return self.store.start(runs)
+        raise_if_limited(answer, user)
+        return await self.starter.start(start.runs)
 
     def _handle_of(self, run: NewRun, started: Started, decode: Callable[[bytes], Any]) -> RunHandle[Any]:
         if started.conflict:
             raise KeyConflict(
                 f"key {excerpt(run.key)} belongs to run {started.run_id}, "
-                "which has another workflow or input",
+                "which has a different workflow or input",
                 key=run.key,
                 run=started.run_id,
             )
@@ -220,38 +213,29 @@ class Client(History):
         return definition, options, PLAIN.decode, partial(self._named_input, definition)
 
     async def _unknown(self, name: str, version: str) -> UnknownWorkflow:
-        found = await self.store.list_definitions(self.workspace)
-        versions = [d.version for d in found if d.name == name]
+        definitions = await self.store.list_definitions(self.workspace)
+        versions = [d.version for d in definitions if d.name == name]
         if versions:
             return UnknownWorkflow(
                 f"no workflow {excerpt(name)} version {excerpt(version)} is known",
-                known=", ".join(f"{name} version {known}" for known in versions),
+                known=", ".join(f"{name} version {version}" for version in versions),
             )
-        known = sorted({d.name for d in found})
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else ""
+        names = sorted({d.name for d in definitions})
         return UnknownWorkflow(
-            f"no workflow {excerpt(name)} is known", hint=hint, known=", ".join(known) or "none"
+            f"no workflow {excerpt(name)} is known",
+            hint=did_you_mean(name, names),
+            known=", ".join(names) or "none",
         )
 
     def _named_input(self, definition: Definition, input: Any) -> EncodedInput:
         if input is NO_INPUT:
             input = default_of(definition.input_schema)
-        return self._checked(definition, input), canonical(PLAIN, input)
-
-    def _checked(self, definition: Definition, input: Any) -> bytes:
-        """The input as JSON, checked against the stored schema: no workflow code is needed."""
-        data = PLAIN.encode(input)
-        schema = definition.input_schema
-        if schema not in self._schemas:
-            self._schemas[schema] = Schema(schema.decode())
-        self._schemas[schema].check(msgspec.json.decode(data), workflow=definition.name)
-        return data
+        return self.encode_checked(definition, input), canonical(PLAIN, input)
 
     def _new_runs(
         self, prepared: Any, inputs: Sequence[Any], keys: Sequence[str], options: dict[str, Any]
     ) -> list[NewRun]:
-        """All of them, before one is written; the error says which input or key is wrong."""
+        """Build all runs before any is written; the error names the wrong input or key."""
         runs: list[NewRun] = []
         for at, (input, key) in enumerate(zip(inputs, keys, strict=True)):
             try:
@@ -263,7 +247,7 @@ class Client(History):
 
     def _new_run(self, prepared: Any, input: Any, key: str, options: dict[str, Any]) -> NewRun:
         definition, run_options, _, encode = prepared
-        run_id = self._ids.run_id()
+        run_id = self.ids.run_id()
         data, canonical = encode(input)
         return new_run_of(
             definition,
@@ -272,7 +256,7 @@ class Client(History):
             canonical=canonical,
             run_id=run_id,
             key=checked_text(key, "key"),
-            seed=self._ids.token(),
+            seed=self.ids.token(),
             workspace=self.workspace,
             **options,
         )
@@ -280,23 +264,23 @@ class Client(History):
     async def run(
         self, workflow: Startable[In, R], input: In = NO_INPUT, **options: Unpack[StartOptions]
     ) -> R:
-        """Start and wait for the result."""
+        """Start a run and wait for its result."""
         return await (await self.start(workflow, input, **options)).result()
 
-    # Finding
+    # Reading
 
     @overload
     def handle(self, run_id: str) -> RunHandle[Any]: ...
     @overload
     def handle(self, run_id: str, workflow: Startable[Any, R]) -> RunHandle[R]: ...
     def handle(self, run_id: str, workflow: Startable[Any, Any] | None = None) -> RunHandle[Any]:
-        """A handle for a run that exists; with the workflow its result is typed."""
+        """Return a handle for an existing run; if you pass the workflow, its result is typed."""
         return RunHandle(
             self, RunId(checked_text(run_id, "run id")), workflow.decode_result if workflow else PLAIN.decode
         )
 
     async def find(self, key: str) -> RunHandle[Any] | None:
-        """The run that was started with this key."""
+        """Return the run that was started with this idempotency key, if there is one."""
         run_id = await self.store.find_run(self.workspace, checked_text(key, "key"))
         return None if run_id is None else self.handle(run_id)
 
@@ -308,89 +292,159 @@ class Client(History):
         before: str = "",
         limit: int = 100,
     ) -> Sequence[RunRow]:
-        """The newest runs that fit."""
+        """List the newest matching runs."""
         checked_text(workflow, "workflow")
         checked_text(before, "before")
         whole_number(limit, "limit", 0, 100_000, wrong=InvalidInput)
         statuses = checked_statuses(status)
-        wanted = RunFilter(
+        matching = RunFilter(
             workspace=self.workspace, workflow=workflow, statuses=statuses, before=before, limit=limit
         )
-        return await self.store.list_runs(wanted)
+        return await self.store.list_runs(matching)
 
     # Limits
 
     async def set_limit(
-        self, kind: Kind, name: str = "", most: int | None = None, *, hold: Hold = "active"
+        self, kind: Kind, name: str = "", limit: int | None = None, *, hold: Hold = "active"
     ) -> None:
-        """At most so many runs of this workspace, workflow, queue or key at once; None: any number.
+        """Let at most `limit` runs of a workspace, workflow, queue or limit key be active. None: no limit.
 
-        It replaces what the runs bring along, from the next claim on; none that runs is stopped. All
-        runs count, children too; with hold = run children work in the slot of their parent.
+        Replaces the limits that runs were started with, from the next claim on. Active runs are not
+        stopped. Children count too; with hold="run" they share the slot of their parent.
         """
         workspace = "" if kind == "queue" else self.workspace
-        limit = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold))
-        await self.patiently(lambda: self.store.put_limit(limit))
-        self.notifier.work()
+        row = checked_limit(Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold))
+        await self.call_idempotent(lambda: self.store.put_limit(row))
+        self.notifier.notify_work()
 
     async def drop_limit(self, kind: Kind, name: str = "") -> bool:
-        """Forget what was set; what the runs bring along counts again. False: nothing was set."""
+        """Remove a limit; limits that runs were started with apply again. False if none was set."""
         workspace = "" if kind == "queue" else self.workspace
-        scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=None)).scope
+        scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, limit=None)).scope
         if all(limit.scope != scope for limit in await self.store.read_limits()):
             return False
-        dropped, repeated = await self.insist(lambda: self.store.drop_limit(scope))
-        self.notifier.work()
+        dropped, repeated = await self.retry_call(lambda: self.store.drop_limit(scope))
+        self.notifier.notify_work()
         return dropped or repeated
 
     async def limits(self) -> list[Limit]:
-        """The limits that were set for this workspace and for queues."""
-        return [x for x in await self.store.read_limits() if x.workspace in ("", self.workspace)]
+        """List the limits set for this workspace and for queues."""
+        limits = await self.store.read_limits()
+        return [limit for limit in limits if limit.workspace in ("", self.workspace)]
 
     def set_start_rates(self, *rates: StartRate) -> None:
-        """How many runs may be started from here in a while; the windows are shared with all processes."""
+        """Limit how many runs this client starts in a window of time; all processes share the windows."""
         self.start_rates = checked_rates(rates)
 
-    # Talking
+    # Broadcast events
 
     async def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
-        """Publish an event to every run that waits for it. `key` selects among waits; the same `id`
-        is published once (False: it was before)."""
+        """Publish a broadcast event to every run that waits for it.
+
+        `key` is the event key, which selects among waits. An `id` makes the call safe to repeat: the
+        same id is published once, and False says that it was published before.
+        """
         checked_text(name, "name")
         data = limited(encoded_by_type(payload), f"event {excerpt(name)}", self.payload_bytes_max)
         event = PublishedEvent(
-            f"event/{checked_text(id, 'id') or self._ids.token()}",  # never the id of a run
+            f"event/{checked_text(id, 'id') or self.ids.token()}",  # cannot be the id of a run
             name,
             checked_text(key, "key"),
             data,
             0.0,
         )
-        fresh = await self.patiently(lambda: self.store.emit(event))
-        self.notifier.work()
+        fresh = await self.call_idempotent(lambda: self.store.emit(event))
+        self.notifier.notify_work()
         return fresh
 
-    async def deliver(self, message: Message) -> Any:
-        outcome = (await self.patiently(lambda: self.store.deliver([message])))[0]
-        self.notifier.work(message.run_id)
-        return outcome
+    # Runs made from others
 
-    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask again after an unanswered write: the key in it makes that safe."""
-        return (await self.insist(ask))[0]
+    @overload
+    async def rerun(
+        self, run: RunHandle[R], *, input: Any = ..., version: str = "", key: str = ""
+    ) -> RunHandle[R]: ...
+    @overload
+    async def rerun(
+        self, run: str, *, input: Any = ..., version: str = "", key: str = ""
+    ) -> RunHandle[Any]: ...
+    async def rerun(
+        self, run: RunHandle[Any] | str, *, input: Any = UNCHANGED, version: str = "", key: str = ""
+    ) -> RunHandle[Any]:
+        """Start a new run from the beginning, with the old input and version unless others are given."""
+        return await self.derived_runs.rerun(run, input=input, version=version, key=key)
 
-    async def insist(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-        """The answer, and whether we asked more than once: then it may have been done by a call of ours
-        whose answer was lost."""
-        for attempt in range(_TRIES):
-            try:
-                return await ask(), attempt > 0
-            except StoreLocked:
-                raise  # it was waited for as long as a caller should wait
-            except (OutcomeUnknown, StoreUnavailable):
-                if attempt == _TRIES - 1:
-                    raise
-                await asyncio.sleep(0.05 * 2**attempt)
-        raise AssertionError("unreachable")
+    @overload
+    async def rerun_from(
+        self, run: RunHandle[R], step: str, *, outputs: Mapping[str, Any] | None = None, key: str = ""
+    ) -> RunHandle[R]: ...
+    @overload
+    async def rerun_from(
+        self, run: str, step: str, *, outputs: Mapping[str, Any] | None = None, key: str = ""
+    ) -> RunHandle[Any]: ...
+    async def rerun_from(
+        self,
+        run: RunHandle[Any] | str,
+        step: str,
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        key: str = "",
+    ) -> RunHandle[Any]:
+        """Start a new run that keeps all results from before a step, and repeats that step and the rest.
 
-    def token(self) -> str:
-        return self._ids.token()
+        `step` is a path, or the name of a step that the run called once.
+        """
+        return await self.derived_runs.rerun_from(run, step, outputs=outputs, key=key)
+
+    @overload
+    async def fork(
+        self,
+        run: RunHandle[R],
+        *,
+        at: int,
+        input: Any = ...,
+        state: Any = ...,
+        outputs: Mapping[str, Any] | None = None,
+        key: str = "",
+    ) -> RunHandle[R]: ...
+    @overload
+    async def fork(
+        self,
+        run: str,
+        *,
+        at: int,
+        input: Any = ...,
+        state: Any = ...,
+        outputs: Mapping[str, Any] | None = None,
+        key: str = "",
+    ) -> RunHandle[Any]: ...
+    async def fork(
+        self,
+        run: RunHandle[Any] | str,
+        *,
+        at: int,
+        input: Any = UNCHANGED,
+        state: Any = UNCHANGED,
+        outputs: Mapping[str, Any] | None = None,
+        key: str = "",
+    ) -> RunHandle[Any]:
+        """Start a new run that begins as the old one was at event `at`, apart from the edits.
+
+        `outputs` replaces results of steps, children and waits, by path; `state` is the state of a
+        machine. In a graph, nodes that depend on an edited output (by node id) run again, and all of
+        them do with another input. NotForkable says why a fork cannot begin there, and where one can.
+        """
+        return await self.derived_runs.fork(run, at=at, input=input, state=state, outputs=outputs, key=key)
+
+    async def export(self, run: RunHandle[Any] | str, *, children: bool = True) -> bytes:
+        """Write the run, and with `children` all runs below it, as one JSON file.
+
+        The copy of a live run is taken at one moment; a step that was executing begins again in it.
+        """
+        return await self.derived_runs.export(run, children=children)
+
+    async def import_run(self, file: bytes | str) -> RunHandle[Any]:
+        """Restore exported runs under their own ids; those that had not ended continue.
+
+        Writes nothing if the file is wrong (InvalidFile) or one of the runs exists (RunExists).
+        """
+        return await self.derived_runs.restore(file)

@@ -1,4 +1,4 @@
-"""Decisions: answers to one open question, and who was faster when it is not open any more."""
+"""Decisions: answers to one open wait, and who answered it first if it is closed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepwell.client.handle import RunHandle
 
 
-_OPEN_FORMS: tuple[Any, ...] = (None, True, {})  # any answer fits
+_OPEN_FORMS: tuple[Any, ...] = (None, True, {})  # accept any answer
 
 
 async def decide(run: RunHandle[Any], answer: Any, *, path: str, by: str, roles: Collection[str]) -> None:
@@ -34,7 +34,7 @@ async def decide(run: RunHandle[Any], answer: Any, *, path: str, by: str, roles:
 
 
 async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str) -> None:
-    """Choose a transition of the place where the machine is."""
+    """Take a transition that the machine waits for at its place."""
     state = await run.state()
     wait = next((wait for wait in state.waits.values() if wait.what == "trigger"), None)
     choice = next((c for c in wait.choices if c.name == name), None) if wait is not None else None
@@ -46,7 +46,7 @@ async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str) -> N
 async def _send(run: RunHandle[Any], wait: OpenWait, form: Any, answer: Any, *, by: str, choice: str) -> None:
     client = run._client
     what = f"trigger {excerpt(choice)}" if choice else "the decision"
-    # Whoever asks for a type gets it back: then the answer may be a value of it, not only its JSON.
+    # If the wait has a type, the answer may be a value of that type, not only its JSON.
     encode = PLAIN.encode if form in _OPEN_FORMS else encoded_by_type
     data = limited(encode(answer), what, client.payload_bytes_max)
     _check_form(form, data, choice or wait.path)
@@ -72,22 +72,22 @@ async def _send(run: RunHandle[Any], wait: OpenWait, form: Any, answer: Any, *, 
 
 
 def _check_assigned(wait: OpenWait, by: str, roles: Collection[str]) -> None:
-    """Whoever is not among the assignees changes nothing; without assignees everybody may decide."""
+    """Refuse callers who are not assignees; without assignees anybody may decide."""
     names = {by, *(f"role:{role}" for role in roles)}
     if wait.assignees and not names.intersection(wait.assignees):
         raise NotAssigned(
-            f"{by or 'somebody without a name'} may not decide {wait.path}",
-            hint="it is for " + ", ".join(wait.assignees) + "; give by= and roles=",
+            f"{by or 'an anonymous caller'} may not decide {wait.path}",
+            hint="it is assigned to " + ", ".join(wait.assignees) + "; pass by= and roles=",
             question=wait.title or wait.path,
         )
 
 
 def _open_approval(run: RunHandle[Any], state: RunState, path: str) -> OpenWait:
     if state.status.terminal:
-        raise RunEnded(f"run {run.id} is {state.status}; nothing can be decided any more")
+        raise RunEnded(f"run {run.id} is {state.status}; there is nothing left to decide")
     waits = [w for w in state.waits.values() if w.what == "approval" and path in ("", w.path)]
     if not waits:
-        raise AlreadyDecided(f"run {run.id} has no open question{f' at {path}' if path else ''}")
+        raise AlreadyDecided(f"run {run.id} has no open approval{f' at {path}' if path else ''}")
     if len(waits) > 1:
         raise InvalidInput(
             f"run {run.id} has {len(waits)} open questions",
@@ -101,18 +101,18 @@ async def _wrong_place(run: RunHandle[Any], state: RunState, wait: OpenWait | No
     answered = await _answered(run, "")
     if (await run.info()).kind != "machine":
         return WrongPlace(
-            f"run {run.id} is no machine", hint="only machines have triggers; use signal or decide"
+            f"run {run.id} is not a machine", hint="only machines have triggers; use signal or decide"
         )
     if state.status.terminal:
         return RunEnded(
-            f"run {run.id} is {state.status} at {excerpt(place)}; {excerpt(name)} cannot reach it any more"
+            f"run {run.id} is {state.status} at {excerpt(place)}; {excerpt(name)} can no longer reach it"
             + (f" ({answered.who})" if answered.who else ""),
             hint="retry the run first: run.retry()" if state.status in RETRYABLE else "",
         )
-    if wait is None and name in answered.offers:  # the transition that was chosen instead is on its way
+    if wait is None and name in answered.offers:  # another transition was chosen and is about to run
         return AlreadyDecided(f"trigger {excerpt(name)} came too late: {answered.who}")
     offers = ", ".join(choice.name for choice in wait.choices) if wait is not None else ""
-    hint = f"it waits for: {offers}" if offers else "it waits for no trigger now; look at run.why()"
+    hint = f"it waits for: {offers}" if offers else "it does not wait for a trigger now; see run.why()"
     return WrongPlace(
         f"trigger {excerpt(name)} does not fit: the run is at {excerpt(place)}"
         + (f"; {answered.who}" if answered.who else ""),
@@ -121,21 +121,23 @@ async def _wrong_place(run: RunHandle[Any], state: RunState, wait: OpenWait | No
 
 
 class _Answered(NamedTuple):
-    who: str  # decided, what and when
-    offers: tuple[str, ...]  # what else that question offered, while its answer has not led anywhere
+    who: str  # who decided what, and when
+    offers: tuple[str, ...]  # the choices of that wait, until a transition has completed
 
 
 async def _answered(run: RunHandle[Any], path: str) -> _Answered:
-    """Who answered that question, or the last one: in the log, or still in the inbox."""
+    """Return who answered that wait, or the last one: from the log, or from the inbox."""
     last, moved = "", True
     offers: tuple[str, ...] = ()
     key = decide_key(path) if path else ""
-    waiting = await run._client.store.read_inbox(run.id)  # first: what leaves it is in the log
+    waiting = await run._client.store.read_inbox(
+        run.id
+    )  # before the log: a message that leaves the inbox is in the log
     async for row in run.log():
         if row.kind == "received":
             fact = ev.read_as(ev.Received, row)
             if fact.what == "decide" and not fact.rejected and key in ("", fact.key):
-                last, moved = _told(fact.by, fact.choice, row.at), False
+                last, moved = _describe(fact.by, fact.choice, row.at), False
         elif row.kind == "wait_opened":
             offers = tuple(choice.name for choice in ev.read_as(ev.WaitOpened, row).choices) or offers
         elif row.kind == "transition_completed":
@@ -143,16 +145,16 @@ async def _answered(run: RunHandle[Any], path: str) -> _Answered:
     for message in waiting:
         if message.kind == "decide" and key in ("", message.key):
             decision = msgspec.json.decode(message.payload, type=Decision)
-            last, moved = _told(decision.by, decision.choice, message.at), False
+            last, moved = _describe(decision.by, decision.choice, message.at), False
     return _Answered(last, () if moved else offers)
 
 
-def _told(by: str, choice: str, at: float) -> str:
+def _describe(by: str, choice: str, at: float) -> str:
     when = datetime.fromtimestamp(at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return f"{by or 'somebody'} decided{f' {excerpt(choice)}' if choice else ''} at {when}"
 
 
 def _check_form(form: Any, data: bytes, question: str) -> None:
-    """An answer that does not fit the form is refused at once, not found out by the run."""
+    """Refuse an answer that does not fit the form before the run sees it."""
     if form not in _OPEN_FORMS:
         Schema(form).check(msgspec.json.decode(data), question=question)

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from stepwell.client import decisions
-from stepwell.client.limits import full_limit
-from stepwell.client.reads import Past
+from stepwell.client.diagnosis import warn_if_unserved, why
 from stepwell.client.run_event import RunEvent, readable
-from stepwell.client.trees import live_in_tree
-from stepwell.client.unserved import tell_if_unserved
-from stepwell.domain.codec import encoded_by_type, limited
-from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunRow
+from stepwell.client.store_access import StoreAccess
+from stepwell.domain.checkpoints import checkpoints
+from stepwell.domain.codec import codec_for, encoded_by_type, limited
+from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunFilter, RunRow
+from stepwell.domain.documents import Document, Documents
 from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
     KIND,
     Accepted,
     Cancelled,
     Continued,
+    Event,
     Problem,
     Received,
     StepCompleted,
@@ -34,15 +37,15 @@ from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
 from stepwell.domain.new_run import needs_of_run
 from stepwell.domain.problems import run_error
-from stepwell.domain.state import OpenWait, RunState
+from stepwell.domain.state import Checkpoint, OpenWait, RunState, fold
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.domain.text import checked_text, clean
 from stepwell.domain.whole_numbers import whole_number
-from stepwell.domain.why import Reason, explain, needs_state
+from stepwell.domain.why import Reason
 from stepwell.errors import (
     AlreadyDecided,
+    DocumentNotFound,
     InvalidInput,
-    LogDamaged,
     NotCompensable,
     NotEndedYet,
     NotRemovable,
@@ -52,26 +55,28 @@ from stepwell.errors import (
     SignalLimit,
     StoreError,
     excerpt,
+    shortened,
 )
+from stepwell.store.base import Reading
 from stepwell.store.wakeups import Ended
 
-if TYPE_CHECKING:
-    from stepwell.client.client import Client
-
 R = TypeVar("R")
+T = TypeVar("T")
 
 _PAGE = 1000
-_FOLLOW_SECONDS = 0.25  # other processes do not hint at every event: whoever follows looks by itself
-# A run started here and now is watched from before its start: news of its end, here or by a hint, come
-# by themselves. Asking after 50 ms meant one more read for nearly every run of fifty at once.
+_FOLLOW_SECONDS = 0.25  # other processes do not send a wake-up for every event, so followers poll
+# A run started here is watched from before its start, so its end is notified without a read. Polling
+# after 50 ms cost one more read for nearly every run of fifty at once.
 _FRESH_SECONDS = 1.0
-_LOOK_SECONDS = 5.0  # should the news of an end get lost
-_FRESH_POLL_SECONDS = 0.05  # where no hints arrive
+_LOOK_SECONDS = 5.0  # in case the notification of an end is lost
+_FRESH_POLL_SECONDS = 0.05  # on stores without wake-ups
 
 
-class RunHandle(Past, Generic[R]):
+class RunHandle(Generic[R]):
+    """One run, seen from outside. `at` is a seq of its log: the run as it was after that event."""
+
     def __init__(
-        self, client: Client, run_id: RunId, decode: Callable[[bytes], R], *, fresh: bool = False
+        self, client: StoreAccess, run_id: RunId, decode: Callable[[bytes], R], *, fresh: bool = False
     ) -> None:
         self._client = client
         self._decode = decode
@@ -79,13 +84,13 @@ class RunHandle(Past, Generic[R]):
         self._watch = client.notifier.watch(run_id)
         self.id = run_id
 
-    # Its end
+    # The end of the run
 
     async def result(self, timeout: Duration | None = None) -> R:
-        """Wait for the end; RunFailed, RunCancelled or RunTimedOut when it is not the good one.
+        """Wait for the end and return the result; raises RunFailed, RunCancelled or RunTimedOut.
 
-        NotEndedYet (a TimeoutError) after `timeout`: the run goes on. WorkerBroken when this process' worker
-        died of a fault: the run goes on with the next worker.
+        Raises NotEndedYet (a TimeoutError) after `timeout`; the run continues. Raises WorkerBroken if the
+        worker of this process died of a fault; the run continues with the next worker.
         """
         if timeout is None:
             ended = await self._end()
@@ -97,10 +102,12 @@ class RunHandle(Past, Generic[R]):
         raise run_error(ended.status, problem, self.id, await self._reason(ended.status))
 
     async def _reason(self, status: Status) -> str:
-        """Why it was cancelled: only the last event of its log says so."""
+        """Return why the run was cancelled; only the last event of its log says so."""
         if status is Status.CANCELLED:
-            with suppress(StoreError):  # not to be had now
-                for row in await self._client.store.read_log_end(self.id):  # none: deleted since
+            with suppress(StoreError):  # the reason is not worth an error
+                for row in await self._client.store.read_log_end(
+                    self.id
+                ):  # empty if the run was deleted meanwhile
                     fact = read(row).fact
                     return fact.reason if isinstance(fact, Cancelled) else ""
         return ""
@@ -124,7 +131,7 @@ class RunHandle(Past, Generic[R]):
             if self._watch.ended is None:
                 await self._watch.wait(_FRESH_POLL_SECONDS if self._client.store.polls else _FRESH_SECONDS, 0)
         if self._watch.ended is not None and self._watch.ended.status in RETRYABLE:
-            self._watch.ended = None  # somebody may have sent it on since: ask
+            self._watch.ended = None  # it may have been retried since, so read it
         while self._watch.ended is None:
             seen = self._watch.news
             run = await self.info()
@@ -133,11 +140,11 @@ class RunHandle(Past, Generic[R]):
             self._client.notifier.check()
             looks += 1
             if looks == 2 and run.status is Status.PENDING:
-                await tell_if_unserved(self)
+                await warn_if_unserved(self)
             await self._watch.wait(pause, seen)
         return self._watch.ended
 
-    # What it is
+    # What the run is
 
     async def info(self) -> RunRow:
         run = await self._client.store.read_run(self.id)
@@ -149,25 +156,15 @@ class RunHandle(Past, Generic[R]):
         return (await self.info()).status
 
     async def waits(self) -> list[OpenWait]:
-        """What the run waits for right now."""
+        """List the open waits of the run."""
         return list((await self.state()).waits.values())
 
     async def why(self) -> Reason:
-        """The exact reason it does not move."""
-        store = self._client.store
-        run = await self.info()
-        tickets = [t for t in await store.read_tickets(self.id) if t.path == ""]
-        ticket = tickets[0] if tickets else None
-        full = await full_limit(store, run, ticket) if ticket is not None else None
-        now = await store.now()
-        try:
-            state = await self.state() if needs_state(run, ticket, now) else RunState()
-        except LogDamaged as damage:
-            return Reason("damaged", f"the run is {run.status}: {damage.message}")
-        return explain(run, ticket, state, await store.list_workers(), now, full=full)
+        """Explain exactly why the run does not move."""
+        return await why(self)
 
     async def log(self) -> AsyncIterator[LogRow]:
-        """The log as it is kept."""
+        """Read the log as it is stored."""
         after = 0
         while page := await self._client.store.read_log(self.id, after=after, limit=_PAGE):
             for row in page:
@@ -177,9 +174,9 @@ class RunHandle(Past, Generic[R]):
             raise RunNotFound(f"there is no run {self.id}")
 
     async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
-        """The log from `after` on; with `follow` also what is still to come, until the run ends."""
+        """Read the events after seq `after`; with `follow`, also new ones until the run ends."""
         pause = _FOLLOW_SECONDS
-        hint = "give the seq of the last event that you have"
+        hint = "give the seq of the last event you have read"
         whole_number(after, "after", 0, 2**53, hint, wrong=InvalidInput)
         with self._client.notifier.following(self.id) if follow else nullcontext():
             while True:
@@ -197,10 +194,68 @@ class RunHandle(Past, Generic[R]):
                     self._client.notifier.check()
                     await self._watch.wait(pause, seen)
 
-    # Talking to it
+    # The past of the run
+
+    async def state(self, at: int | None = None) -> RunState:
+        """Fold the log into the state of the run, now or after any earlier event."""
+        return fold(await self._events(at))
+
+    async def checkpoints(self) -> list[Checkpoint]:
+        """List the checkpoints after steps and transitions: number, place, seq, state, visible documents."""
+        return checkpoints(await self._events())
+
+    async def documents(self, at: int | None = None) -> list[Document]:
+        """List the latest version of each visible document."""
+        return sorted((await self._documents(at)).latest.values(), key=lambda document: document.name)
+
+    @overload
+    async def document(self, name: str, *, at: int | None = None, version: int | None = None) -> Any: ...
+    @overload
+    async def document(
+        self, name: str, type: type[T], *, at: int | None = None, version: int | None = None
+    ) -> T: ...
+    async def document(
+        self, name: str, type: Any = Any, *, at: int | None = None, version: int | None = None
+    ) -> Any:
+        """Return the value of a document: its latest visible version, or the given one."""
+        documents = await self._documents(at)
+        matches = [d for d in documents.versions if d.name == name and version in (None, d.version)]
+        if not matches:
+            recent = ", ".join(d.id for d in documents.versions[-10:]) or "none"
+            title: object = name  # callers without a type checker pass anything
+            text = shortened(title) if isinstance(title, str) else excerpt(title)
+            text += "" if version is None else f" version {excerpt(version)}"
+            raise DocumentNotFound(f"run {self.id} has no document {text}", documents=recent)
+        latest = matches[-1]
+        try:
+            return codec_for(type).decode(latest.value)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"document {latest.id} of run {self.id} is not of type {getattr(type, '__name__', type)}: "
+                f"{error.message}",
+                hint=f"it was saved as {latest.type}; leave the type out to get its JSON",
+                **error.context,
+            ) from None
+
+    async def _events(self, at: int | None = None) -> list[Event]:
+        valid = at is None or (type(at) is int and at >= 1)
+        events = [read(row, self.id) async for row in self.log() if valid and (at is None or row.seq <= at)]
+        if not valid or (at is not None and at > len(events)):
+            raise InvalidInput(
+                f"run {self.id} has no event {excerpt(at)}", hint="give a seq of its log, 1 or more"
+            )
+        return events
+
+    async def _documents(self, at: int | None) -> Documents:
+        documents = Documents()
+        for event in await self._events(at):
+            documents.take(event)
+        return documents
+
+    # Messages to the run
 
     async def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
-        """Leave a signal; the run takes it when it waits for one. The same `id` counts once."""
+        """Send a signal; the run takes it when it waits for one. The same `id` counts once."""
         checked_text(name, "name")
         data = limited(encoded_by_type(payload), f"signal {excerpt(name)}", self._client.payload_bytes_max)
         message = Message(
@@ -213,9 +268,9 @@ class RunHandle(Past, Generic[R]):
         self._delivered(await self._client.deliver(message), f"signal {excerpt(name)}")
 
     async def event(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
-        """Send an event to this run alone; the earliest fitting wait takes it, also one that comes later.
+        """Send an event to this run only; the first matching wait takes it, even one opened later.
 
-        The same `id` counts once: False says that it had come before.
+        `key` is the event key. The same `id` counts once; False says that it was received before.
         """
         body = {"key": checked_text(key, "key"), "data": Raw(encoded_by_type(payload))}
         checked_text(name, "name")
@@ -227,10 +282,10 @@ class RunHandle(Past, Generic[R]):
             name=f"event:{name}",
             payload=data,
         )
-        known = bool(id) and await self._received(message.key)
+        repeated = bool(id) and await self._received(message.key)
         outcome = await self._client.deliver(message)
         self._delivered(outcome, f"event {excerpt(name)}")
-        return outcome is Delivery.DELIVERED and not known
+        return outcome is Delivery.DELIVERED and not repeated
 
     async def _received(self, key: str) -> bool:
         async for row in self.log():
@@ -239,51 +294,56 @@ class RunHandle(Past, Generic[R]):
         return False
 
     async def decide(self, answer: Any, *, path: str = "", by: str = "", roles: Collection[str] = ()) -> None:
-        """Answer one open approval (the only one, or the one at `path`); AlreadyDecided if it is not open.
+        """Answer the only open approval, or the one at `path`; AlreadyDecided if it is not open.
 
-        NotAssigned when it has assignees and neither `by` nor one of `roles` (`role:name`) is among them.
+        Raises NotAssigned if it has assignees, and neither `by` nor one of the `roles` (assignee
+        `role:name`) is among them.
         """
         await decisions.decide(self, answer, path=path, by=by, roles=roles)
 
     async def trigger(self, transition: str, payload: Any = None, *, by: str = "") -> None:
-        """Take a transition that a machine waits for. WrongPlace when it does not fit the place where the
-        machine is, AlreadyDecided when somebody was faster; `signal` instead waits until it fits."""
+        """Take a transition that a machine waits for.
+
+        Raises WrongPlace if the transition does not fit the place of the machine, and AlreadyDecided if
+        somebody was faster. A `signal` of that name waits until it fits.
+        """
         await decisions.trigger(self, transition, payload, by=by)
 
     def _delivered(self, outcome: Delivery, what: str) -> None:
         match outcome:
             case Delivery.ENDED:
-                raise RunEnded(f"run {self.id} has ended; {what} cannot reach it any more")
+                raise RunEnded(f"run {self.id} has ended; {what} can no longer reach it")
             case Delivery.UNKNOWN:
                 raise RunNotFound(f"there is no run {self.id}")
             case Delivery.DECIDED:
                 raise AlreadyDecided(f"{what} came too late: it was answered")
             case Delivery.FULL:
                 raise SignalLimit(
-                    f"run {self.id} has 10,000 signals waiting", hint="let it take some, or send fewer"
+                    f"run {self.id} has 10,000 signals waiting",
+                    hint="let the run take some of them, or send fewer",
                 )
             case _:
                 pass
 
     async def cancel(self, reason: str = "") -> bool:
-        """Ask it to clean up and end; False: it had ended or was asked before."""
+        """Ask the run to clean up and end. False if it had ended or was asked before."""
         if not isinstance(reason, str):
             raise InvalidInput(f"the reason is {excerpt(reason)}", hint="give text", field="reason")
         reason = clean(reason)
-        outcome = await self._client.patiently(lambda: self._client.store.cancel(self.id, reason))
+        outcome = await self._client.call_idempotent(lambda: self._client.store.cancel(self.id, reason))
         if outcome is CancelOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is CancelOutcome.ENDED:
-            self._client.notifier.ended(self.id, Ended(Status.CANCELLED, None, None))
-        self._client.notifier.work(self.id)
+            self._client.notifier.notify_end(self.id, Ended(Status.CANCELLED, None, None))
+        self._client.notifier.notify_work(self.id)
         return outcome is not CancelOutcome.ALREADY
 
     async def retry(self) -> None:
-        """Send a run on that failed or timed out, exactly where it was; its own timeout begins anew."""
-        match await self._sent_on(undo=False):
+        """Retry a failed or timed-out run exactly where it stopped; its timeout begins anew."""
+        match await self._resume(undo=False):
             case RetryOutcome.COMPENSATED:
                 raise NotRetryable(
-                    f"run {self.id} has undone what it did", hint="rerun it, or fork it before it failed"
+                    f"run {self.id} has been compensated", hint="rerun it, or fork it before it failed"
                 )
             case RetryOutcome.NOT_FAILED:
                 raise NotRetryable(
@@ -294,78 +354,78 @@ class RunHandle(Past, Generic[R]):
                 pass
 
     async def compensate(self) -> None:
-        """Undo what a run kept when it failed or timed out (`on_failure="hold"`); then its end is final."""
+        """Undo the completed steps of a run that failed with `on_failure="hold"`; its end is then final."""
         if not await self._undoable():
             raise NotCompensable(
-                f"run {self.id} has nothing to undo", hint="no step that it completed names a compensate="
+                f"run {self.id} has nothing to undo", hint="none of its completed steps has a compensate="
             )
-        match await self._sent_on(undo=True):
+        match await self._resume(undo=True):
             case RetryOutcome.COMPENSATED:
                 raise NotCompensable(
-                    f"run {self.id} has undone what it did already",
+                    f"run {self.id} has already been compensated",
                     hint="rerun it, or fork it before it failed",
                 )
             case RetryOutcome.NOT_FAILED:
                 raise NotCompensable(
                     f"run {self.id} is {await self.status()}",
-                    hint="only one that failed or timed out is undone by hand; cancel one that lives",
+                    hint="only a failed or timed-out run can be compensated; cancel a live one",
                 )
             case _:
                 pass
 
     async def _undoable(self) -> bool:
-        found = False
+        undoable = False
         async for row in self.log():
             if row.kind == KIND[StepCompleted]:
-                found = found or read_as(StepCompleted, row, self.id).undo is not None
+                undoable = undoable or read_as(StepCompleted, row, self.id).undo is not None
             elif row.kind == KIND[Continued]:
-                found = False  # going on as new settles what came before
-        return found
+                undoable = False  # a new generation cannot undo steps of an earlier one
+        return undoable
 
-    async def _sent_on(self, *, undo: bool) -> RetryOutcome:
+    async def _resume(self, *, undo: bool) -> RetryOutcome:
         needs = ""
         async for row in self.log():
             needs = needs_of_run(read_as(Accepted, row, self.id))
             break
-        failed_at, asked = (await self.info()).ended_at, False
+        failed_at, sent = (await self.info()).ended_at, False
 
         async def send() -> RetryOutcome:
-            nonlocal asked
-            if asked and (await self.info()).ended_at != failed_at:
-                return RetryOutcome.RETRIED  # by a call of ours, and it may have failed again since
-            asked = True
+            nonlocal sent
+            if sent and (await self.info()).ended_at != failed_at:
+                return RetryOutcome.RETRIED  # by an earlier call of ours; it may have failed again since
+            sent = True
             return await self._client.store.retry(self.id, needs=needs, undo=undo)
 
-        outcome, repeated = await self._client.insist(send)
+        outcome, repeated = await self._client.retry_call(send)
         if repeated and outcome is RetryOutcome.NOT_FAILED:
-            outcome = RetryOutcome.RETRIED  # by a call of ours that arrived late
+            outcome = RetryOutcome.RETRIED  # by an earlier call of ours whose answer was lost
         if outcome is RetryOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is RetryOutcome.RETRIED:
             self._watch.ended = None
-            self._client.notifier.work(self.id)
+            self._client.notifier.notify_work(self.id)
         return outcome
 
     async def delete(self) -> None:
-        """Remove this run and all below it for good. NotRemovable while any of them is live."""
-        self._watch.ended = None  # a file may bring it back, and then it goes on
-        outcome, repeated = await self._client.insist(lambda: self._client.store.remove(self.id))
+        """Delete this run and all runs below it for good; NotRemovable while any of them is live."""
+        self._watch.ended = None  # an import may restore the run, and then it continues
+        outcome, repeated = await self._client.retry_call(lambda: self._client.store.remove(self.id))
         match outcome:
             case Removal.LIVE:
                 raise await self._not_removable()
             case Removal.CHILD:
                 parent = (await self.info()).parent
                 raise NotRemovable(
-                    f"run {self.id} belongs to run {parent}", hint="delete the run that started it all"
+                    f"run {self.id} belongs to run {parent}", hint="delete the root run instead"
                 )
-            case Removal.UNKNOWN if not repeated:  # else a call of ours removed it
+            case Removal.UNKNOWN if not repeated:  # if repeated, an earlier call of ours removed it
                 raise RunNotFound(f"there is no run {self.id}")
             case _:
                 pass
 
     async def _not_removable(self) -> NotRemovable:
-        live = await live_in_tree(self._client.store, await self.info())
-        if live is None:  # it ended just now, or somebody holds one of them
+        live = await _first_live(self._client.store, await self.info())
+        if live is None:  # it has just ended, or a worker still holds one of them
             what = f"run {self.id}, or a run below it, had not ended or was in use"
             return NotRemovable(what, hint="try again")
         below = "" if live.id == self.id else f" because run {live.id} ({live.workflow}) below it is"
@@ -373,7 +433,21 @@ class RunHandle(Past, Generic[R]):
         return NotRemovable(what, hint=f"cancel run {live.id} and wait for its end", run=live.id)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a run's handle belongs to its client: pass run.id on, and there client.handle(id)")
+        raise TypeError("a run handle belongs to its client: pass run.id, and call client.handle(id) there")
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
+
+
+async def _first_live(store: Reading, top: RunRow) -> RunRow | None:
+    """Return the first run of the tree, from the top down, that has not ended."""
+    queue = deque([top])
+    while queue:
+        run = queue.popleft()
+        if not run.status.terminal:
+            return run
+        children, before = RunFilter(workspace=run.workspace, parent=run.id, limit=_PAGE), ""
+        while page := await store.list_runs(replace(children, before=before)):
+            queue.extend(page)
+            before = page[-1].id
+    return None

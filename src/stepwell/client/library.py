@@ -1,8 +1,9 @@
-"""GraphLibrary: saved graphs of a workspace. A draft is edited; publishing it makes a version.
+"""GraphLibrary: the saved graphs of a workspace. Drafts are edited; publishing a draft makes a version.
 
-Runs keep the graph they began with, so nothing here touches them. Whoever edits says which draft was
-seen (`expected`, its hash): of two who save over the same draft one is told that it has changed, by whom,
-and where it differs. Of two who create or publish at once one gets the conflict, or the next version.
+Runs keep the graph they began with, so nothing here affects them. An editor passes the hash of the draft
+it loaded (`expected`). If two editors save over the same draft, the second gets a Conflict that says who
+changed it and which nodes differ. If two create or publish at once, one gets the conflict, or the next
+version.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
     from stepwell.client.client import Client
 
 
-class Saving(msgspec.Struct, frozen=True, kw_only=True):
-    """Who saved a draft, and when."""
+class DraftInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Who saved a draft, and when. Stored as the options of its definition."""
 
     by: str = ""
     at: float = 0.0
 
 
-class GraphTools(Protocol):
-    """What is known of graphs elsewhere: checking them, and telling them apart."""
+class LibraryTools(Protocol):
+    """Checks, hashes and compares graphs. Implemented in authoring, which the client does not import."""
 
     def warnings(self, source: Any) -> Sequence[object]: ...
 
@@ -45,75 +46,76 @@ class GraphTools(Protocol):
 @dataclass(frozen=True, slots=True)
 class SavedGraph:
     name: str
-    hash: str  # of the draft, with where its nodes lie
+    hash: str  # of the draft, including the positions of its nodes
     versions: tuple[str, ...]  # published, oldest first
-    changed: bool  # the draft differs from the last published version; where nodes lie does not count
-    by: str = ""  # who saved the draft, and when
-    at: float = 0.0
-    warnings: tuple[str, ...] = ()  # told when it is saved: what it says in vain
+    changed: bool  # the draft differs from the last published version; positions of nodes do not count
+    by: str = ""  # who saved the draft
+    at: float = 0.0  # when the draft was saved
+    warnings: tuple[str, ...] = ()  # set on save: settings that have no effect
 
 
 class GraphLibrary:
     def __init__(
-        self, client: Client, tools: GraphTools, begin_to_work: Callable[[], Awaitable[None]]
+        self, client: Client, tools: LibraryTools, begin_to_work: Callable[[], Awaitable[None]]
     ) -> None:
         self._client = client
         self._tools = tools
         self._begin_to_work = begin_to_work
 
     async def list(self) -> list[SavedGraph]:
-        known = await self._known()
-        return [self._saved(name, found) for name, found in known.items()]
+        graphs = await self._graphs()
+        return [self._saved(name, versions) for name, versions in graphs.items()]
 
     async def get(self, name: str, version: str | int = "draft") -> dict[str, Any]:
-        """The graph's JSON: its draft, `published` (the latest) or a version."""
-        found, version = await self._found(name), str(version)
+        """Return the JSON of a graph: its draft, `published` (the latest) or a version."""
+        definitions, version = await self._definitions(name), str(version)
         if version == "published":
-            version = _versions(found)[-1] if len(found) > 1 else version
-        if version not in found:
+            version = _published(definitions)[-1] if len(definitions) > 1 else version
+        if version not in definitions:
             raise UnknownWorkflow(
-                f"graph {excerpt(name)} has no version {excerpt(version)}", hint=f"it has: {', '.join(found)}"
+                f"graph {excerpt(name)} has no version {excerpt(version)}",
+                hint=f"it has: {', '.join(definitions)}",
             )
-        body: dict[str, Any] = msgspec.json.decode(found[version].body)
+        body: dict[str, Any] = msgspec.json.decode(definitions[version].body)
         return body
 
     async def about(self, name: str) -> SavedGraph:
-        return self._saved(name, await self._found(name))
+        return self._saved(name, await self._definitions(name))
 
     async def create(self, body: Any, *, name: str = "", by: str = "") -> SavedGraph:
-        """A new graph, as a draft. InvalidGraph says all that is wrong with it."""
-        draft = await self._draft(self._made(body, name), by)
+        """Save a new graph as a draft. InvalidGraph lists everything that is wrong with it."""
+        draft = await self._draft(self._definition(body, name), by)
         name = draft.name.removeprefix(DRAFT)
         if not await self._swap(draft, ""):
             raise Conflict(
-                f"there is a graph {excerpt(name)} already{await self._saved_by(name)}",
+                f"graph {excerpt(name)} already exists{await self._saved_by(name)}",
                 hint="update it, or choose another name",
             )
-        return await self._told(name, body)
+        return await self._with_warnings(name, body)
 
     async def update(self, name: str, body: Any, *, expected: str = "", by: str = "") -> SavedGraph:
-        """Replace the draft, nodes and edges at once; Conflict when it is not the one that you saw.
+        """Replace the draft, nodes and edges at once; Conflict if its hash is not `expected`.
 
-        Without `expected` it is replaced whatever it is.
+        Without `expected` the draft is replaced unconditionally.
         """
-        await self._found(name)
-        draft = await self._draft(self._made(body, name), by)
+        await self._definitions(name)
+        draft = await self._draft(self._definition(body, name), by)
         if not expected:
             await self._client.store.put_definitions([draft])
         elif not await self._swap(draft, expected):
             raise await self._changed(name, draft)
-        return await self._told(name, body)
+        return await self._with_warnings(name, body)
 
-    async def _told(self, name: str, body: Any) -> SavedGraph:
+    async def _with_warnings(self, name: str, body: Any) -> SavedGraph:
         return replace(await self.about(name), warnings=tuple(map(str, self._tools.warnings(body))))
 
     async def _changed(self, name: str, mine: Definition) -> Conflict:
-        theirs = (await self._found(name))["draft"]
+        theirs = (await self._definitions(name))["draft"]
         nodes = self._tools.diff(msgspec.json.decode(theirs.body), msgspec.json.decode(mine.body))["nodes"]
         differing = ", ".join([*nodes["added"], *nodes["removed"], *nodes["changed"]])
         return Conflict(
             f"the draft of {excerpt(name)} was changed by somebody else{await self._saved_by(name)}",
-            hint="load it and try again",
+            hint="load the draft and try again",
             draft=theirs.hash,
             nodes=f"other than yours: {differing or 'none'}",
         )
@@ -123,105 +125,109 @@ class GraphLibrary:
         if not saved.at:
             return ""
         when = datetime.fromtimestamp(saved.at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f" ({saved.by or 'without a name'}, {when})"
+        return f" ({saved.by or 'anonymous'}, {when})"
 
     async def delete(self, name: str) -> None:
-        """Forget the graph and its versions. Runs that have begun go on."""
-        await self._found(name)
+        """Delete the graph and its versions. Runs that have begun continue."""
+        await self._definitions(name)
         await self._client.store.drop_definitions(self._client.workspace, DRAFT + name, name)
 
     async def publish(self, name: str, *, expected: str = "") -> str:
-        """Make a version of the draft; publishing what is published already changes nothing.
+        """Make the draft a version and return its number; an unchanged draft makes no new version.
 
-        Conflict when the draft is not the one that you saw (`expected`).
+        Conflict if the hash of the draft is not `expected`.
         """
         while True:
-            found = await self._found(name)
-            versions, draft = _versions(found), found["draft"]
+            definitions = await self._definitions(name)
+            versions, draft = _published(definitions), definitions["draft"]
             if expected and draft.hash != expected:
                 raise await self._changed(name, draft)
-            if versions and not self._differ(found[versions[-1]], draft):
+            if versions and not self._differ(definitions[versions[-1]], draft):
                 return versions[-1]
             version = str(int(versions[-1]) + 1 if versions else 1)
-            made = self._tools.workflow(msgspec.json.decode(draft.body), name=name, version=version)
-            if await self._swap(self._mine(made.definition), ""):
+            workflow = self._tools.workflow(msgspec.json.decode(draft.body), name=name, version=version)
+            if await self._swap(self._in_workspace(workflow.definition), ""):
                 return version
-            # Somebody published in between: look again which version is next.
+            # Somebody published meanwhile: read again which version is next.
 
     async def diff(self, name: str, old: str | int, new: str | int = "draft") -> dict[str, Any]:
-        """What changed between two versions; `draft` and `published` are versions too."""
+        """Return what changed between two versions; `draft` and `published` count as versions."""
         return self._tools.diff(await self.get(name, old), await self.get(name, new))
 
     async def start(
         self, name: str, input: Any = None, *, version: str | int = "published", **options: Any
     ) -> Any:
-        """Start a published version; the run brings its graph along, so any worker can run it."""
-        found = await self._found(name)
-        versions = _versions(found)
+        """Start a published version. The graph is stored with the run, so any worker can run it."""
+        definitions = await self._definitions(name)
+        versions = _published(definitions)
         chosen = versions[-1] if version == "published" and versions else str(version)
         if chosen not in versions:
             raise UnknownWorkflow(
                 f"graph {excerpt(name)} has no version {excerpt(version)}", hint="publish it first"
             )
-        body = msgspec.json.decode(found[chosen].body)
-        made = self._tools.workflow(body, name=name, version=chosen, stored=True)
+        body = msgspec.json.decode(definitions[chosen].body)
+        workflow = self._tools.workflow(body, name=name, version=chosen, stored=True)
         await self._begin_to_work()
-        start: Callable[..., Awaitable[Any]] = self._client.start  # callers of that bring no graph along
-        return await start(made, input, graph=made.definition.body, **options)
+        start: Callable[..., Awaitable[Any]] = self._client.start  # `graph` is not a public option
+        return await start(workflow, input, graph=workflow.definition.body, **options)
 
     # Parts
 
-    def _made(self, body: Any, name: str) -> Definition:
+    def _definition(self, body: Any, name: str) -> Definition:
         options = {"name": name} if name else {}
         return self._tools.workflow(body, **options).definition
 
-    def _mine(self, definition: Definition, **changes: Any) -> Definition:
+    def _in_workspace(self, definition: Definition, **changes: Any) -> Definition:
         return msgspec.structs.replace(definition, workspace=self._client.workspace, **changes)
 
-    async def _draft(self, made: Definition, by: str) -> Definition:
-        saving = Saving(by=checked_text(by, "by"), at=await self._client.store.now())
-        options = msgspec.json.encode(saving)
-        # Not the version's hash: of two who move nodes, the second is to hear of the first.
-        hash = self._tools.content_hash(msgspec.json.decode(made.body))
-        return self._mine(
-            made, name=DRAFT + made.name, version="draft", kind="graph_draft", hash=hash, options=options
+    async def _draft(self, definition: Definition, by: str) -> Definition:
+        info = DraftInfo(by=checked_text(by, "by"), at=await self._client.store.now())
+        options = msgspec.json.encode(info)
+        # Not the hash of a version: if two editors move nodes, the second must get a conflict.
+        hash = self._tools.content_hash(msgspec.json.decode(definition.body))
+        name = DRAFT + definition.name
+        return self._in_workspace(
+            definition, name=name, version="draft", kind="graph_draft", hash=hash, options=options
         )
 
-    def _saved(self, name: str, found: dict[str, Definition]) -> SavedGraph:
-        versions, draft = _versions(found), found["draft"]
-        changed = not versions or self._differ(found[versions[-1]], draft)
-        saving = msgspec.json.decode(draft.options, type=Saving)
-        return SavedGraph(name, draft.hash, versions, changed, saving.by, saving.at)
+    def _saved(self, name: str, definitions: dict[str, Definition]) -> SavedGraph:
+        versions, draft = _published(definitions), definitions["draft"]
+        changed = not versions or self._differ(definitions[versions[-1]], draft)
+        info = msgspec.json.decode(draft.options, type=DraftInfo)
+        return SavedGraph(name, draft.hash, versions, changed, info.by, info.at)
 
     def _differ(self, one: Definition, other: Definition) -> bool:
-        """By what they say, not by the hashes that they were saved with: those were once of all of it."""
+        """Compare contents, not stored hashes: older ones included the positions of nodes."""
         if one.body == other.body:
             return False
-        told = [self._tools.version_hash(msgspec.json.decode(saved.body)) for saved in (one, other)]
-        return told[0] != told[1]
+        hashes = [self._tools.version_hash(msgspec.json.decode(saved.body)) for saved in (one, other)]
+        return hashes[0] != hashes[1]
 
     async def _swap(self, definition: Definition, expected: str) -> bool:
         store = self._client.store
-        return await self._client.patiently(lambda: store.swap_definition(definition, expected=expected))
+        return await self._client.call_idempotent(
+            lambda: store.swap_definition(definition, expected=expected)
+        )
 
-    async def _known(self) -> dict[str, dict[str, Definition]]:
-        """Saved graphs by name: `draft` and the published versions."""
+    async def _graphs(self) -> dict[str, dict[str, Definition]]:
+        """Return the saved graphs by name: `draft` and the published versions of each."""
         listed = await self._client.store.list_definitions(self._client.workspace)
-        known = {d.name.removeprefix(DRAFT): {"draft": d} for d in listed if d.kind == "graph_draft"}
+        graphs = {d.name.removeprefix(DRAFT): {"draft": d} for d in listed if d.kind == "graph_draft"}
         for definition in listed:
-            if definition.kind == "graph" and definition.name in known:
-                known[definition.name][definition.version] = definition
-        return known
+            if definition.kind == "graph" and definition.name in graphs:
+                graphs[definition.name][definition.version] = definition
+        return graphs
 
-    async def _found(self, name: str) -> dict[str, Definition]:
+    async def _definitions(self, name: str) -> dict[str, Definition]:
         checked_text(name, "name")
-        known = await self._known()
-        if name not in known:
+        graphs = await self._graphs()
+        if name not in graphs:
             raise UnknownWorkflow(
-                f"no graph {excerpt(name)} is saved", hint=f"saved are: {', '.join(known) or 'none'}"
+                f"no graph {excerpt(name)} is saved", hint=f"saved graphs: {', '.join(graphs) or 'none'}"
             )
-        return known[name]
+        return graphs[name]
 
 
-def _versions(found: dict[str, Definition]) -> tuple[str, ...]:
-    return tuple(sorted((v for v in found if v.isdigit()), key=int))
+def _published(definitions: dict[str, Definition]) -> tuple[str, ...]:
+    """Return the published versions, oldest first."""
+    return tuple(sorted((v for v in definitions if v.isdigit()), key=int))

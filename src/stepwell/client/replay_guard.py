@@ -1,4 +1,4 @@
-"""Outside: clients talk to runs from outside. In workflow code nothing of it would be in the log."""
+"""Keep clients out of workflow code, where nothing they do would be in the log."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from asyncio import events
 from stepwell.errors import NotDurable
 
 
-def check_outside() -> None:
-    """NotDurable in workflow code: its loop is not the client's, and answers could not come back to it."""
+def refuse_in_workflow_code() -> None:
+    """Raise NotDurable in workflow code: an answer could not come back to its loop."""
     if getattr(events._get_running_loop(), "repeats", False):
         raise NotDurable(
-            "workflow code used an engine or client, which cannot be repeated after a restart",
-            hint="use ctx.start, ctx.run, ctx.signal ...; what only a client can do belongs into a step",
+            "workflow code used an engine or client, which a replay cannot repeat",
+            hint="use ctx.start, ctx.run, ctx.signal ...; put calls that only a client can make into a step",
         )

@@ -1,4 +1,4 @@
-"""RunEvent: an event of a log as people read it."""
+"""RunEvent: an event of a log, decoded for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.domain.damage import damaged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """An event of the log as people read it."""
+    """One event of a log, with its time and payload decoded."""
 
     seq: int
     at: datetime

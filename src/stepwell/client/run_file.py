@@ -1,7 +1,7 @@
 """A run as one JSON file: everything that a store keeps of it and of the runs below it.
 
-Values stand in the file as they stand in the log, so a person can read it. It is read as data only:
-nothing in it is executed, and what does not fit is refused before anything is written.
+Values appear in the file as they do in the log, so a person can read it. The file is read as data: nothing
+in it is executed, and an invalid file is refused before anything is written.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Ticket(msgspec.Struct, frozen=True, kw_only=True):
     wakes: int
 
 
-_NOTHING = Raw(b"")  # is left out of the file: null would be a result
+_NOTHING = Raw(b"")  # omitted from the file: null would be a result
 
 
 class _Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -111,7 +111,7 @@ _YEAR_10000 = 253_402_300_800.0
 _RAW = ("input", "output", "error", "tags")
 
 
-def written(copies: Sequence[RunCopy]) -> bytes:
+def write(copies: Sequence[RunCopy]) -> bytes:
     return msgspec.json.encode(_File(runs=[_run(copy) for copy in copies]))
 
 
@@ -130,31 +130,31 @@ def _run(copy: RunCopy) -> _Run:
 
 
 def read(data: bytes | str) -> list[RunCopy]:
-    """InvalidFile says what is wrong with it."""
+    """Read a file; InvalidFile says what is wrong with it."""
     if not isinstance(data, bytes | bytearray | memoryview | str):
-        raise InvalidFile(f"a {type(data).__name__} is no exported run")
+        raise InvalidFile(f"a {type(data).__name__} is not an exported run")
     if isinstance(data, str) and not is_whole(data):
-        raise InvalidFile("this is no exported run: it is no text that can be written as UTF-8")
+        raise InvalidFile("this is not an exported run: its text cannot be written as UTF-8")
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.format != FORMAT:
             raise InvalidFile(
-                f"this is no exported run: its format is {excerpt(head.format)}, not {FORMAT!r}"
+                f"this is not an exported run: its format is {excerpt(head.format)}, not {FORMAT!r}"
             )
         if head.version < 1:
-            raise InvalidFile("the file does not say which version of the format it has")
+            raise InvalidFile("the file does not say the version of its format")
         if head.version > VERSION:
             raise InvalidFile(
-                f"the file has version {head.version}, this Stepwell reads {VERSION}",
+                f"the file has version {head.version}, but this Stepwell reads version {VERSION}",
                 hint="upgrade Stepwell here, or export it again with this version",
             )
         runs = msgspec.json.decode(data, type=_File).runs
     except msgspec.MsgspecError as error:
-        raise InvalidFile(f"this is no exported run: {error}") from None
+        raise InvalidFile(f"this is not an exported run: {error}") from None
     if not runs:
-        raise InvalidFile("the file holds no run")
+        raise InvalidFile("the file contains no runs")
     if len({run.id for run in runs}) < len(runs):
-        raise InvalidFile("the file holds a run twice")
+        raise InvalidFile("the file contains a run twice")
     return [_copy(run) for run in runs]
 
 
@@ -176,42 +176,42 @@ def _copy(run: _Run) -> RunCopy:
 
 
 def _check(copy: RunCopy) -> None:
-    """What the engine takes for granted of every run."""
+    """Check what the engine assumes of every run."""
     where = f"run {copy.id or '(without id)'}"
     if not copy.id or [row.seq for row in copy.log] != list(range(1, len(copy.log) + 1)):
-        raise InvalidFile(f"{where}: its log does not count 1, 2, 3, ...")
+        raise InvalidFile(f"{where}: the events of its log are not numbered 1, 2, 3, ...")
     for row in copy.log:
         if not 0 <= row.at < _YEAR_10000:
-            raise InvalidFile(f"{where}: event {row.seq} ({row.kind}) was at no time that a calendar has")
+            raise InvalidFile(f"{where}: event {row.seq} ({row.kind}) has an impossible time")
         try:
             ev.read(row)
         except LogDamaged as error:
             raise InvalidFile(f"{where}: {error.message}") from None
     if not copy.log or copy.log[0].kind != ev.KIND[ev.Accepted]:
-        raise InvalidFile(f"{where}: its log does not begin with accepted")
+        raise InvalidFile(f"{where}: its log does not begin with `accepted`")
     _check_queueing(copy, where)
     own = [ticket for ticket in copy.tickets if ticket.path == ""]
     if copy.status.terminal == bool(own) or (copy.status.terminal and (copy.tickets or copy.inbox)):
-        raise InvalidFile(f"{where}: it is {copy.status} and has {len(own)} tickets")
+        raise InvalidFile(f"{where}: it is {copy.status} but has {len(own)} tickets")
     if len({ticket.path for ticket in copy.tickets}) < len(copy.tickets):
-        raise InvalidFile(f"{where}: two of its tickets are the same")
+        raise InvalidFile(f"{where}: two of its tickets have the same path")
     if own and not 1 <= own[0].base <= len(copy.log):
-        raise InvalidFile(f"{where}: its ticket says that it goes on from event {own[0].base}")
+        raise InvalidFile(f"{where}: its ticket continues from event {own[0].base}, which it does not have")
     if own and own[0].head != len(copy.log):
         raise InvalidFile(f"{where}: its ticket says that the log ends at {own[0].head}, not {len(copy.log)}")
     numbers = sorted(message.n for message in copy.inbox)
     if own and [0, *numbers, own[0].wakes + 1] != sorted({0, *numbers, own[0].wakes + 1}):
-        raise InvalidFile(f"{where}: its messages do not count upwards to {own[0].wakes}, as its ticket says")
+        raise InvalidFile(f"{where}: its messages are not numbered up to {own[0].wakes}, as its ticket says")
     _check_row(copy, where)
 
 
 def _check_row(copy: RunCopy, where: str) -> None:
-    """The log is the truth; what is kept beside it must say the same."""
+    """Check that the columns of the run agree with its log."""
     accepted = ev.read_as(ev.Accepted, copy.log[0])
     for what in ("workflow", "version", "kind"):
         if getattr(copy, what) != getattr(accepted, what):
-            told = f"{excerpt(getattr(copy, what))}, and its log {excerpt(getattr(accepted, what))}"
-            raise InvalidFile(f"{where}: its {what} is {told}")
+            values = f"{excerpt(getattr(copy, what))}, but {excerpt(getattr(accepted, what))} in its log"
+            raise InvalidFile(f"{where}: its {what} is {values}")
     if any(row.kind == ev.KIND[ev.Accepted] for row in copy.log[1:]):
         raise InvalidFile(f"{where}: its log begins twice")
     last = copy.log[-1].kind
@@ -221,12 +221,12 @@ def _check_row(copy: RunCopy, where: str) -> None:
 
 
 def _check_queueing(copy: RunCopy, where: str) -> None:
-    """What every worker reads before it knows whose it is: one bad run must not stop them all."""
+    """Check what every worker reads before it claims: one bad run must not stop them all."""
     texts = [copy.id, copy.key, copy.queue, copy.workflow, copy.version, copy.root, copy.parent]
     texts += [text for t in copy.tickets for text in (t.path, t.queue, t.needs)]
     texts += [text for m in copy.inbox for text in (m.key, m.kind, m.name)]
     if any("\x00" in text for text in texts):
-        raise InvalidFile(f"{where}: a name or key of it holds a NUL character")
+        raise InvalidFile(f"{where}: one of its names or keys contains a NUL character")
     if any(abs(number) > PRIORITY_MAX for number in (copy.priority, *(t.priority for t in copy.tickets))):
         raise InvalidFile(f"{where}: its priority is out of bounds")
     try:

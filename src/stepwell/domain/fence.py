@@ -13,7 +13,7 @@ from stepwell.domain.events import KIND, Claimed
 def check_fence(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
     """The verdict on the locked ticket: `lost` when it is not ours, `woken` when a message came.
 
-    PostgreSQL repeats this rule in SQL (queries.sql, commit_batch); the conformance suite
+    PostgreSQL repeats this rule in SQL (commits.sql, commit_batch); the conformance suite
     compares the two.
     """
     if lease is None or lease != commit.lease or head != commit.head:

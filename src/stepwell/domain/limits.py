@@ -53,7 +53,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     workspace: str = ""
     name: str = ""
-    most: int | None = None
+    limit: int | None = None
     hold: Hold = "active"
 
     @property
@@ -65,20 +65,20 @@ class Concurrency(msgspec.Struct, frozen=True):
     """Given at start: runs with the same key share this limit."""
 
     key: str
-    most: int = 1
+    limit: int = 1
     hold: Hold = "active"
 
 
 class Lane(msgspec.Struct, frozen=True, array_like=True):
-    """Where a run queues; as text it is compact JSON. The `most`s are limits that it brings along."""
+    """Where a run queues; as text it is compact JSON. The `*_limit` fields come with the run."""
 
     workspace: str
     workflow: str
     queue: str
     key: str = ""
-    workspace_most: int | None = None
-    workflow_most: int | None = None
-    key_most: int | None = None
+    workspace_limit: int | None = None
+    workflow_limit: int | None = None
+    key_limit: int | None = None
     key_hold: Hold = "active"
     child: bool = False
 
@@ -92,12 +92,12 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
 
     def scopes(self) -> list[tuple[Scope, int | None, Hold]]:
         found: list[tuple[Scope, int | None, Hold]] = [
-            (Scope("workspace", self.workspace, ""), self.workspace_most, "active"),
-            (Scope("workflow", self.workspace, self.workflow), self.workflow_most, "active"),
+            (Scope("workspace", self.workspace, ""), self.workspace_limit, "active"),
+            (Scope("workflow", self.workspace, self.workflow), self.workflow_limit, "active"),
             (Scope("queue", "", self.queue), None, "active"),
         ]
         if self.key:
-            found.append((Scope("key", self.workspace, self.key), self.key_most, self.key_hold))
+            found.append((Scope("key", self.workspace, self.key), self.key_limit, self.key_hold))
         return found
 
 
@@ -126,19 +126,19 @@ def lane_of(
         key.key if key else "",
         GRAPHS_PER_WORKSPACE if is_graph else None,
         options.concurrency,
-        key.most if key else None,
+        key.limit if key else None,
         key.hold if key else "active",
         child,
     ).text
 
 
-def checked_concurrency(most: int | None, where: str) -> int | None:
+def checked_concurrency(limit: int | None, where: str) -> int | None:
     """How many runs at once a definition asks for, or InvalidDefinition."""
-    if most is not None and (type(most) is not int or most < 1):
+    if limit is not None and (type(limit) is not int or limit < 1):
         raise InvalidDefinition(
-            f"{where}(concurrency={excerpt(most)})", hint="at least one run at once: give 1 or more"
+            f"{where}(concurrency={excerpt(limit)})", hint="at least one run at once: give 1 or more"
         )
-    return most
+    return limit
 
 
 def checked_limit(limit: Limit) -> Limit:
@@ -149,9 +149,9 @@ def checked_limit(limit: Limit) -> Limit:
         )
     if limit.hold not in ("active", "run"):
         raise InvalidInput(f"a limit cannot hold {excerpt(limit.hold)}", hint="hold is 'active' or 'run'")
-    if limit.most is not None and (type(limit.most) is not int or not 0 <= limit.most <= 10**9):
+    if limit.limit is not None and (type(limit.limit) is not int or not 0 <= limit.limit <= 10**9):
         raise InvalidInput(
-            f"at most {excerpt(limit.most)} runs", hint="0 lets none begin; None takes the limit away"
+            f"at most {excerpt(limit.limit)} runs", hint="0 lets none begin; None takes the limit away"
         )
     if type(limit.name) is not str or len(limit.name) > 500 or not limit.name.isprintable():
         raise InvalidInput(
@@ -189,9 +189,9 @@ class Slots:
             limit = self._table.get(scope)
             if limit is None and brought is not None:
                 limit = Limit(
-                    kind=scope.kind, workspace=scope.workspace, name=scope.name, most=brought, hold=hold
+                    kind=scope.kind, workspace=scope.workspace, name=scope.name, limit=brought, hold=hold
                 )
-            if limit is not None and limit.most is not None:
+            if limit is not None and limit.limit is not None:
                 found.append(limit)
         return found
 
@@ -204,7 +204,7 @@ class Slots:
         started = started or is_child(lane)
         for limit in self.limits(lane):
             holds_already = started and limit.hold == "run"
-            if not holds_already and self.used(limit) >= (limit.most or 0):
+            if not holds_already and self.used(limit) >= (limit.limit or 0):
                 return limit
         return None
 
@@ -362,7 +362,7 @@ class Reach(NamedTuple):
 
 
 def reach(table: Iterable[Limit]) -> Reach:
-    counting = [limit for limit in table if limit.most is not None]
+    counting = [limit for limit in table if limit.limit is not None]
     return Reach(
         [limit.name for limit in counting if limit.kind == "queue"],
         [limit.name for limit in counting if limit.kind == "workflow"],

@@ -27,7 +27,7 @@ class Window(NamedTuple):
     """At most so many starts in any `seconds`."""
 
     name: str
-    most: int
+    limit: int
     seconds: float
 
     @property
@@ -69,7 +69,7 @@ class Ledger:
             starts = self._current(window.key)
             if starts is None:
                 return Full(window, None)
-            too_many = sum(n for _, n in starts) + count - window.most
+            too_many = sum(n for _, n in starts) + count - window.limit
             if count and too_many > 0:
                 return Full(window, _room_at(starts, too_many, self._now) + window.seconds - self._now)
         for key in {window.key for window in windows} if count else ():

@@ -12,7 +12,7 @@ from stepwell.errors import InvalidDefinition, Permanent, RetryAfter, StepError,
 _MAX_DELAY = 300.0  # seconds
 _ATTEMPTS_MAX = 10**9
 
-Backoff = Literal["exponential", "linear", "constant"]
+Backoff = Literal["exponential", "linear", "fixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Retry:
         whole_number(
             self.attempts, "Retry.attempts", 1, _ATTEMPTS_MAX, "an attempt is an execution: give 1 or more"
         )
-        if self.backoff not in ("exponential", "linear", "constant"):
+        if self.backoff not in ("exponential", "linear", "fixed"):
             raise InvalidDefinition(
-                f"Retry(backoff={excerpt(self.backoff)})", hint="use 'exponential', 'linear' or 'constant'"
+                f"Retry(backoff={excerpt(self.backoff)})", hint="use 'exponential', 'linear' or 'fixed'"
             )
         jitter: object = self.jitter  # callers without a type checker give anything
         if not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
@@ -130,7 +130,7 @@ ONCE = Retry(1)
 
 def backoff_delay(first: float, backoff: Backoff, failures: int, longest: float) -> float:
     """1 s, 2 s, 4 s ... after the first, second, third failure, never above `longest`."""
-    if backoff == "constant":
+    if backoff == "fixed":
         return min(first, longest)
     if backoff == "linear":
         return min(first * failures, longest)

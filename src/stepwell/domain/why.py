@@ -26,7 +26,7 @@ class FullLimit(NamedTuple):
     """A limit that keeps a run back; `holders` are some of the runs that have its slots."""
 
     scope: str
-    most: int
+    limit: int
     used: int
     holders: Sequence[str]
 
@@ -194,7 +194,7 @@ def _limited(full: FullLimit) -> Reason:
     named = ", ".join(full.holders)
     more = full.used - len(full.holders)
     held = f"; held by {named}" + (f" and {more} more" if more > 0 else "") if named else ""
-    return Reason("limit", f"the limit of {full.scope} is reached: {full.used} of {full.most} runs{held}")
+    return Reason("limit", f"the limit of {full.scope} is reached: {full.used} of {full.limit} runs{held}")
 
 
 def _clock(at: float) -> str:

@@ -115,7 +115,7 @@ class _Pass:
     """Everything that belongs to one call of run_stateless: store, committer and worker in one."""
 
     polls = False
-    turn_first = False
+    sync_transactions = False
 
     def __init__(self, programs: Sequence[Program], clock: Clock) -> None:
         self._programs = {needs_of(program.definition): program for program in programs}

@@ -1,1 +1,1 @@
-"""Where runs are kept: memory, SQLite and PostgreSQL behind one protocol."""
+"""Stores: memory, SQLite and PostgreSQL, with one protocol."""

@@ -40,7 +40,7 @@ from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import LaneUse, Limit, Scope
 from stepwell.domain.rates import RatedAnswer, RatedStart
-from stepwell.errors import KeyMissing, StoreUnavailable
+from stepwell.errors import CodecMissing, StoreUnavailable
 
 BATCH_MEMBERS_MAX = 500
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -50,23 +50,23 @@ FAN_OUT_CHUNK = 500
 PUBLISHED_MAX = 500
 EVENT_STEP_SECONDS = 1e-6  # between two events of a name that come at the same time
 INBOX_MAX = 10_000
-SOLO_LOSSES = 2  # after so many lost owners a run is taken alone
+SOLO_LOSSES = 2  # a run that lost this many owners is taken alone
 PURGE_PAGE = 500
-EVENTS_KEPT_SECONDS = 86_400.0  # at least: a run that is about to wait looks back at what was published
+EVENTS_KEPT_SECONDS = 86_400.0  # at least: a run that begins to wait looks back at earlier events
 
 
-Encode: TypeAlias = Callable[[bytes], bytes]  # from JSON to what is kept of it
+Encode: TypeAlias = Callable[[bytes], bytes]  # from JSON to the stored bytes
 
 
 def closed(**where: str) -> StoreUnavailable:
-    """For whoever uses a store before it was opened, or after close()."""
+    """The error for a caller that uses a store before open() or after close()."""
     return StoreUnavailable("the store is closed", hint="open it first, and use it before close()", **where)
 
 
 async def must_be_plain(store: Codecs) -> None:
-    """For who opens a store without a codec: what it would write is not what the others write."""
+    """Refuse to open an encoded store without a codec: it would write values that the others cannot read."""
     if await store.read_codec_check() is not None:
-        raise KeyMissing
+        raise CodecMissing
 
 
 class Runs(Protocol):
@@ -74,16 +74,16 @@ class Runs(Protocol):
         """Write run, first event and ticket of each; a key that exists returns its run instead.
 
         A run that names an owner and is due goes to that worker at once (`claim`), if no limits are set.
-        After an unknown outcome the same call may be made again: the keys decide. What it had given to an
-        owner is found by asking `claim` with that lease.
+        After an unknown outcome the same call may be made again: the keys decide. To get the tickets it had
+        given to an owner, call `claim` with their leases.
         """
         ...
 
     async def start_within(self, asked: RatedStart) -> RatedAnswer:
         """As `start`, and count the runs that are new in all these windows; Full: nothing was written.
 
-        Windows are shared by all who name them and are changed together with the runs: never more than
-        `most` runs are started in any `seconds` of the store's time. Runs whose key exists count nothing.
+        Windows are shared by all callers that name them and are changed together with the runs: never more
+        than `most` runs are started in any `seconds` of the store's time. Runs whose key exists do not count.
         """
         ...
 
@@ -103,14 +103,14 @@ class Runs(Protocol):
         """Run `body(connection)` and the commit that `turn(result)` returns in one transaction.
 
         Not `ok`: the body's writes are rolled back too. An error of the body rolls back and is raised.
-        Where `turn_first` is set, `body` and `turn` are plain functions called on the writer's thread.
+        If `sync_transactions` is set, `body` and `turn` are plain functions called on the writer's thread.
         """
         ...
 
     async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
-        """End a run that nobody ever owned, tell its parent; else leave a `cancel` message, due now.
+        """End a run that nobody ever owned and notify its parent; else leave a `cancel` message, due now.
 
-        What holds the reason is kept as `encode` makes it.
+        The event or message that holds the reason is passed through `encode`.
         """
         ...
 
@@ -121,8 +121,8 @@ class Runs(Protocol):
 
         `needs` is what its worker must have; '' is its workflow in its version.
 
-        `undo` is written into Retried: its worker does not go on but undoes what the run did.
-        A run that has begun to compensate gets none: what it did is undone.
+        `undo` is written into Retried: the worker undoes the run instead of continuing it.
+        A run that has begun to compensate gets no ticket: its steps are undone.
         """
         ...
 
@@ -137,7 +137,7 @@ class Inbox(Protocol):
         ...
 
     async def emit(self, event: PublishedEvent) -> bool:
-        """Keep the event and a fan-out ticket for it (needs `emit`); False: that id was emitted before.
+        """Write the event and a fan-out ticket for it (needs `emit`); False: that id was emitted before.
 
         `event.at` is ignored: the store's time counts. It is the event's place among those of its name:
         later than that of any other of them that could be read before, and never the same.
@@ -145,10 +145,10 @@ class Inbox(Protocol):
         ...
 
     async def fan_out(self, claim: Claim) -> None:
-        """Tell all runs with a matching wait of a claimed event, then drop its ticket.
+        """Send a claimed event to all runs with a matching wait, then drop its ticket.
 
-        The message's key is `evt/<id>`, its name the path of the run's earliest matching wait. It says that
-        something came; which event is the run's next is for `published` to say.
+        The message's key is `evt/<id>`, its name the path of the run's earliest matching wait. It only says
+        that an event came; `published` says which event is the run's next.
         In chunks, each its own transaction; repeating after a crash is harmless.
         """
         ...
@@ -158,7 +158,7 @@ class Inbox(Protocol):
     ) -> Sequence[PublishedEvent]:
         """The first events of that name with at >= since, in their order; a wait with key '' takes any key.
 
-        Whoever sees an event sees all of its name that come before it.
+        A reader that sees an event sees all earlier ones of its name.
         """
         ...
 
@@ -171,19 +171,20 @@ class Tickets(Protocol):
     async def claim(self, request: ClaimRequest) -> Claims:
         """Take due tickets: cleaning up first, then started before fresh, priority, due time.
 
-        Of the places that are asked for, the first `fresh` are for fresh tickets, as far as there are any.
+        The first `fresh` places go to fresh tickets, if there are any.
 
         Log and inbox are read after the lease was taken, so `max(seq) = head` and no message
-        counted in `wakes` is missing. A worker that has no row any more gets nothing. After an
+        counted in `wakes` is missing. A worker without a row gets nothing. After an
         unknown outcome ask again with the same leases: what they took is returned, nothing more.
-        Of a lane no more than its limits leave, whoever claims at the same time; in that order too.
+        Tickets of a lane are taken in the same order, and never more than its limits allow, also when
+        several workers claim at the same time.
         """
         ...
 
     async def reroute(self, run_id: RunId, *, needs: str, to: str) -> bool:
-        """Let a run that nobody has and that needs the one need the other from now on.
+        """Change the needs of a run's ticket from `needs` to `to`.
 
-        False: somebody has it, it needs something else, or it has ended.
+        False: the ticket is leased, it needs something else, or the run has ended.
         """
         ...
 
@@ -192,18 +193,18 @@ class Tickets(Protocol):
         ...
 
     async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
-        """Extend this worker's lease and return all it owns; None: it was reaped."""
+        """Extend this worker's lease and return everything it owns; None: it was reaped."""
         ...
 
     async def deregister(self, worker: WorkerId) -> None:
-        """Forget the worker; tickets that it still owns are free at once and do not count as losses."""
+        """Delete the worker; tickets that it still owns are free at once and do not count as losses."""
         ...
 
     async def reap(self) -> Reaped:
         """Delete workers whose lease ran out and free their tickets, and tickets without a worker.
 
-        Only when the fleet had contact with the store for one lease, so that an outage of the
-        store does not look like the death of everybody.
+        Only if the workers were in contact with the store for one lease, so that an outage of the
+        store does not look like the death of all of them.
         """
         ...
 
@@ -211,7 +212,7 @@ class Tickets(Protocol):
 class Reading(Protocol):
     async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]: ...
     async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
-        """The last so many events, oldest first; however long the log is, no more are read."""
+        """The last `count` events, oldest first; no others are read, however long the log is."""
         ...
 
     async def read_run(self, run_id: RunId) -> RunRow | None: ...
@@ -219,14 +220,14 @@ class Reading(Protocol):
     async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]: ...
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]: ...
     async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
-        """Of each queue and kind of work that none of these needs covers, the ticket that is claimed first.
+        """For each queue and kind of work that none of these needs covers, the ticket that is claimed first.
 
-        Only tickets that nobody has; whether they are due, and whatever limits say. By queue and needs.
+        Only free tickets, due or not, whatever the limits are. Sorted by queue and needs.
         """
         ...
 
     async def list_workers(self) -> Sequence[WorkerRow]:
-        """Those that were not reaped; one whose lease is over may be among them, if it can come back."""
+        """Workers that were not reaped, including one whose lease is over but that may come back."""
         ...
 
     async def now(self) -> float: ...
@@ -241,7 +242,7 @@ class Archive(Protocol):
         ...
 
     async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
-        """Write these runs as they are given, all or none.
+        """Write these runs as they are, all or none.
 
         A run whose id or key is there already is answered with `created=False` and the run that is in
         the way; then nothing is written, and the others say `created=False` with their own id.
@@ -253,32 +254,32 @@ class Archive(Protocol):
         ...
 
     async def purge(self, older_than: float, *, after: str = "") -> Purged:
-        """Of the next PURGE_PAGE runs after that id, delete the trees that ended so many seconds ago.
+        """Of the next PURGE_PAGE runs after that id, delete the trees that ended `older_than` seconds ago.
 
-        A tree goes as a whole or stays: its runs have all ended before then. What somebody else has
-        locked is left for the next time. Ids sort by time of birth, so the walk ends at young runs.
+        A tree is deleted as a whole, when all its runs have ended before then. Locked rows are left for
+        the next time. Ids sort by creation time, so the walk ends at young runs.
         """
         ...
 
     async def purge_events(self, older_than: float) -> int:
-        """Delete at most PURGE_PAGE broadcast events that were emitted so many seconds ago; how many.
+        """Delete at most PURGE_PAGE broadcast events emitted `older_than` seconds ago; return how many.
 
-        None that is younger than EVENTS_KEPT_SECONDS, nor one that waiting runs have yet to be told of, nor
-        one that counts for a row of `waits` of its name and key, be it an open wait or a cursor.
+        Never one that is younger than EVENTS_KEPT_SECONDS, that has yet to be fanned out, or that a row of
+        `waits` with its name and key (an open wait or a cursor) may still take.
         """
         ...
 
 
 class Definitions(Protocol):
     async def put_definitions(self, definitions: Sequence[Definition]) -> None:
-        """Keep each version; a version that exists is replaced (code is identified by its version)."""
+        """Write each version; one that exists is replaced (code is identified by its version)."""
         ...
 
     async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
-        """Put it if that version is there with the hash `expected`, or, '', is not there at all.
+        """Put it if the stored version has the hash `expected`, or if '' is expected and there is none.
 
-        False: something else is there, and stays. Of several at the same time one is told True; asked
-        again after an unknown outcome it is True for the one that was put.
+        False: another definition is stored, and stays. Of several calls at the same time one gets True;
+        repeated after an unknown outcome, the call is True if its definition was put.
         """
         ...
 
@@ -289,60 +290,60 @@ class Definitions(Protocol):
     async def list_definitions(self, workspace: str) -> Sequence[Definition]: ...
 
     async def drop_definitions(self, workspace: str, *names: str) -> int:
-        """Forget all versions of these names; how many there were. Runs keep what they have."""
+        """Delete all versions of these names; return how many. Existing runs are not affected."""
         ...
 
 
 class Codecs(Protocol):
     async def read_codec_check(self) -> bytes | None:
-        """The check that was written; b"": payloads are encoded, but there is none; None: they are plain."""
+        """The stored check; b"": payloads are encoded, but no check was written; None: they are plain."""
         ...
 
     async def write_codec_check(self, value: bytes, *, expected: bytes | None) -> bool:
-        """Keep it in the place of `expected`. False: something else is there, and stays."""
+        """Replace `expected` with it. False: another value is stored, and stays."""
         ...
 
 
-class Limits(Protocol):
+class LimitStore(Protocol):
     async def put_limit(self, limit: Limit) -> None:
         """Set or replace the limit of that scope; the next claim counts by it."""
         ...
 
     async def drop_limit(self, scope: Scope) -> bool:
-        """Forget it, so that what the runs bring along counts again; False: there was none."""
+        """Delete it, so that the limits in the runs' own definitions apply again; False: there was none."""
         ...
 
     async def read_limits(self) -> Sequence[Limit]:
-        """Those that were put, by scope."""
+        """Limits that were put, sorted by scope."""
         ...
 
     async def read_lanes(self) -> Sequence[LaneUse]:
-        """What is used now, by lane."""
+        """Current use, sorted by lane."""
         ...
 
 
 class Wakeups(Protocol):
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when another process hinted; returns how to stop. A hint may repeat or be missed."""
+        """Call back when another process hints; returns how to stop. A hint may repeat or be missed."""
         ...
 
     def hint(self) -> None:
-        """Tell other processes that something changed. Coalesced; never waits, never fails."""
+        """Notify other processes that something changed. Coalesced; never waits, never fails."""
         ...
 
 
-class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, Limits, Wakeups, Protocol):
-    """What a backend provides. Callers ask for the narrowest part they need."""
+class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, LimitStore, Wakeups, Protocol):
+    """Everything a backend provides: 43 verbs. Callers ask for the narrowest part they need."""
 
-    turn_first: bool  # transact() calls plain functions on a writer thread
-    polls: bool  # no hints arrive from other processes: look often
+    sync_transactions: bool  # transact() calls plain functions on a writer thread
+    polls: bool  # hints from other processes do not arrive: look often
     commits_at_once: int  # how many commit batches may be under way
-    starts_at_once: int  # how many large calls of `start` are served side by side
+    starts_at_once: int  # how many large calls of `start` run side by side
 
     async def open(self, *, encoded: bool = False) -> None:
         """Connect, create or migrate the schema; refuse what cannot be used, with a reason.
 
-        KeyMissing when its payloads are encoded; `encoded` is for who has a codec and looks at the check.
+        Raises CodecMissing if its payloads are encoded and the caller has no codec (`encoded` is False).
         """
         ...
 

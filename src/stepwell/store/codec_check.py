@@ -1,12 +1,11 @@
-"""CodecCheck: what a database keeps so that only processes with its codec open it.
+"""CodecCheck: a record in the database that lets only processes with its codec open it.
 
-The first process that opens a database with a codec writes the check, encoded as payloads are. Who has no
-codec is refused because there is a check, who has another key because it cannot read it. When the current key
-changes the check is written anew with it, so that who lacks the new key is refused as well.
+The first process that opens a database with a codec writes the check, encoded as payloads are. A process
+without a codec is refused because there is a check, one with another key because it cannot read it. When the
+current key changes, the check is rewritten with it, so that a process without the new key is refused too.
 
-Beside that the check holds a secret of the database's own, which stays the same whatever key is current:
-what must be found again by equality is hashed or masked with it. These are digests of inputs and, in a later
-version, tags.
+The check also holds a secret of the database, which stays the same whatever key is current. Values that
+must be compared for equality (digests of inputs, tags) are hashed or masked with it.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from collections.abc import Callable
 import msgspec
 
 from stepwell.domain.commit import Identity, RunFilter
-from stepwell.errors import KeyMissing, StoreUnusable
+from stepwell.errors import CodecMissing, StoreUnusable
 from stepwell.store.base import Store
 from stepwell.store.payloads import PayloadCodec
 
 _FORMAT = "stepwell-codec-check"
-_PADDING = "." * 1024  # long enough to be compressed, by a codec that does
-_MASKED = "x"  # no digest begins with it
+_PADDING = "." * 1024  # long enough for a codec that compresses
+_MASKED = "x"  # digests are hexadecimal: none begins with it
 _MARK_BYTES = 16
 
 
@@ -35,24 +34,24 @@ class CodecCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def agreed(store: Store, codec: PayloadCodec, fresh: Callable[[], bytes]) -> bytes:
-    """The secret of the database, once this codec was found to be the right one; KeyMissing: it is not."""
+    """Return the secret of the database; raise CodecMissing if this is not the codec that wrote it."""
     while True:
-        kept = await store.read_codec_check()
-        if kept:
-            check = _read(codec, kept)
+        stored = await store.read_codec_check()
+        if stored:
+            check = _read(codec, stored)
         else:
-            if kept is not None:  # encoded by a version that wrote no check
+            if stored is not None:  # encoded by a version that wrote no check
                 await _reads_newest_run(store, codec)
             check = CodecCheck(secret=fresh())
         encoded = codec.encode(msgspec.json.encode(check))
-        if encoded == kept or await store.write_codec_check(encoded, expected=kept):
+        if encoded == stored or await store.write_codec_check(encoded, expected=stored):
             return check.secret
 
 
-def _read(codec: PayloadCodec, kept: bytes) -> CodecCheck:
+def _read(codec: PayloadCodec, stored: bytes) -> CodecCheck:
     try:
-        return msgspec.json.decode(codec.decode(kept), type=CodecCheck)
-    except Exception as error:  # of a codec of somebody else's as well: what it raises is not known
+        return msgspec.json.decode(codec.decode(stored), type=CodecCheck)
+    except Exception as error:  # a user's codec may raise anything
         raise _other_codec(error) from error
 
 
@@ -64,32 +63,32 @@ async def _reads_newest_run(store: Store, codec: PayloadCodec) -> None:
             raise _other_codec(error) from error
 
 
-def _other_codec(error: Exception) -> KeyMissing:
-    why = error.message if isinstance(error, StoreUnusable) else "its codec wrote something else"
-    return KeyMissing(
+def _other_codec(error: Exception) -> CodecMissing:
+    why = error.message if isinstance(error, StoreUnusable) else "this codec cannot read the check"
+    return CodecMissing(
         f"the database was written with another key or codec: {why}",
-        hint="give the codec that its workers have, in the same order if it is a Chain, with all keys",
+        hint="use the codec that its workers have, in the same order if it is a CodecChain, with all keys",
     )
 
 
 class Secret:
-    """What is derived from the secret of a database."""
+    """Hashes and masks derived from the secret of a database."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     def mark(self, what: str, *texts: str) -> str:
-        """A keyed hash of these texts: equal for equal ones, and no more can be told from it."""
+        """A keyed hash of these texts: equal for equal texts, and it reveals nothing else."""
         data = msgspec.json.encode([what, *texts])
-        found = hashlib.blake2b(data, key=self._secret, digest_size=_MARK_BYTES).digest()
-        return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
+        digest = hashlib.blake2b(data, key=self._secret, digest_size=_MARK_BYTES).digest()
+        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
     def masked(self, digest: str, identity: Identity) -> str:
-        """A digest that only who has the secret can compare with a guess. One identity has one digest."""
+        """Mask a digest: only a holder of the secret can check a guess. One identity has one digest."""
         return _MASKED + self._masked(bytes.fromhex(digest), identity).hex()
 
     def unmasked(self, digest: str, identity: Identity) -> str:
-        """As it was; one from before there was a codec stays."""
+        """Undo the mask; a digest from before there was a codec is unchanged."""
         if not digest.startswith(_MASKED):
             return digest
         return self._masked(bytes.fromhex(digest[len(_MASKED) :]), identity).hex()

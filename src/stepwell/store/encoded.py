@@ -1,7 +1,7 @@
 """EncodedStore: any store, with a payload codec between it and the engine.
 
-Every value of users is encoded: payloads, results and errors, progress, tags, the reason of a cancel. What
-the kernel itself must read (who claimed, which timer) stays plain, as do names, keys, places and times.
+All user values are encoded: payloads, results and errors, progress, tags, the reason of a cancel. Values
+that the kernel itself reads (who claimed, which timer) stay plain, as do names, keys, places and times.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from stepwell.domain.damage import damaged
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import Full, RatedAnswer, RatedStart
-from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable, excerpt
+from stepwell.errors import CodecMissing, SettingsInvalid, StoreUnusable, excerpt
 from stepwell.store.base import PUBLISHED_MAX, Encode, Store
 from stepwell.store.codec_check import Secret, agreed
 from stepwell.store.encoded_tags import decoded_tags, encoded_tags
@@ -60,10 +60,12 @@ PLAIN_KINDS = frozenset(
 
 
 def encoded(store: Store, codec: PayloadCodec, *, begins: bool = True) -> Store:
-    """The same store, seen through the codec; `begins`: one that holds plain runs is encoded from now on."""
+    """Wrap the store in the codec; `begins`: a store that holds plain runs is encoded from now on."""
     if not (hasattr(codec, "encode") and hasattr(codec, "decode")):
-        raise SettingsInvalid(f"codec is {excerpt(codec)}", hint="give one of stepwell.store.payloads")
-    wrapped: Any = EncodedStore(store, codec, begins=begins)  # verbs without payloads are the store's own
+        raise SettingsInvalid(f"codec is {excerpt(codec)}", hint="use one from stepwell.store.payloads")
+    wrapped: Any = EncodedStore(
+        store, codec, begins=begins
+    )  # verbs without payloads go straight to the store
     result: Store = wrapped
     return result
 
@@ -87,14 +89,14 @@ class EncodedStore:
         self._fresh = fresh
         self._encode: Encode = codec.encode
         self._decode: Encode = codec.decode
-        self._secret: Secret | None = None  # None: nothing but payloads is encoded
+        self._secret: Secret | None = None  # None: only payloads are encoded
 
     async def open(self, *, encoded: bool = False) -> None:
-        """KeyMissing when the store was written with another codec or key."""
+        """Raises CodecMissing if the store was written with another codec or key."""
         await self._store.open(encoded=True)
         try:
             if not self._begins and await self._is_plain():
-                self._encode = self._decode = bytes  # and stays it
+                self._encode = self._decode = bytes  # it stays plain
                 return
             secret = await agreed(self._store, self._codec, self._fresh)
             self._secret = Secret(secret) if hides(self._codec) else None
@@ -103,7 +105,7 @@ class EncodedStore:
             raise
 
     async def _is_plain(self) -> bool:
-        """It holds runs, and not in an encoded form."""
+        """True if it holds runs that are not encoded."""
         if await self._store.read_codec_check() is not None:
             return False
         return bool(await self._store.list_runs(RunFilter(limit=1)))
@@ -126,7 +128,7 @@ class EncodedStore:
         return answer if isinstance(answer, Full) else await self._compared(asked.runs, answer)
 
     async def _compared(self, runs: Sequence[NewRun], started: Sequence[Started]) -> Sequence[Started]:
-        """A run from before digests were masked has a plain one: with that its start is the same again."""
+        """Compare conflicts again with the plain digest, which runs from before masking have."""
         if self._secret is None or not any(answer.conflict for answer in started):
             return started
         again = [replace(self._run(run), digest=run.digest, owner="", lease="") for run in runs]
@@ -163,11 +165,11 @@ class EncodedStore:
         return await self._store.finish_remote(claim, self._message(result))
 
     def _run(self, run: NewRun) -> NewRun:
-        kept = replace(run, accepted=self._encode(run.accepted), input=self._encode(run.input))
+        encoded = replace(run, accepted=self._encode(run.accepted), input=self._encode(run.input))
         if self._secret is None:
-            return kept
+            return encoded
         return replace(
-            kept,
+            encoded,
             tags=encoded_tags(run.tags, self._secret, self._encode),
             digest=self._secret.masked(run.digest, run.identity),
         )
@@ -238,11 +240,11 @@ class EncodedStore:
         )
 
     async def claim(self, request: ClaimRequest) -> Claims:
-        found = await self._store.claim(request)
-        return found._replace(claims=[self._claim(claim) for claim in found.claims])
+        answer = await self._store.claim(request)
+        return answer._replace(claims=[self._claim(claim) for claim in answer.claims])
 
     def _claim(self, claim: Claim) -> Claim:
-        """What cannot be decoded is passed on as it is: who reads it finds the run damaged, not the claim."""
+        """Leave undecodable rows as they are: reading them reports the run, not the claim, as damaged."""
         return claim._replace(
             log=[row._replace(payload=self._if_possible(row.payload)) for row in claim.log],
             inbox=[row._replace(payload=self._if_possible(row.payload)) for row in claim.inbox],
@@ -267,8 +269,8 @@ class EncodedStore:
     async def published(
         self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
     ) -> Sequence[PublishedEvent]:
-        found = await self._store.published(name, key, since=since, limit=limit)
-        return [event._replace(payload=self._decode(event.payload)) for event in found]
+        events = await self._store.published(name, key, since=since, limit=limit)
+        return [event._replace(payload=self._decode(event.payload)) for event in events]
 
     async def read_run(self, run_id: RunId) -> RunRow | None:
         row = await self._store.read_run(run_id)
@@ -280,7 +282,7 @@ class EncodedStore:
     def _log_row(self, run_id: RunId, row: LogRow) -> LogRow:
         try:
             return row._replace(payload=self._decode(row.payload))
-        except KeyMissing as error:
+        except CodecMissing as error:
             error.context |= {"run": run_id, "seq": row.seq}
             raise
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Open: from an address to a store. Drivers are imported only for the store that is asked for."""
+"""Open a store from its address. Only the driver of that store is imported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HINT = 'use a file ("app.db", "sqlite:///app.db"), ":memory:" or "postgresql://u
 
 
 def open_store(database: str | PathLike[str], *, clock: Callable[[], float] | None = None) -> Store:
-    """A store that is not connected yet: `await store.open()` does that."""
+    """Return a store that is not connected yet; `await store.open()` connects it."""
     if not isinstance(database, str | PathLike):
         raise SettingsInvalid(f"the database is {excerpt(database)}", hint=HINT)
     url_or_path = fspath(database)
@@ -24,7 +24,7 @@ def open_store(database: str | PathLike[str], *, clock: Callable[[], float] | No
         return MemoryStore(clock or time.time)
     scheme, mark, rest = url_or_path.partition("://")
     if url_or_path.startswith(("postgres:", "postgresql:")) and not mark:
-        raise SettingsInvalid(f"{excerpt(url_or_path)} lacks its slashes", hint=HINT)
+        raise SettingsInvalid(f"{excerpt(url_or_path)} lacks the slashes after the scheme", hint=HINT)
     if not mark or scheme == "sqlite":
         return _sqlite(_path(rest) if mark else url_or_path, clock)
     if scheme in ("postgresql", "postgres"):
@@ -33,11 +33,12 @@ def open_store(database: str | PathLike[str], *, clock: Callable[[], float] | No
 
 
 def _path(rest: str) -> str:
-    """What follows `sqlite://`: /app.db is beside us, //var/app.db is absolute."""
+    """The path after `sqlite://`: /app.db is relative, //var/app.db is absolute."""
     place = urlsplit(f"sqlite://{rest}")
     if place.netloc or not place.path.strip("/"):
         raise SettingsInvalid(
-            f"sqlite://{rest} names no file", hint=f"three slashes: sqlite:///{rest or 'app.db'}; or {HINT}"
+            f"sqlite://{rest} does not name a file",
+            hint=f"three slashes: sqlite:///{rest or 'app.db'}; or {HINT}",
         )
     return unquote(place.path[1:])
 

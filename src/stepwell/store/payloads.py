@@ -1,8 +1,8 @@
-"""Payload codecs: what happens to values between the engine and the disk.
+"""Payload codecs: compress or encrypt values between the engine and the disk.
 
-A codec turns JSON bytes into other bytes and back. Each marks what it wrote with a first byte that
-no JSON begins with, so values written before a codec was switched on stay readable. A codec of one's own
-that only shortens, and keeps nothing secret, has an attribute `hides = False`.
+A codec turns JSON bytes into other bytes and back. It marks its output with a first byte that no JSON
+begins with, so values written before the codec was switched on stay readable. Your own codec, if it only
+compresses and keeps nothing secret, should have an attribute `hides = False`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Protocol
 
-from stepwell.errors import KeyMissing, SettingsInvalid, StoreUnusable, excerpt
+from stepwell.errors import CodecMissing, SettingsInvalid, StoreUnusable, excerpt
 
 _COMPRESSED = b"\x01"
 _ENCRYPTED = b"\x02"
@@ -27,17 +27,17 @@ class PayloadCodec(Protocol):
     def encode(self, data: bytes) -> bytes: ...
 
     def decode(self, data: bytes) -> bytes:
-        """The JSON again; data that this codec did not write comes back as it is."""
+        """Return the JSON; data that this codec did not write is returned unchanged."""
         ...
 
 
 def hides(codec: PayloadCodec) -> bool:
-    """What it wrote says nothing to who lacks the codec."""
+    """True if its output reveals nothing to a reader without the codec."""
     return bool(getattr(codec, "hides", True))
 
 
 class Compression:
-    """zlib for values from half a kilobyte on."""
+    """zlib, for values of half a kilobyte or more."""
 
     hides = False
 
@@ -54,8 +54,8 @@ class Compression:
 class Encryption:
     """AES-256-GCM at rest. `keys` are 32 bytes each, by name; new values use `current`.
 
-    To rotate, give the new key to every process, then make it current; keep the old one as long as runs
-    written with it are kept. The nonce is derived from key and value, so writing the same value again
+    To rotate, give the new key to every process, then make it current; keep the old one as long as you
+    keep runs written with it. The nonce is derived from key and value, so writing the same value again
     gives the same bytes: a commit that is sent twice is recognised. Equal values under one key look equal.
     """
 
@@ -95,7 +95,7 @@ class Encryption:
         name = label.decode("utf-8", "replace")
         cipher = self._ciphers.get(name)
         if cipher is None:
-            raise KeyMissing(
+            raise CodecMissing(
                 f"a value was encrypted with key {excerpt(name)}, which this process does not have",
                 hint="add that key to Encryption(keys=...)",
             )
@@ -109,7 +109,7 @@ class Encryption:
 
     @classmethod
     def from_text(cls, text: str) -> Encryption:
-        """From keys in an environment variable: `name:base64`, several with commas, the first is current."""
+        """Read keys from an environment variable: `name:base64`, comma-separated, the first is current."""
         keys: dict[str, bytes] = {}
         for part in text.split(","):
             name, _, encoded = part.strip().rpartition(":")
@@ -117,13 +117,13 @@ class Encryption:
                 keys[name or "default"] = base64.b64decode(encoded, validate=True)
             except (binascii.Error, ValueError):
                 raise SettingsInvalid(
-                    f"key {excerpt(name or 'default')} is not base64", hint=f"make one with: {_NEW_KEY}"
+                    f"key {excerpt(name or 'default')} is not base64", hint=f"create one with: {_NEW_KEY}"
                 ) from None
         return cls(keys, current=next(iter(keys)))
 
 
-class Chain:
-    """Several codecs, the first one nearest to the engine: Chain(Compression(), Encryption(...))."""
+class CodecChain:
+    """Several codecs, the first nearest to the engine: CodecChain(Compression(), Encryption(...))."""
 
     def __init__(self, *codecs: PayloadCodec) -> None:
         self._codecs = codecs

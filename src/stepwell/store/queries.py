@@ -1,7 +1,7 @@
 """Named queries: SQL lives in `.sql` files and is called by name.
 
-A query begins with `-- name: claim_due`; the comment lines after it say why it is as it is.
-Comments are left out of what is sent.
+A query begins with `-- name: claim_due`; the comment lines after it give the reasons.
+Comments are not sent to the database.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from importlib.resources import files
 MARK = "-- name:"
 
 
-def load(package: str, file: str = "queries.sql") -> dict[str, str]:
-    """The queries of that file by name; refuses a name that comes twice or has no text."""
-    return parse(text(package, file))
+def load(package: str, *names: str) -> dict[str, str]:
+    """Return the queries of these files by name; refuse a name that occurs twice or has no text."""
+    return parse("\n".join(text(package, f"{name}.sql") for name in names))
 
 
 def text(package: str, file: str) -> str:
@@ -28,11 +28,11 @@ def parse(source: str) -> dict[str, str]:
         if line.startswith(MARK):
             name = line[len(MARK) :].strip()
             if not name.isidentifier() or name in lines:
-                raise ValueError(f"a query cannot be named {name!r}, or is named so twice")
+                raise ValueError(f"{name!r} is not a valid name for a query, or occurs twice")
             current = lines[name] = []
         elif line.strip() and not line.lstrip().startswith("--"):
             current.append(line.rstrip())
-    queries = {name: "\n".join(found).rstrip(";") for name, found in lines.items()}
+    queries = {name: "\n".join(body).rstrip(";") for name, body in lines.items()}
     empty = [name for name, query in queries.items() if not query]
     if empty:
         raise ValueError(f"queries without text: {empty}")

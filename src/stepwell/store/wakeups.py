@@ -1,6 +1,6 @@
-"""Notifier: who in this process wants to know that something changed.
+"""Notifier: wakes the tasks of this process that wait for a change.
 
-A hint, never data one must not miss: whoever waits also looks again by itself now and then.
+A notification is a hint and may be missed: every waiter also looks again by itself now and then.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Ended(NamedTuple):
 
 
 class Watch:
-    """Somebody's interest in one run: in its end, and, where it is `followed`, in every event."""
+    """Wakes the tasks that wait for one run: at its end and, if the run is `followed`, at every event."""
 
-    __slots__ = ("__weakref__", "_patience", "_waiters", "ended", "news")
+    __slots__ = ("__weakref__", "_timeouts", "_waiters", "ended", "news")
 
-    def __init__(self, patience: dict[float, SharedTimeout[asyncio.Future[None]]]) -> None:
-        self._patience = patience  # by seconds, shared by all watches of a notifier
+    def __init__(self, timeouts: dict[float, SharedTimeout[asyncio.Future[None]]]) -> None:
+        self._timeouts = timeouts  # by seconds, shared by all watches of a notifier
         self.ended: Ended | None = None
-        self.news = 0  # counts what happened; read it before you look, give it to `wait`
+        self.news = 0  # counts notifications: read it before looking, pass it to `wait`
         self._waiters: list[asyncio.Future[None]] = []
 
-    def stir(self) -> None:
+    def notify(self) -> None:
         self.news += 1
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -42,20 +42,20 @@ class Watch:
                 waiter.set_result(None)
 
     async def wait(self, seconds: float, seen: int) -> None:
-        """Until there are more news than `seen`, or for so long."""
+        """Wait until `news` has passed `seen`, at most for that many seconds."""
         if self.news != seen:
             return
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.append(waiter)
-        patience = self._patience.get(seconds)
-        if patience is None:
-            patience = self._patience[seconds] = SharedTimeout(seconds, _let_go)
-        patience.begin(waiter, loop)
+        timeout = self._timeouts.get(seconds)
+        if timeout is None:
+            timeout = self._timeouts[seconds] = SharedTimeout(seconds, _let_go)
+        timeout.begin(waiter, loop)
         try:
             await waiter
         finally:
-            patience.end(waiter)
+            timeout.end(waiter)
 
 
 def _let_go(waiter: asyncio.Future[None]) -> None:
@@ -66,50 +66,50 @@ def _let_go(waiter: asyncio.Future[None]) -> None:
 class Notifier:
     def __init__(self) -> None:
         self._watches: weakref.WeakValueDictionary[RunId, Watch] = weakref.WeakValueDictionary()
-        self._patience: dict[float, SharedTimeout[asyncio.Future[None]]] = {}
+        self._timeouts: dict[float, SharedTimeout[asyncio.Future[None]]] = {}
         self._workers: list[Callable[[RunId | None], None]] = []
-        self._far: Callable[[], None] = lambda: None
-        self._telling = False
-        self.followed: dict[RunId, int] = {}  # runs of which somebody wants to hear every event
-        self._broken: BaseException | None = None  # what ended this process' worker
+        self._hint: Callable[[], None] = lambda: None  # notifies the other processes
+        self._hinting = False
+        self.followed: dict[RunId, int] = {}  # runs of which every event is notified
+        self._failure: BaseException | None = None  # what ended this process' worker
 
     def watch(self, run_id: RunId) -> Watch:
-        found = self._watches.get(run_id)
-        if found is None:
-            found = self._watches[run_id] = Watch(self._patience)
-        return found
+        watch = self._watches.get(run_id)
+        if watch is None:
+            watch = self._watches[run_id] = Watch(self._timeouts)
+        return watch
 
     def on_work(self, callback: Callable[[RunId | None], None]) -> Callable[[], None]:
         """Call back when a ticket of this run (None: some run) may be due or have a message."""
         self._workers.append(callback)
         return lambda: self._workers.remove(callback)
 
-    def on_far(self, hint: Callable[[], None]) -> None:
-        """How to tell the other processes."""
-        self._far = hint
+    def forward_to(self, hint: Callable[[], None]) -> None:
+        """Notify the other processes with `hint`, too."""
+        self._hint = hint
 
-    def work(self, run_id: RunId | None = None) -> None:
-        """There may be something to do, here or elsewhere."""
+    def notify_work(self, run_id: RunId | None = None) -> None:
+        """Say that there may be something to do, here or elsewhere."""
         for callback in self._workers:
             callback(run_id)
-        self._tell()
+        self._forward()
 
-    def _tell(self) -> None:
-        self._telling = True
+    def _forward(self) -> None:
+        self._hinting = True
         try:
-            self._far()
+            self._hint()
         finally:
-            self._telling = False
+            self._hinting = False
 
-    def moved(self, run_id: RunId) -> None:
-        """The run's log grew."""
+    def notify_run(self, run_id: RunId) -> None:
+        """Say that the run's log grew."""
         watch = self._watches.get(run_id) if run_id in self.followed else None
         if watch is not None:
-            watch.stir()
+            watch.notify()
 
     @contextmanager
     def following(self, run_id: RunId) -> Iterator[None]:
-        """Within it every move of the run is told, not only its end."""
+        """Inside the block every event of the run is notified, not only its end."""
         self.followed[run_id] = self.followed.get(run_id, 0) + 1
         try:
             yield
@@ -118,33 +118,33 @@ class Notifier:
             if not self.followed[run_id]:
                 del self.followed[run_id]
 
-    def ended(self, run_id: RunId, ended: Ended) -> None:
+    def notify_end(self, run_id: RunId, ended: Ended) -> None:
         watch = self._watches.get(run_id)
         if watch is not None:
             watch.ended = ended
-            watch.stir()
-        self._tell()
+            watch.notify()
+        self._forward()
 
-    def broke(self, error: BaseException) -> None:
-        """This process' worker is gone: whoever waits for it must hear of that."""
-        self._broken = error
+    def fail(self, error: BaseException) -> None:
+        """Say that this process' worker stopped: its waiters would wait in vain."""
+        self._failure = error
         for watch in list(self._watches.values()):
-            watch.stir()
+            watch.notify()
 
-    def mended(self) -> None:
-        """Another worker is there."""
-        self._broken = None
+    def clear(self) -> None:
+        """Forget the failure: there is another worker."""
+        self._failure = None
 
     def check(self) -> None:
-        """WorkerBroken when nobody in this process drives runs any more."""
-        if self._broken is not None:
-            raise WorkerBroken(f"the worker of this process stopped: {self._broken!r}") from self._broken
+        """Raise WorkerBroken if the worker of this process has failed."""
+        if self._failure is not None:
+            raise WorkerBroken(f"the worker of this process stopped: {self._failure!r}") from self._failure
 
-    def heard(self) -> None:
-        """Another process hinted: everybody looks again."""
-        if self._telling:
-            return  # the memory store's hints come back to whoever gave them
+    def on_remote(self) -> None:
+        """Wake everyone: another process hinted."""
+        if self._hinting:
+            return  # the memory store's hints come back to their sender
         for callback in self._workers:
             callback(None)
         for watch in list(self._watches.values()):
-            watch.stir()
+            watch.notify()

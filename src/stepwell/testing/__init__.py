@@ -1,13 +1,13 @@
-"""For tests of workflows: an engine in memory with virtual time, fakes, and crashes at every commit.
+"""Test workflows: an in-memory engine with virtual time, fake steps, and crashes at every commit.
 
     async with VirtualEngine(fulfil) as engine:
         engine.fake(charge, fails=[ConnectionError()], returns={"id": "r1"})
         run = await engine.start(fulfil, order)
-        await engine.advance("2d")              # milliseconds
+        await engine.advance("2d")              # takes milliseconds
         await run.signal("approve", {"by": "ana"})
         assert await engine.outcome(run) == "r1"
 
-`stores` holds the conformance suite that every store must pass.
+`stepwell.testing.store_suite` is the conformance suite that every store must pass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WHERE = {"FakeClock": "clock", "VirtualEngine": "engine", "crash_everywhere": "
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when used: the pytest plugin of every project that has Stepwell imports this package."""
+    """Load on first use: the pytest plugin imports this package in every project with Stepwell."""
     if name in _WHERE:
         from importlib import import_module
 

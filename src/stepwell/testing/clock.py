@@ -1,8 +1,8 @@
-"""FakeClock: time that moves only when a test says so."""
+"""FakeClock: time that moves only when a test moves it."""
 
 from __future__ import annotations
 
-BEGIN = 1_800_000_000.0  # a date that looks real in a failure's output
+BEGIN = 1_800_000_000.0  # a plausible date in test output
 
 
 class FakeClock:
@@ -22,10 +22,10 @@ class FakeClock:
         return self._elapsed
 
     def advance(self, seconds: float) -> None:
-        assert seconds >= 0, "time passes; use set_back for a clock that is wrong"
+        assert seconds >= 0, "time only moves forward; use set_back for a corrected wall clock"
         self._now += seconds
         self._elapsed += seconds
 
     def set_back(self, seconds: float) -> None:
-        """Somebody corrects the wall clock; no time passes."""
+        """Set the wall clock back, as a correction does; no time passes."""
         self._now -= seconds

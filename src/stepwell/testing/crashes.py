@@ -1,4 +1,4 @@
-"""Crashes: run a workflow again and again, with a crash at every commit it makes."""
+"""Run a workflow repeatedly, with a crash at each of its commits."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Story = Callable[[VirtualEngine, RunHandle[Any]], Awaitable[None]]
 
 
 class CrashingStore(MemoryStore):
-    """Counts commits; from the chosen one on, the process that calls it is dead to the store."""
+    """Counts commits; from the chosen one on, the store ignores its caller as if that had died."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)
         self.commits = 0
         self.crash_at = 0
-        self.written = False  # whether the commit at which it crashes still reaches the disk
+        self.written = False  # whether the commit at the crash still reaches the disk
         self.crashed = False
-        self.on_crash: Callable[[], None] = _unheard
+        self.on_crash: Callable[[], None] = _ignore
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         self.commits += 1
@@ -37,7 +37,7 @@ class CrashingStore(MemoryStore):
                 await super().commit(batch)
             if dying:
                 self.on_crash()
-            await asyncio.Event().wait()  # the dead hear no answer
+            await asyncio.Event().wait()  # a dead caller gets no answer
         return await super().commit(batch)
 
 
@@ -49,12 +49,12 @@ async def crash_everywhere(
     steps: Sequence[Any] = (),
     also: Sequence[Program] = (),
 ) -> int:
-    """Check that the workflow comes to the same result wherever its worker crashes.
+    """Check that the workflow reaches the same result wherever its worker crashes.
 
-    It runs once undisturbed, then once for each commit with a crash just before and just after that
-    commit. `story` plays the outside world (signals, decisions) and may be called again after a crash;
-    `also` are the workflows of its children. Returns how many crashes were survived; raises
-    AssertionError with the place otherwise.
+    The workflow runs once without a crash, then twice for each commit: with a crash just before and just
+    after it. `story` plays the outside world (signals, decisions) and may be called again after a crash;
+    `also` lists the workflows of its children. Returns the number of crashes; raises AssertionError with
+    the commit if a result differs.
     """
     expected, commits = await _play([workflow, *also], input, story, steps, crash_at=0, written=False)
     for crash_at in range(1, commits + 1):
@@ -63,7 +63,7 @@ async def crash_everywhere(
                 [workflow, *also], input, story, steps, crash_at=crash_at, written=written
             )
             where = f"{'after' if written else 'before'} commit {crash_at}"
-            assert result == expected, f"with a crash {where}: {result!r}, undisturbed: {expected!r}"
+            assert result == expected, f"with a crash {where}: {result!r}, without: {expected!r}"
     return commits * 2
 
 
@@ -79,13 +79,13 @@ async def _play(
     clock = FakeClock()
     store = CrashingStore(clock.time)
     store.crash_at, store.written = crash_at, written
-    startable: Any = workflows[0]  # every program of ours can be started
+    startable: Any = workflows[0]  # every program is startable
     first = VirtualEngine(*workflows, steps=steps, store=store, clock=clock)
     first.dead = lambda: store.crashed
     await first.open()
     run: RunHandle[Any] = await first.start(startable, input)
     try:
-        if not await _lived(first, run, story, store):
+        if not await _survived(first, run, story, store):
             await first.crash()
             store.crashed, store.crash_at = False, 0
             first = VirtualEngine(*workflows, steps=steps, store=store, clock=clock)
@@ -98,13 +98,13 @@ async def _play(
         await first.close()
 
 
-async def _lived(
+async def _survived(
     engine: VirtualEngine, run: RunHandle[Any], story: Story | None, store: CrashingStore
 ) -> bool:
-    """Play until the end or the crash."""
+    """Play until the run ends or the crash; False after a crash."""
     await engine.settle()
     if story is not None and not store.crashed:
-        await _told(story, engine, run, store)
+        await _play_story(story, engine, run, store)
         await engine.settle()
     while not store.crashed and not (await run.status()).terminal:
         if not await engine.skip():
@@ -112,18 +112,18 @@ async def _lived(
     return not store.crashed
 
 
-async def _told(story: Story, engine: VirtualEngine, run: RunHandle[Any], store: CrashingStore) -> None:
-    """Until its end, or the crash: what it waits for in a dead engine never comes. It is told again then."""
+async def _play_story(story: Story, engine: VirtualEngine, run: RunHandle[Any], store: CrashingStore) -> None:
+    """Play the story until its end or the crash; a dead engine would never answer it."""
     try:
-        async with asyncio.timeout(None) as telling:
-            store.on_crash = lambda: telling.reschedule(0.0)
+        async with asyncio.timeout(None) as limit:
+            store.on_crash = lambda: limit.reschedule(0.0)
             await story(engine, run)
     except Exception:
         if not store.crashed:
             raise
     finally:
-        store.on_crash = _unheard
+        store.on_crash = _ignore
 
 
-def _unheard() -> None:
+def _ignore() -> None:
     pass

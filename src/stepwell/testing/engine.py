@@ -20,16 +20,16 @@ from stepwell.testing.clock import FakeClock
 
 R = TypeVar("R")
 
-# Leases never run out and every wait parks: only the test moves time.
-_SETTINGS = Settings(lease_seconds=1e9, heartbeat_seconds=3600, sweep_seconds=3600, keep_lease_seconds=1e-6)
+# Leases never expire and every wait parks: only the test moves time.
+_SETTINGS = Settings(lease_seconds=1e9, heartbeat_seconds=3600, reap_seconds=3600, keep_lease_seconds=1e-6)
 _QUIET_PASSES = 3
 
 
 class VirtualEngine(Engine):
-    """`async with VirtualEngine(fulfil) as engine:` — memory store, virtual time.
+    """`async with VirtualEngine(fulfil) as engine:` gives you an engine in memory with virtual time.
 
-    `advance("3d")` moves time, `settle()` waits until nothing moves, `outcome(run)` skips time until
-    the run has ended. `fake(charge, returns=...)` puts another function in a step's place.
+    `advance("3d")` moves time, `settle()` waits until nothing moves, and `outcome(run)` skips time until
+    the run has ended. `fake(charge, returns=...)` replaces a step.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class VirtualEngine(Engine):
     # Time
 
     async def settle(self) -> None:
-        """Until nothing runs and nothing is due: every run waits or has ended (or this engine is dead)."""
+        """Wait until nothing is active and nothing is due, or this engine is dead."""
         quiet = 0
         while quiet < _QUIET_PASSES and not self.dead():
             self._check_works()
             await asyncio.sleep(0)
             busy = self.worker is not None and not self.worker.quiet
             if busy:
-                # Steps may really work (threads, sockets): give them the time they need.
+                # Steps may do real work (threads, sockets): give them real time.
                 await asyncio.sleep(0.0005)
             elif self._next_due() <= self.clock.time() and self.worker is not None:
                 self.worker.wake()
@@ -79,25 +79,25 @@ class VirtualEngine(Engine):
             quiet = 0 if busy else quiet + 1
 
     def _check_works(self) -> None:
-        """Nothing moves where the worker has gone: whoever waited for that would wait for ever."""
+        """Refuse if the worker is gone: nothing would ever move."""
         if self.worker is None or self._task is None or not self._task.done():
             return
-        self._check_open()
+        self.check_usable()
         self.notifier.check()
         raise self._crashed()
 
     def _crashed(self) -> InvalidRequest:
         return InvalidRequest(
-            "the engine has crashed: nothing moves in it any more",
-            hint="go on with another on the same store: "
-            "VirtualEngine(..., store=engine.memory, clock=engine.clock), and there handle(run.id)",
+            "the engine has crashed: nothing moves in it",
+            hint="continue with another engine on the same store: "
+            "VirtualEngine(..., store=engine.memory, clock=engine.clock), then its handle(run.id)",
         )
 
     def _next_due(self) -> float:
         return self.memory.next_due(self.worker.needs if self.worker is not None else ())
 
     async def advance(self, duration: Duration) -> None:
-        """Move time; everything that becomes due on the way happens in order, never late."""
+        """Move time forward; everything that becomes due meanwhile happens in order and on time."""
         until = self.clock.time() + seconds(duration)
         await self.settle()
         while (due := self._next_due()) <= until and not self.dead():
@@ -107,7 +107,7 @@ class VirtualEngine(Engine):
         await self.settle()
 
     async def skip(self) -> bool:
-        """To the next moment at which something is due; False: nothing ever will be."""
+        """Skip to the next moment at which something is due; False if there is none."""
         due = self._next_due()
         if due != NEVER:
             self.clock.advance(max(0.0, due - self.clock.time()))
@@ -115,19 +115,19 @@ class VirtualEngine(Engine):
         return due != NEVER
 
     async def outcome(self, run: RunHandle[R]) -> R:
-        """The run's result; time skips ahead over everything that it waits for."""
+        """Return the result of the run; time skips over all its waits."""
         await self.settle()
         while not (await run.status()).terminal:
             if self.dead():
                 raise self._crashed()
             if not await self.skip():
                 reason = await run.why()
-                raise AssertionError(f"run {run.id} cannot end by itself: it {reason.text}")
+                raise AssertionError(f"run {run.id} cannot end on its own: it {reason.text}")
         return await run.result()
 
     async def crash(self) -> None:
-        """Die as a process does: nothing is cleaned up; the store finds out and frees what it had."""
-        self._check_open()
+        """Die like a killed process: nothing is cleaned up, and the store frees what the worker owned."""
+        self.check_usable()
         assert self.worker is not None
         assert self._task is not None
         for work in list(self.worker.active.values()):
@@ -146,25 +146,26 @@ class VirtualEngine(Engine):
         fails: Iterable[BaseException | type[BaseException]] = (),
         calls: Callable[..., Any] | None = None,
     ) -> list[tuple[Any, ...]]:
-        """Put something else in a step's place; the list that comes back collects the calls.
+        """Replace a step; the returned list collects the arguments of its calls.
 
-        `fails` are raised by the first executions, one each; then `calls` is called, or `returns` returned.
+        The first executions raise the errors of `fails`, one each; later ones call `calls` or return
+        `returns`.
         """
         original = spec_of(step)
         errors = list(fails)
-        seen: list[tuple[Any, ...]] = []
+        recorded: list[tuple[Any, ...]] = []
 
-        def stand_in(*args: Any, **kwargs: Any) -> Any:
-            seen.append(args)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            recorded.append(args)
             if errors:
                 raise errors.pop(0)
             return calls(*args, **kwargs) if calls is not None else returns
 
         self._fakes[original.name] = replace(
-            describe(stand_in),
+            describe(replacement),
             name=original.name,
             retry=original.retry,
             timeout=original.timeout,
             returns=original.returns,
         )
-        return seen
+        return recorded

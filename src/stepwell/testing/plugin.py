@@ -1,4 +1,4 @@
-"""pytest plugin: the fixture `stepwell_engine`, and the mark that Stepwell's own suites carry."""
+"""pytest plugin: the fixture `stepwell_engine`, and the mark of Stepwell's own test suites."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "req(*ids): the requirements of Stepwell that this test holds")
+    config.addinivalue_line("markers", "req(*ids): the requirements of Stepwell that this test checks")
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A coroutine that asks for our fixture gets a loop, unless a plugin for such tests came before us."""
+    """Run a coroutine that uses our fixture, unless another plugin for async tests comes first."""
     names = pyfuncitem._fixtureinfo.argnames
     if "stepwell_engine" not in names or not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
@@ -28,7 +28,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture
 def stepwell_engine() -> Callable[..., VirtualEngine]:
-    """Makes engines in memory with virtual time: `async with stepwell_engine(fulfil) as engine: ...`."""
+    """Return a factory of virtual engines: `async with stepwell_engine(fulfil) as engine: ...`."""
 
     def make(*workflows: Any, **options: Any) -> VirtualEngine:
         from stepwell.testing.engine import VirtualEngine

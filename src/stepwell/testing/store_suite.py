@@ -1,4 +1,4 @@
-"""The suite that every store must pass: each rule of the protocol is a test.
+"""StoreSuite: the rules that every store must keep, each as a test.
 
     class TestMyStore(StoreSuite):
         @pytest.fixture
@@ -64,4 +64,4 @@ class StoreSuite(
     PurgeRules,
     EncodingRules,
 ):
-    """Extend it, provide the fixture `make_store`, and pytest runs every rule on your store."""
+    """Subclass it and provide the fixture `make_store`; pytest then runs every rule on your store."""

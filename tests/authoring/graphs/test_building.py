@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.format.content_hash import content_hash
 from stepwell.authoring.graphs.format.drawing import mermaid, svg
 from stepwell.authoring.graphs.format.json_schema import graph_schema
@@ -21,7 +21,7 @@ from tests.authoring.graphs.graphs import START, a, chart
 
 
 def codes(body: Any) -> list[str]:
-    return [problem.code for problem in Builder(registry()).check(body)]
+    return [problem.code for problem in PlanBuilder(registry()).check(body)]
 
 
 @pytest.mark.req("G2")
@@ -38,7 +38,7 @@ def test_all_problems_are_told_at_once_each_with_its_place() -> None:
         "S>C C-no>Z C-yes>L L>Q",
     )
 
-    problems = Builder(registry()).check(body)
+    problems = PlanBuilder(registry()).check(body)
 
     found = {problem.code: problem for problem in problems}
     assert set(found) == {
@@ -54,7 +54,7 @@ def test_all_problems_are_told_at_once_each_with_its_place() -> None:
     assert (found["BAD_EXPRESSION"].node, found["BAD_EXPRESSION"].field) == ("C", "branches.0.when")
     assert "else" in found["UNKNOWN_HANDLE"].suggestion
     with pytest.raises(InvalidGraph) as error:
-        Builder(registry()).build(body)
+        PlanBuilder(registry()).build(body)
     assert error.value.problems == tuple(problems)
 
 
@@ -67,19 +67,19 @@ def test_canvas_fields_and_aliases_are_accepted_and_normalised() -> None:
         node |= {"width": 10, "selected": True, "measured": {"width": 1}}
     body["viewport"] = {"x": 1, "y": 2, "zoom": 1}
 
-    plan = Builder(registry()).build(body)
+    plan = PlanBuilder(registry()).build(body)
 
     found = plan.definition.as_dict()
     assert [node["type"] for node in found["nodes"]] == ["start", "task", "merge", "task", "end"]
     assert [edge["sourceHandle"] for edge in found["edges"]] == ["out", "error", "out", "out", "out"]
     assert "width" not in found["nodes"][0]
-    assert Builder(registry()).build(found).hash == plan.hash
+    assert PlanBuilder(registry()).build(found).hash == plan.hash
 
 
 @pytest.mark.req("G2")
 def test_forks_joins_and_regions_are_known_before_a_run() -> None:
     nodes = [START, a("F", "fork"), a("A"), a("B"), a("Side"), a("J", "merge"), a("Z", "end")]
-    plan = Builder(registry()).build(chart(nodes, "S>F F>A F>B A>J B>J B>Side Side>Z J>Z"))
+    plan = PlanBuilder(registry()).build(chart(nodes, "S>F F>A F>B A>J B>J B>Side Side>Z J>Z"))
 
     scope = plan.root
     join = scope.by_id["J"]
@@ -91,7 +91,7 @@ def test_forks_joins_and_regions_are_known_before_a_run() -> None:
 
 @pytest.mark.req("G2")
 def test_a_plan_is_built_once_for_each_content() -> None:
-    builder = Builder(registry())
+    builder = PlanBuilder(registry())
     body = chart([START, a("Z", "end")], "S>Z")
 
     one, two = builder.build(body), builder.build(dict(reversed(body.items())))
@@ -120,7 +120,7 @@ def test_building_takes_time_in_proportion_to_the_graph() -> None:
         best = float("inf")
         for _ in range(3):
             begin = time.process_time()
-            Builder(registry()).build(body)
+            PlanBuilder(registry()).build(body)
             best = min(best, time.process_time() - begin)
         return best
 
@@ -173,7 +173,7 @@ def test_yaml_is_only_data() -> None:
 
 @pytest.mark.req("K12")
 def test_a_timeout_of_zero_is_an_error_that_says_so() -> None:
-    problems = Builder(registry()).check(chart([START, a("A", timeoutMs=0), a("Z", "end")], "S>A A>Z"))
+    problems = PlanBuilder(registry()).check(chart([START, a("A", timeoutMs=0), a("Z", "end")], "S>A A>Z"))
 
     assert [problem.code for problem in problems] == ["TIMEOUT"]
-    assert "0 is no timeout" in problems[0].message
+    assert "0 is not a timeout" in problems[0].message

@@ -92,11 +92,11 @@ def test_the_command_tells_what_it_cannot_run_and_goes_on(tmp_path: Path) -> Non
 
     broken, invalid, fine, slow = (json.loads(line) for line in done.stdout.splitlines())
     assert done.returncode == 1
-    assert "a case is an object" in broken["broken"]
+    assert "a case must be an object" in broken["broken"]
     assert invalid == {"id": "no graph", "invalid": ["START_COUNT"]}
     assert (fine["id"], fine["output"]) == ("a/b #~", {"a": 1, "b": 2})
     assert "script.A: dur is '5'" in slow["broken"]
-    assert "case 1: cannot be run" in done.stderr
+    assert "case 1: cannot run" in done.stderr
     assert none.returncode == 2
     assert "cannot be read" in none.stderr
     assert nothing.returncode == 2
@@ -124,5 +124,5 @@ def test_the_command_tells_what_is_not_as_expected(tmp_path: Path) -> None:
         "W: output is {'a': 1, 'b': 2}, not {'a': True, 'b': 2}",
         "R: the graph was refused: START_COUNT",
         "R: status is None, not 'completed'",
-        "2 of 3 cases did not come out as expected",
+        "2 of 3 cases differ from what they expect",
     ]

@@ -19,7 +19,7 @@ from stepwell import (
     run_stateless,
     workflow,
 )
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.history.trace import trace
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.domain import events as ev
@@ -53,7 +53,7 @@ async def big(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> Any:
     return "x" * 5_000_000
 
 
-BUILDER = Builder(NodeRegistry([echo, bad, big]))
+BUILDER = PlanBuilder(NodeRegistry([echo, bad, big]))
 
 
 def e(id: str, parent: str = "", **data: Any) -> dict[str, Any]:
@@ -207,7 +207,7 @@ async def test_only_those_who_were_asked_decide(stage: Stage) -> None:
             await suspended(run)
             before = await all_events(run)
             for who in ({"by": "eve"}, {"by": "eve", "roles": ["sales"]}, {}):
-                with pytest.raises(NotAssigned, match="for ana, role:finance"):
+                with pytest.raises(NotAssigned, match="to ana, role:finance"):
                     await run.decide("approved", **who)
             assert await all_events(run) == before
 
@@ -313,7 +313,7 @@ async def test_without_a_store_only_the_workflows_that_were_given_are_known() ->
     made = graph(chart([START, call, a("Z", "end", output={"ok": True})], "S>W W>Z"), builder=BUILDER)
 
     assert await run_stateless(made, {}, workflows=[idle]) == {"ok": True}
-    with pytest.raises(RunFailed, match="nobody knows a workflow 'idle'"):
+    with pytest.raises(RunFailed, match="there is no workflow 'idle'"):
         await run_stateless(made, {})
 
 
@@ -433,7 +433,7 @@ async def test_a_graph_out_of_time_is_sent_on_and_has_its_time_again() -> None:
     nodes = [START, a("A", "away"), a("B", "away", outputVariable="b", retry=retry)]
     body = chart([*nodes, a("Z", "end", output={"b": "{{ctx.b}}"})], "S>A A>B B>Z")
     body["settings"] = {"maxExecutionMs": 2_100_000}
-    builder = Builder(NodeRegistry([away]))
+    builder = PlanBuilder(NodeRegistry([away]))
     made = graph(body, builder=builder)
     async with VirtualEngine(made) as engine:
         run = await engine.start(made, {})

@@ -16,7 +16,7 @@ from stepwell.errors import RunCancelled, RunTimedOut
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import SETTINGS, Stage, kinds, reaches, suspended, ticket, until
 
-SOON = replace(SETTINGS, sweep_seconds=0.05)
+SOON = replace(SETTINGS, reap_seconds=0.05)
 
 
 @node("echo")
@@ -113,7 +113,7 @@ async def test_a_wait_of_an_edited_graph_still_expires(stage: Stage) -> None:
         run = engine.handle(run_id)
         await reaches(run, Status.FAILED)
 
-        assert "did not come in time" in (await run.why()).text
+        assert "the wait timed out" in (await run.why()).text
 
 
 @pytest.mark.req("K37")
@@ -173,7 +173,7 @@ async def test_a_graph_that_nobody_can_serve_expires_and_can_be_retried(stage: S
         run = engine.handle(run_id)
         await run.retry()
         await reaches(run, Status.FAILED)
-        assert "did not come in time" in (await run.why()).text
+        assert "the wait timed out" in (await run.why()).text
 
 
 @workflow

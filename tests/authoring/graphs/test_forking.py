@@ -98,9 +98,9 @@ async def test_a_wait_that_ran_out_is_answered_in_a_fork(memory: Stage) -> None:
         assert await forked.result(timeout=60) == {"h": {"response": "approved"}}
         with pytest.raises(InvalidInput, match="H"):
             await engine.fork(run, at=last, outputs={"H": "perhaps"})
-        with pytest.raises(InvalidInput, match="says where it goes on"):
+        with pytest.raises(InvalidInput, match="decides which handle it takes"):
             await engine.fork(run, at=last, outputs={"H": NodeResult("approved", "denied")})
-        with pytest.raises(InvalidInput, match="D waits for time"):
+        with pytest.raises(InvalidInput, match="D waits for a time"):
             await engine.fork(run, at=last, outputs={"D": 1})
         opened = next(e.seq for e in await all_events(run) if e.kind == "wait_opened")
         with pytest.raises(StepNotFound, match="0/H"):

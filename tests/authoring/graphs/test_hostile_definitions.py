@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.format.json_schema import graph_schema
 from stepwell.authoring.graphs.format.python_builder import GraphBuilder
 from stepwell.authoring.graphs.format.yaml import read_yaml, write_yaml
@@ -111,7 +111,7 @@ def is_of_shape(problem: GraphProblem) -> bool:
 
 @pytest.mark.req("G1", "G2")
 def test_the_published_schema_and_the_reader_agree_about_changed_graphs() -> None:
-    builder = Builder(registry())
+    builder = PlanBuilder(registry())
     validator = jsonschema_rs.validator_for(graph_schema(builder.registry))
     base, chance = every_type(), random.Random(11)
     assert validator.is_valid(base)
@@ -175,12 +175,12 @@ STRANGE: dict[str, Any] = {
 @pytest.mark.req("G2")
 @pytest.mark.parametrize("body", STRANGE.values(), ids=STRANGE.keys())
 def test_what_is_no_graph_is_refused_with_its_problems(body: Any) -> None:
-    problems = Builder(registry()).check(body)
+    problems = PlanBuilder(registry()).check(body)
 
     assert problems
     assert all(problem.suggestion for problem in problems)
     with pytest.raises(InvalidGraph) as error:
-        Builder(registry()).build(body)
+        PlanBuilder(registry()).build(body)
     assert error.value.problems == tuple(problems)
 
 
@@ -190,8 +190,8 @@ def test_huge_graphs_are_refused_before_they_are_read() -> None:
     full = {"nodes": [START], "edges": [{"source": "S", "target": f"n{i}"} for i in range(100_000)]}
     begin = time.process_time()
 
-    assert [problem.code for problem in Builder(registry()).check(many)] == ["GRAPH_TOO_LARGE"]
-    assert [problem.code for problem in Builder(registry()).check(full)] == ["GRAPH_TOO_LARGE"]
+    assert [problem.code for problem in PlanBuilder(registry()).check(many)] == ["GRAPH_TOO_LARGE"]
+    assert [problem.code for problem in PlanBuilder(registry()).check(full)] == ["GRAPH_TOO_LARGE"]
 
     assert time.process_time() - begin < 1
 
@@ -214,7 +214,7 @@ def test_thousands_of_unknown_words_are_told_in_bounded_time_and_space() -> None
     begin = time.process_time()
 
     for graph in graphs:
-        problems = Builder(registry()).check(graph)
+        problems = PlanBuilder(registry()).check(graph)
 
         assert len(problems) > 2_000
         assert all(0 < len(problem.suggestion) < 5_000 for problem in problems)
@@ -236,7 +236,7 @@ def test_thousands_of_unknown_words_are_told_in_bounded_time_and_space() -> None
 def test_names_of_variables_are_told_by_reader_and_schema(type: str, data: Any, field: str) -> None:
     body = chart([START, a("A", type, **data)], "S>A")
 
-    (problem,) = Builder(registry()).check(body)
+    (problem,) = PlanBuilder(registry()).check(body)
 
     assert (problem.code, problem.node, problem.field) == ("VARIABLE_NAME", "A", field)
     assert problem.suggestion
@@ -248,7 +248,7 @@ def test_names_of_variables_are_told_by_reader_and_schema(type: str, data: Any, 
 def test_a_custom_merge_without_a_rule_is_refused_by_reader_and_schema(more: dict[str, Any]) -> None:
     body = chart([START, a("M", "merge", strategy="custom", **more)], "S>M")
 
-    assert [problem.code for problem in Builder(registry()).check(body)] == ["INVALID_DATA"]
+    assert [problem.code for problem in PlanBuilder(registry()).check(body)] == ["INVALID_DATA"]
     assert not jsonschema_rs.is_valid(graph_schema(registry()), body)
 
 
@@ -258,11 +258,11 @@ def test_also_what_no_word_is_near_to_has_a_suggestion() -> None:
     empty = chart([START, a("T", "try", **{"finally": "x"})], "S>T")
 
     for body in (lost, empty):
-        assert all(problem.suggestion for problem in Builder(registry()).check(body))
+        assert all(problem.suggestion for problem in PlanBuilder(registry()).check(body))
 
 
 def found(nodes: list[dict[str, Any]], edges: str, **settings: Any) -> list[GraphProblem]:
-    return Builder(registry()).check(chart(nodes, edges, **settings))
+    return PlanBuilder(registry()).check(chart(nodes, edges, **settings))
 
 
 @pytest.mark.req("G2")
@@ -367,12 +367,12 @@ def test_yaml_that_is_more_than_data_is_refused(text: str) -> None:
     [
         ("{? [x] : 1}", "unhashable key"),
         ("{? {x: 1} : 1}", "unhashable key"),
-        ("9" * 5000, "number of 5000 digits"),
-        ("!!int '12x'", "'12x' is no int"),
-        ("!!int ''", "'' is no int"),
-        ("!!float abc", "'abc' is no float"),
-        ("!!float ''", "'' is no float"),
-        ("!!bool maybe", "'maybe' is no bool"),
+        ("9" * 5000, "a number has 5000 digits"),
+        ("!!int '12x'", "'12x' is not of type int"),
+        ("!!int ''", "'' is not of type int"),
+        ("!!float abc", "'abc' is not of type float"),
+        ("!!float ''", "'' is not of type float"),
+        ("!!bool maybe", "'maybe' is not of type bool"),
         ("!!bool [true]", "expected a scalar node"),
         ("!!map x", "expected a mapping node"),
         (r'"\UFFFFFFFF"', "this YAML cannot be read"),
@@ -412,7 +412,7 @@ def test_yaml_says_what_json_can_say() -> None:
     ["", "x" * 10_240, "__proto__", "constructor", "..", "a/b", "a b", "a\n", "a\u202eb", "é", 7, None],
 )
 def test_a_bad_node_id_is_told_as_such_by_reader_and_schema(name: object) -> None:
-    builder = Builder(registry())
+    builder = PlanBuilder(registry())
     body = chart([START, {"id": name, "type": "end", "data": {}}], "")
 
     found = [problem for problem in builder.check(body) if problem.code == "NODE_ID_INVALID"]
@@ -470,7 +470,9 @@ def test_times_that_can_be_are_taken(data: dict[str, Any]) -> None:
 
 
 @pytest.mark.req("G2")
-@pytest.mark.parametrize(("other", "says"), [("pay", "the id 'pay'"), ("Pay", "'Pay', but for case: 'pay'")])
+@pytest.mark.parametrize(
+    ("other", "says"), [("pay", "the id 'pay'"), ("Pay", "'pay' and 'Pay' differ only in case")]
+)
 def test_two_nodes_of_one_id_are_told_also_when_only_case_differs(other: str, says: str) -> None:
     problems = found([START, a("pay"), a(other)], f"S>pay S>{other}")
 

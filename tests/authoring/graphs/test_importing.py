@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.testing.graphs.cases import Case
 from stepwell.testing.graphs.runner import run_case
 from stepwell.testing.graphs.task import registry
@@ -18,7 +18,7 @@ def play(graph: dict[str, Any], script: Any = None, input: Any = None) -> dict[s
 
 
 def codes(body: Any) -> list[str]:
-    return list(dict.fromkeys(problem.code for problem in Builder(registry()).check(body)))
+    return list(dict.fromkeys(problem.code for problem in PlanBuilder(registry()).check(body)))
 
 
 def looped(edges: str, *more: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_a_loop_drawn_with_an_edge_back_gets_its_body(handle: str) -> None:
 
     assert found["output"] == {"r": [10, 20]}
     assert found["steps"]["L[1]/B"] == "completed"
-    plan = Builder(registry()).build(body)
+    plan = PlanBuilder(registry()).build(body)
     assert [n["id"] for n in plan.definition.as_dict()["nodes"] if n.get("parentId") == "L"] == ["A", "B"]
     assert all(node.get("parentId") is None for node in body["nodes"]), "what was given is not changed"
 
@@ -71,7 +71,7 @@ def test_a_body_with_branches_and_a_loop_in_it_is_moved_too() -> None:
     ],
 )
 def test_a_loop_whose_body_cannot_be_told_from_the_rest_is_refused(edges: str, why: str) -> None:
-    problems = Builder(registry()).check(looped(edges))
+    problems = PlanBuilder(registry()).check(looped(edges))
 
     assert [problem.code for problem in problems] == ["LOOP_NOT_STRUCTURED"]
     assert problems[0].node == "L"
@@ -84,7 +84,7 @@ def test_trigger_nodes_become_triggers_and_lead_from_the_start() -> None:
     nightly = a("nightly", "scheduled", cron="0 2 * * *", timezone="Europe/Berlin")
     body = chart([hook, nightly, a("A"), a("Z", "end")], "hook>A nightly>A A>Z")
 
-    definition = Builder(registry()).build(body).definition.as_dict()
+    definition = PlanBuilder(registry()).build(body).definition.as_dict()
 
     assert [(t["id"], t["type"]) for t in definition["triggers"]] == [
         ("hook", "webhook"),

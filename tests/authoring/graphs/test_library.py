@@ -161,7 +161,7 @@ async def test_a_workflow_that_nobody_knows_fails_the_node(memory: Stage) -> Non
         run = await engine.start("caller", {})
         await run.event("go")
 
-        with pytest.raises(RunFailed, match="nobody knows a workflow 'saved' version 7"):
+        with pytest.raises(RunFailed, match="there is no workflow 'saved' version 7"):
             await run.result(timeout=60)
         assert (await engine.trace(run)).by_path()["W"].status == "failed"
 

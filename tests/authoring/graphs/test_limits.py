@@ -97,8 +97,8 @@ async def test_a_limit_is_changed_while_runs_wait_for_it(stage: Stage) -> None:
 
         await engine.set_limit("workflow", "chart", 3)
         await until(lambda: len(gates.inside) == 3)
-        assert await engine.limits() == [Limit(kind="workflow", workspace="default", name="chart", most=3)]
-        await engine.set_limit("workspace", most=4)
+        assert await engine.limits() == [Limit(kind="workflow", workspace="default", name="chart", limit=3)]
+        await engine.set_limit("workspace", limit=4)
         await engine.set_limit("workflow", "chart", None)
         await until(lambda: len(gates.inside) == 4)
         assert "workspace 'default' is reached: 4 of 4" in (await runs[4].why()).text

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.authoring.graphs.build.plan import Plan
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan import GraphPlan
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.testing.graphs.cases import Case
 from stepwell.testing.graphs.runner import run_case
 from stepwell.testing.graphs.simulated import Simulated
@@ -20,13 +20,13 @@ CHUNK = 100
 SEEDS = effort.seeds(quick=100, change=300, all=2100)
 
 
-def plan_of(case: Case) -> Plan:
-    plan, problems = Builder(registry()).examine(case.graph)
+def plan_of(case: Case) -> GraphPlan:
+    plan, problems = PlanBuilder(registry()).examine(case.graph)
     assert plan is not None, [str(problem) for problem in problems]
     return plan
 
 
-def lived(plan: Plan, case: Case) -> Simulated:
+def lived(plan: GraphPlan, case: Case) -> Simulated:
     run = Simulated(plan, case)
     run.run()
     return run
@@ -35,7 +35,7 @@ def lived(plan: Plan, case: Case) -> Simulated:
 def grown(seed: int, *, only_all: bool = False) -> Case | None:
     """A random case; None when it came out deeper than containers may be nested."""
     case = Grower(seed, only_all=only_all).case()
-    _, problems = Builder(registry()).examine(case.graph)
+    _, problems = PlanBuilder(registry()).examine(case.graph)
     return None if any(p.code in ("NESTING_TOO_DEEP", "GRAPH_TOO_LARGE") for p in problems) else case
 
 
@@ -48,7 +48,7 @@ def test_every_step_settles_once_and_nothing_is_stuck(first: int) -> None:
             continue
         run = lived(plan_of(case), case)
 
-        assert run.frontier.end is not None, f"seed {seed} is stuck: {list(run.frontier.open_asks)}"
+        assert run.frontier.result is not None, f"seed {seed} is stuck: {list(run.frontier.open_commands)}"
         twice = [path for path, count in Counter(run.settled).items() if count > 1]
         assert not twice, f"seed {seed}: settled twice: {twice}"
         left = [path for path, status in run.steps.items() if status in ("running", "waiting")]
@@ -69,10 +69,10 @@ def test_a_crash_at_any_fact_decides_the_same(first: int) -> None:
             again = Simulated(plan, case)
             again.replay(whole.facts[:cut])
             for path, how, value in whole.facts[cut:]:
-                again.feed(again._asks[path], how, value, live=False)
+                again.feed(again._commands[path], how, value, live=False)
 
             assert again.steps == whole.steps, f"seed {seed}, cut at {cut}"
-            assert again.frontier.end == whole.frontier.end, f"seed {seed}, cut at {cut}"
+            assert again.frontier.result == whole.frontier.result, f"seed {seed}, cut at {cut}"
 
 
 @pytest.mark.req("G6", "G7")
@@ -85,8 +85,8 @@ def test_graphs_with_only_all_joins_do_not_depend_on_timing(first: int) -> None:
         seen: list[tuple[dict[str, str], Any]] = []
         for timing in range(2):
             run = lived(plan, grower.timed_anew(case, timing))
-            assert run.frontier.end is not None
-            seen.append((run.steps, run.frontier.end.output))
+            assert run.frontier.result is not None
+            seen.append((run.steps, run.frontier.result.output))
 
         assert seen[0] == seen[1], f"seed {seed}"
 
@@ -100,7 +100,7 @@ def test_the_engine_does_what_the_frontier_says(seed: int) -> None:
     if case is None:
         pytest.skip("nested too deep")
     run = lived(plan_of(case), case)
-    end = run.frontier.end
+    end = run.frontier.result
     assert end is not None
 
     for replay_always in (False, True):

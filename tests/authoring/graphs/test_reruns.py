@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from stepwell import Engine, NodeError, Retry, RunFailed, node
-from stepwell.authoring.graphs.build.plan_builder import Builder
-from stepwell.authoring.graphs.history.rerun import edited
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
+from stepwell.authoring.graphs.history.rerun import output_edits
 from stepwell.authoring.graphs.workflow import GraphWorkflow
 from stepwell.client import RunHandle
 from stepwell.domain import events as ev
@@ -55,7 +55,7 @@ class _Reruns(_Play):
                 await run.result()
             except RunError:
                 pass
-        told = await self._tell(run)
+        told = await self._line(run)
         return {name: told[name] for name in ("status", "error", "output", "steps")}
 
 
@@ -63,7 +63,7 @@ class _Reruns(_Play):
 @pytest.mark.parametrize("case", ALONE, ids=lambda case: case.id)
 def test_a_rerun_from_any_node_comes_out_as_the_run_did(case: Case) -> None:
     script = Script(case)
-    programs = [GraphWorkflow(Builder(registry(script)).build(case.graph), name="again")]
+    programs = [GraphWorkflow(PlanBuilder(registry(script)).build(case.graph), name="again")]
 
     found = run_virtually(lambda loop: _Reruns(case, programs, script, loop, "").run(False))
 
@@ -188,7 +188,7 @@ async def test_an_edit_of_what_is_not_reached_any_more_is_refused(memory: Stage)
         await run.result(timeout=60)
         last = (await all_events(run))[-1].seq
 
-        with pytest.raises(InvalidInput, match="H is not reached any more"):
+        with pytest.raises(InvalidInput, match="H is no longer reached"):
             await engine.fork(run, at=last, outputs={"A": 1, "H": 2})
 
 
@@ -230,7 +230,7 @@ async def test_a_rerun_from_a_node_takes_work_in_proportion_to_the_run(memory: S
             run = await engine.start("chart", list(range(count)))
             await run.result(timeout=60)
             log, graph = [ev.read(row) async for row in run.log()], msgspec.json.encode(body)
-            return calls_of(lambda: engine.graphs.done_again(run.id, log, graph, "L[0]/A"))
+            return calls_of(lambda: engine.graphs.rerun_edits(run.id, log, graph, "L[0]/A"))
 
         assert await work(240) < 4.5 * await work(60)
 
@@ -251,7 +251,7 @@ async def test_edits_of_many_outputs_take_work_in_proportion_to_the_run(memory: 
             told = engine.graphs.trace(run.id, log, graph)
             assert len(told.delivered) == count
             return calls_of(lambda: engine.graphs.trace(run.id, log, graph)) + calls_of(
-                lambda: edited(told, log, engine.graphs.registry, outputs)
+                lambda: output_edits(told, log, engine.graphs.registry, outputs)
             )
 
         assert await work(160) < 4.5 * await work(40)

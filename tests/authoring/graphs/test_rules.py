@@ -313,3 +313,12 @@ def test_what_the_body_of_a_try_wrote_is_seen_behind_it() -> None:
 
     assert found["output"] == {"a": 7}
     assert found["steps"]["H"] == "skipped"
+
+
+@pytest.mark.req("K9")
+@pytest.mark.parametrize(("backoff", "t"), [("exponential", 70), ("linear", 60), ("fixed", 30)])
+def test_backoff_has_the_words_of_retry_and_the_formats_own(backoff: str, t: int) -> None:
+    retry = {"maxAttempts": 4, "delayMs": 10, "backoff": backoff}
+    line = play(chart([START, a("A", retry=retry), a("Z", "end")], "S>A A>Z"), {"A": [{"fail": "E"}]})
+
+    assert (line["error"], line["t"], line["starts"]["A"]) == ("E", t, 4)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from stepwell import Context, InvalidGraph, StepContext, node, step, workflow
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.format.cron import cron_fault
-from stepwell.authoring.graphs.graphs import Graphs
+from stepwell.authoring.graphs.workflow import GraphTools
 from stepwell.domain.commit import Definition
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import Stage
@@ -54,7 +54,7 @@ def plain(**settings: Any) -> dict[str, Any]:
 
 
 def problems(body: dict[str, Any], nodes: list[Any] | None = None) -> list[tuple[str, str, str]]:
-    return [(p.code, p.node, p.field) for p in Graphs(nodes or [], {}).check(body)]
+    return [(p.code, p.node, p.field) for p in GraphTools(nodes or [], {}).check(body)]
 
 
 @pytest.mark.req("K37", "G2")
@@ -109,8 +109,8 @@ def test_a_schedule_without_a_cron_or_in_an_unknown_time_zone_is_told() -> None:
 
 @pytest.mark.req("K37", "G18")
 async def test_a_graph_that_was_saved_before_is_run_as_it_is(stage: Stage) -> None:
-    old = Builder(stored=True).build(plain(errorWorkflow="tell"))
-    body = Graphs([], {}).workflow(old.definition, stored=True).definition
+    old = PlanBuilder(stored=True).build(plain(errorWorkflow="tell"))
+    body = GraphTools([], {}).workflow(old.definition, stored=True).definition
     async with stage.engine(other) as engine:
         with pytest.raises(InvalidGraph, match="errorWorkflow"):
             await engine.library.create(plain(errorWorkflow="tell"))

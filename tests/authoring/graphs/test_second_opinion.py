@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from stepwell.authoring.graphs.build.plan_builder import Builder
-from stepwell.authoring.graphs.run.state import NoteKind
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
+from stepwell.authoring.graphs.run.state import MarkerKind
 from stepwell.testing.graphs.cases import Case
 from stepwell.testing.graphs.runner import run_case
 from stepwell.testing.graphs.simulated import Simulated
@@ -50,17 +50,17 @@ def test_both_say_the_same_of_what_nodes_see() -> None:
         if other.is_open:
             continue
         case = tangle.case()
-        plan, problems = Builder(registry()).examine(case.graph)
+        plan, problems = PlanBuilder(registry()).examine(case.graph)
         assert plan is not None, problems
         run = Simulated(plan, case)
-        end = run.run().end
+        end = run.run().result
 
         told = json.dumps({"seed": seed, "graph": case.graph, "script": case.script})
         assert end is not None, told
         assert end.failure is None, told
         assert end.output == other.output, told
         assert run.steps == other.steps, told
-        conflicts = [note for note in run.notes if note.kind is NoteKind.MERGE_CONFLICT]
+        conflicts = [marker for marker in run.markers if marker.kind is MarkerKind.MERGE_CONFLICT]
         assert bool(conflicts) == bool(other.conflicts), told
         compared += 1
     assert compared > 300

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.problems import GraphProblem
 from stepwell.testing.graphs.task import registry
 from tests.authoring.graphs.graphs import START, a, chart
@@ -16,7 +16,7 @@ from tests.authoring.graphs.graphs import START, a, chart
 def problems(nodes: list[dict[str, Any]]) -> list[GraphProblem]:
     ids = [node["id"] for node in [START, *nodes]]
     edges = " ".join(f"{one}>{other}" for one, other in pairwise(ids))
-    return Builder(registry()).check(chart([START, *nodes], edges, maxNodes=500))
+    return PlanBuilder(registry()).check(chart([START, *nodes], edges, maxNodes=500))
 
 
 @pytest.mark.req("G2")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.authoring.graphs.expressions import Limits
+from stepwell.authoring.graphs.expressions import ExpressionLimits
 from stepwell.authoring.graphs.templates.template import compile_template
 from stepwell.errors import BadExpression, ExpressionError
 
@@ -212,7 +212,9 @@ def test_sources_are_bounded() -> None:
         compile_template(["{{ctx.a}}"] * 10_001)
 
     assert compile_template("x" * 1_048_576).render({}) == "x" * 1_048_576
-    assert compile_template("{{ctx.a}}" + "x" * 5_000, Limits(source_bytes=8_192)).render({"ctx": {"a": 1}})
+    assert compile_template("{{ctx.a}}" + "x" * 5_000, ExpressionLimits(source_bytes=8_192)).render(
+        {"ctx": {"a": 1}}
+    )
 
 
 @pytest.mark.req("X3")
@@ -231,7 +233,7 @@ def test_deep_structures_are_refused() -> None:
 def test_values_that_are_not_json_are_refused() -> None:
     with pytest.raises(BadExpression, match="a template is JSON"):
         compile_template({"a": {1, 2}})
-    with pytest.raises(ExpressionError, match=r"no JSON value \(object\)"):
+    with pytest.raises(ExpressionError, match=r"not a JSON value \(object\)"):
         render("{{ctx.o}}", o=[object()])
     with pytest.raises(ExpressionError, match="JSON has no"):
         render("{{ctx.o}}", o=[math.nan])

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.testing.graphs.task import registry
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.stage import Stage
 
 
 def warned(*nodes: dict[str, Any], edges: str = "S>A", **settings: Any) -> list[tuple[str, str, str]]:
-    plan = Builder(registry()).build(chart([START, *nodes], edges, **settings))
+    plan = PlanBuilder(registry()).build(chart([START, *nodes], edges, **settings))
     return [(warning.code, warning.node, warning.field) for warning in plan.warnings]
 
 

@@ -17,7 +17,7 @@ from tests.authoring.graphs.graphs import START, a, chart
 
 # Short only where a process is killed: elsewhere a slow machine must not lose a lease and do a node twice.
 SETTINGS = Settings(
-    lease_seconds=float(os.environ.get("GRAPH_LEASE", "60")), heartbeat_seconds=0.4, sweep_seconds=0.4
+    lease_seconds=float(os.environ.get("GRAPH_LEASE", "60")), heartbeat_seconds=0.4, reap_seconds=0.4
 )
 LEDGER = os.environ.get("GRAPH_LEDGER", "")
 

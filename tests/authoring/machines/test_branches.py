@@ -1,16 +1,17 @@
-"""Branches of a transition's body: what they save counts, and they park when all of them wait."""
+"""Branches of a transition's body: what they save counts, and those of ctx verbs let it park."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, Machine, StepContext, step, transition
+from stepwell import Context, Engine, Machine, RunHandle, StepContext, step, transition
 from stepwell.errors import RunCancelled, RunFailed
-from tests.stage import PATIENCE, Stage, kinds, suspended, until
+from tests.stage import PATIENCE, SETTINGS, Stage, kinds, suspended, until
 
 SOON = 0.05
 
@@ -92,10 +93,9 @@ class Waiting(Machine[list[Any]]):
 
 
 @pytest.mark.req("M9", "K14")
-@pytest.mark.parametrize("how", ["all", "gather", "tasks", "wait", "group"])
-async def test_a_body_parks_when_the_branches_that_are_left_wait(memory: Stage, how: str) -> None:
+async def test_a_body_parks_when_the_branches_that_are_left_wait(memory: Stage) -> None:
     async with memory.engine(Waiting) as engine:
-        run = await engine.start(Waiting, how)
+        run = await engine.start(Waiting, "all")
 
         async def fired() -> bool:
             return "timer_fired" in await kinds(run)
@@ -108,6 +108,43 @@ async def test_a_body_parks_when_the_branches_that_are_left_wait(memory: Stage, 
         assert set(await run.result(15)) == {"soon", "gone"}
 
 
+@pytest.mark.req("M9")
+@pytest.mark.parametrize("how", ["gather", "tasks", "wait", "group"])
+async def test_a_body_that_waits_for_tasks_of_its_own_keeps_its_lease(memory: Stage, how: str) -> None:
+    async with memory.engine(Waiting) as engine:
+        run = await engine.start(Waiting, how)
+
+        async def fired() -> bool:
+            return "timer_fired" in await kinds(run)
+
+        await until(fired)
+        await run.signal("go", "gone")
+
+        assert set(await run.result(15)) == {"soon", "gone"}
+        assert (await kinds(run)).count("claimed") == 1
+
+
+class Racing(Machine[list[Any]]):
+    @transition("start", "end")
+    async def race(self, ctx: Context) -> None:
+        async def both() -> list[Any]:
+            return list(await ctx.all(ctx.signal("one"), ctx.signal("two")))
+
+        self.state = await ctx.first(both(), ctx.signal("never"))
+
+
+@pytest.mark.req("M9", "K14")
+async def test_a_body_parks_in_verbs_inside_verbs(memory: Stage) -> None:
+    async with memory.engine(Racing) as engine:
+        run = await engine.start(Racing)
+        for name in ("one", "two"):
+            await suspended(run)
+            await run.signal(name, name)
+
+        assert await run.result(15) == ["one", "two"]
+        assert (await kinds(run)).count("claimed") > 1
+
+
 HEARD: list[Any] = []
 
 
@@ -116,10 +153,10 @@ class Watchful(Machine[list[Any]]):
 
     @transition("start", "end")
     async def wait(self, ctx: Context, how: str) -> None:
-        if how == "errors":  # it would see the engine's own error where the run is given back
+        if how == "errors":  # it would see the engine's own error when the run is released
             HEARD.append(await asyncio.gather(ctx.signal("go"), return_exceptions=True))
-        elif how == "plain":  # a branch that never asks ctx for anything
-            HEARD.append(await asyncio.gather(ctx.signal("go"), asyncio.sleep(0.1, "slept")))
+        elif how == "plain":  # a branch that never uses ctx
+            HEARD.append(await ctx.all(ctx.signal("go"), asyncio.sleep(0.1, "slept")))
         elif how == "timeout":
             try:
                 async with asyncio.timeout(0.2):
@@ -143,14 +180,20 @@ async def test_the_code_of_a_body_that_is_left_does_not_go_on(
     memory: Stage, how: str, heard: list[Any]
 ) -> None:
     HEARD.clear()
-    async with memory.engine(Watchful) as engine:
+    async with memory.engine(Watchful, settings=replace(SETTINGS, grace_seconds=0.2)) as engine:
         run = await engine.start(Watchful, how)
-
-        await suspended(run)
+        await until(lambda: _opened(run))
+        await asyncio.sleep(0.2)  # the plain branch is over
+    async with memory.engine(Watchful) as engine:
+        run = engine.handle(run.id)
         await run.signal("go", "gone")
         await run.result(15)
 
         assert heard == HEARD
+
+
+async def _opened(run: RunHandle[Any], waits: int = 1) -> bool:
+    return (await kinds(run)).count("wait_opened") >= waits
 
 
 @pytest.mark.req("M9")
@@ -172,10 +215,7 @@ async def test_a_body_that_waits_for_what_anybody_may_send_keeps_its_place(memor
     async with memory.engine(Watchful) as engine:
         run = await engine.start(Watchful, "queue")
 
-        async def opened() -> bool:
-            return "wait_opened" in await kinds(run)
-
-        await until(opened)
+        await until(lambda: _opened(run))
         await run.signal("go", "gone")
         await run.result(15)
 
@@ -219,12 +259,11 @@ class Named(Machine[list[str]]):
     @transition("start", "end")
     async def each(self, ctx: Context, names: str) -> None:
         async def one(name: str) -> str:
-            filed_as = await ctx.step(filed, name)
-            await ctx.signal("go")
-            return filed_as
+            return await ctx.step(filed, name)
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(what), name=name) for what, name in zip(WORK, names, strict=True)]
+        await ctx.signal("go")
         self.state = [task.result() for task in tasks]
 
 
@@ -233,9 +272,8 @@ class Named(Machine[list[str]]):
 async def test_steps_of_tasks_with_names_are_not_repeated(rehearsal: Stage, names: str) -> None:
     async with rehearsal.engine(Named) as engine:
         run = await engine.start(Named, names)
-        for _ in WORK:
-            await suspended(run)
-            await run.signal("go")
+        await suspended(run)
+        await run.signal("go")
 
         assert await run.result(15) == list(WORK)
         steps = [(e.path, e.data["result"]) async for e in run.events() if e.kind == "step_completed"]
@@ -297,17 +335,19 @@ class Careful(Machine[list[str]]):
                 await asyncio.wait([asyncio.create_task(never("a")), asyncio.create_task(never("b"))])
             elif how == "gather":
                 await asyncio.gather(never("a"), never("b"), return_exceptions=True)
+            else:
+                await ctx.all(never("a"), never("b"))
         finally:
             await ctx.all(ctx.step(clean, "left"), ctx.step(clean, "right"))
 
 
 @pytest.mark.req("K13", "M9")
-@pytest.mark.parametrize("how", ["wait", "gather"])
-async def test_a_cancel_reaches_every_branch_of_a_body_that_was_left(memory: Stage, how: str) -> None:
+@pytest.mark.parametrize("how", ["wait", "gather", "all"])
+async def test_a_cancel_reaches_every_branch_of_a_body(memory: Stage, how: str) -> None:
     CLEANED.clear()
     async with memory.engine(Careful) as engine:
         run = await engine.start(Careful, how)
-        await suspended(run)
+        await (suspended(run) if how == "all" else until(lambda: _opened(run, waits=2)))
 
         await run.cancel()
 

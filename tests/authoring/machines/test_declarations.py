@@ -82,7 +82,7 @@ def test_what_is_no_plain_method_is_told_with_the_other_mistakes(other: Any, und
 )
 def test_what_cannot_be_a_method_is_refused_where_it_stands(given: Any) -> None:
     with pytest.raises(
-        InvalidDefinition, match=r"test_declarations\.py:\d+ @transition is on .* is no method"
+        InvalidDefinition, match=r"test_declarations\.py:\d+ @transition is on .* is not a method"
     ):
         transition("start", "end")(given)
 
@@ -263,12 +263,16 @@ def workflow_option() -> None:
 @pytest.mark.parametrize(
     ("define", "text", "hint"),
     [
-        (misspelt, "@transition: timeot= is no option of it", "did you mean timeout=?"),
-        (unknown, "@transition: signals= is no option of it", "there are source, target, wait, when, retry"),
+        (misspelt, "@transition: timeot= is not an option", "did you mean 'timeout'?"),
+        (
+            unknown,
+            "@transition: signals= is not an option",
+            "use one of: on_error, on_timeout, priority, retry",
+        ),
         (bare, "@transition: missing a required argument: 'target'", '@transition("review", "paid")'),
         (too_many, "@transition: too many positional arguments", '@transition("review", "paid")'),
-        (step_option, "@step: retries= is no option of it", "did you mean retry=?"),
-        (workflow_option, "@workflow: versio= is no option of it", "did you mean version=?"),
+        (step_option, "@step: retries= is not an option", "did you mean 'retry'?"),
+        (workflow_option, "@workflow: versio= is not an option", "did you mean 'version'?"),
     ],
 )
 def test_an_option_that_a_decorator_does_not_have_is_told_with_its_place(
@@ -313,7 +317,7 @@ async def test_a_guard_that_gives_a_coroutine_holds_the_machine() -> None:
         @transition("start", "end", when=asks)
         async def go(self, ctx: Context) -> None: ...
 
-    with pytest.raises(RunFailed, match="when= of go raised TypeError: it gave a coroutine") as failed:
+    with pytest.raises(RunFailed, match="when= of go raised TypeError: it returned a coroutine") as failed:
         await run_stateless(Asks)
 
     assert failed.value.cause_code == "NO_WAY_OUT"

@@ -204,29 +204,29 @@ def timeout_of_nothing() -> None:
 
 CASES = [
     (odd_on_failure, "Bad", """on_failure='explode'; use "compensate" or "hold\""""),
-    (misspelt_option, "Bad", "timeot= is no option of a machine; did you mean timeout?"),
-    (odd_ends, "Bad", "ends = 'done' is no set of places"),
+    (misspelt_option, "Bad", "timeot= is not an option of a machine; did you mean 'timeout'?"),
+    (odd_ends, "Bad", "ends = 'done' is not a set of places"),
     (timeout_of_nothing, "go", "'late' is never reached: timeout=None disables the timeout"),
-    (unknown_target, "go", "'payed' is no known place; did you mean 'paid'?"),
+    (unknown_target, "go", "'payed' is not a place of this machine; did you mean 'paid'?"),
     (dead_end, "go", "'limbo' is a dead end"),
     (unknown_error_place, "go", "Retry(then) 'nowhere' is a dead end"),
     (unreachable, "circle", "'island' cannot be reached from 'start'"),
     (two_starts, "also", "nothing leads to 'begin': a machine has one start"),
     (no_start, "Bad", "no transition leaves 'start'"),
-    (two_plain_exits, "also", "leaves 'start' by itself, and so does go"),
-    (never_waited_for, "ask", "is never waited for: go leaves 'start' by itself"),
-    (wait_without_schema, "go", "wait='yes' is no schema"),
+    (two_plain_exits, "also", "leaves 'start' automatically, and so does go"),
+    (never_waited_for, "ask", "can never be triggered: go leaves 'start' automatically"),
+    (wait_without_schema, "go", "wait='yes' is not a type"),
     (wait_with_unreadable_type, "go", "wait="),
     (zero_timeout, "go", "timeout=None disables"),
-    (odd_retry, "go", "retry=3 is no Retry"),
+    (odd_retry, "go", "retry=3 is not a Retry"),
     (odd_signature, "go", "(self, ctx, payload)"),
     (odd_guard, "go", "(state, input)"),
-    (reserved_name, "run", "'run' is a name of Machine itself"),
+    (reserved_name, "run", "'run' is reserved by Machine"),
     (leaves_an_end, "back", "nothing leaves an end"),
     (unreached_end, "Bad", "'other' is in ends, but nothing leads to it"),
     (no_state, "Bad", "class X(Machine[XState])"),
-    (state_without_defaults, "Bad", "cannot begin as Needs()"),
-    (said_twice, "go", "say the same thing twice"),
+    (state_without_defaults, "Bad", "cannot be created with Needs()"),
+    (said_twice, "go", "both say where to go; keep one"),
 ]
 
 
@@ -384,7 +384,7 @@ def test_a_drawing_in_a_format_that_there_is_not_is_refused(format: Any) -> None
     with pytest.raises(InvalidInput) as caught:
         Review.drawing(format)
 
-    assert caught.value.message == f"Review.drawing({format!r}): there is no such format"
+    assert caught.value.message == f"Review.drawing({format!r}): unknown format"
     assert caught.value.hint == "use 'mermaid' or 'svg'"
 
 

@@ -159,7 +159,7 @@ async def test_a_trigger_that_was_taken_and_is_gone_before_its_body_did_anything
             await engine.handle(run.id).result(15)
 
     assert failed.value.cause_code == "CODE_CHANGED"
-    assert "by 'train', which cannot be triggered there any more" in failed.value.message
+    assert "by 'train', which can no longer be triggered there" in failed.value.message
 
 
 @pytest.mark.req("F8", "M3")

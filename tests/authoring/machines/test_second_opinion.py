@@ -46,7 +46,7 @@ async def repay(result: str) -> None:
     effects.append(f"repay {result}")
 
 
-@step(compensate=repay, retry=Retry(2, delay=3, backoff="constant"))
+@step(compensate=repay, retry=Retry(2, delay=3, backoff="fixed"))
 async def pay(argument: str) -> str:
     return _do("pay", argument)
 

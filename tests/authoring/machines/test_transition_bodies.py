@@ -73,7 +73,7 @@ def test_a_transition_takes_the_context_that_fits_it() -> None:
             async def three(self, order: Slow) -> None: ...
 
     assert "`def` and takes Context" in caught.value.message
-    assert "takes 'order' where its context comes" in caught.value.message
+    assert "takes 'order' as its first parameter, which is its context" in caught.value.message
 
 
 @pytest.mark.req("M8")
@@ -151,7 +151,7 @@ async def test_a_function_has_no_triggers(memory: Stage) -> None:
     async with memory.engine(waits) as engine:
         run = await engine.start(waits)
 
-        with pytest.raises(WrongPlace, match="no machine") as caught:
+        with pytest.raises(WrongPlace, match="not a machine") as caught:
             await run.trigger("go")
         assert "signal" in caught.value.hint
 

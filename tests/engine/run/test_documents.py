@@ -111,7 +111,7 @@ async def test_a_document_is_visible_from_its_checkpoint_on(stage: Stage) -> Non
         assert await run.documents(at=first.seq - 1) == []
         assert [d.id for d in await run.documents(at=first.seq)] == ["invoice@1", "note@1"]
         assert (await run.document("invoice", Invoice, at=first.seq)).number == "a"
-        with pytest.raises(InvalidInput, match=r"invoice@. of run .* is no int") as misfit:
+        with pytest.raises(InvalidInput, match=r"invoice@. of run .* is not of type int") as misfit:
             await run.document("invoice", int)
         assert misfit.value.hint == "it was saved as Invoice; leave the type out to get its JSON"
         with pytest.raises(InvalidInput, match="no event 99"):

@@ -203,5 +203,5 @@ async def test_undoing_that_lost_its_workers_goes_on_when_it_is_retried(memory: 
             with pytest.raises(RunFailed, match="no"):
                 await handle.result()
             assert undone == ["second", "first"]
-            with pytest.raises(NotRetryable, match="has undone what it did"):
+            with pytest.raises(NotRetryable, match="has been compensated"):
                 await handle.retry()

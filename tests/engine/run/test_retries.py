@@ -54,7 +54,7 @@ async def delays_in_log(run: Any) -> list[float | None]:
     [
         (Retry(4, delay=0.02), [0.02, 0.04, 0.08]),
         (Retry(4, delay=0.02, backoff="linear"), [0.02, 0.04, 0.06]),
-        (Retry(4, delay=0.02, backoff="constant"), [0.02, 0.02, 0.02]),
+        (Retry(4, delay=0.02, backoff="fixed"), [0.02, 0.02, 0.02]),
         (Retry(4, delay=0.02, max_delay=0.03), [0.02, 0.03, 0.03]),
         (Retry(4, delay="20ms"), [0.02, 0.04, 0.08]),
     ],
@@ -83,7 +83,7 @@ async def test_default_delays_are_one_two_four_seconds() -> None:
 
 @pytest.mark.req("K9")
 async def test_jitter_shortens_a_delay_by_at_most_its_share(memory: Stage) -> None:
-    calls = calling(Flaky(5), Retry(6, delay=0.04, backoff="constant", jitter=0.5))
+    calls = calling(Flaky(5), Retry(6, delay=0.04, backoff="fixed", jitter=0.5))
 
     async with memory.engine(calls) as engine:
         run = await engine.start(calls)  # type: ignore[call-overload]  # a program of any style
@@ -354,7 +354,7 @@ async def test_a_retry_whose_answer_is_lost_sends_the_run_on_once_although_it_fa
 
         async def retry(*args: Any, **options: Any) -> RetryOutcome:
             await real(*args, **options)
-            engine.notifier.work()
+            engine.notifier.notify_work()
             await until(lambda: len(flaky.times) >= 2)
             await reaches(run, Status.FAILED)
             raise OutcomeUnknown("the answer was lost")

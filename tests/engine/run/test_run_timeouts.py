@@ -12,7 +12,7 @@ from stepwell.errors import NotCompensable, NotRetryable, RunTimedOut
 from stepwell.testing import VirtualEngine
 from tests.stage import kinds
 
-TEN_MINUTES = Retry(20, delay="10m", max_delay="10m", backoff="constant")
+TEN_MINUTES = Retry(20, delay="10m", max_delay="10m", backoff="fixed")
 
 DONE: list[str] = []
 
@@ -163,7 +163,7 @@ async def test_a_run_that_undid_itself_is_not_sent_on() -> None:
         await times_out(engine, run)
         assert DONE[-1] == "refund r1"
 
-        with pytest.raises(NotRetryable, match="undone"):
+        with pytest.raises(NotRetryable, match="compensated"):
             await run.retry()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from stepwell import Context, Engine, Settings, step, workflow
 
-SETTINGS = Settings(lease_seconds=1.0, heartbeat_seconds=0.2, sweep_seconds=0.2)
+SETTINGS = Settings(lease_seconds=1.0, heartbeat_seconds=0.2, reap_seconds=0.2)
 
 
 def insert_sqlite(connection: Any, who: str) -> int:

@@ -60,7 +60,7 @@ def faster(settings: Settings) -> Settings:
     return replace(
         settings,
         heartbeat_seconds=settings.heartbeat_seconds / FASTER,
-        sweep_seconds=settings.sweep_seconds / FASTER,
+        reap_seconds=settings.reap_seconds / FASTER,
         poll_seconds=settings.poll_seconds / FASTER,
     )
 

@@ -226,8 +226,8 @@ def test_limits_can_be_set_without_async(sqlite: Stage) -> None:
         client.set_limit("workflow", "Visit", 1, hold="run")
 
         assert client.limits() == [
-            Limit(kind="queue", name="default", most=3),
-            Limit(kind="workflow", workspace="default", name="Visit", most=1, hold="run"),
+            Limit(kind="queue", name="default", limit=3),
+            Limit(kind="workflow", workspace="default", name="Visit", limit=1, hold="run"),
         ]
         assert client.drop_limit("queue", "default")
         assert not client.drop_limit("queue", "default")

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from stepwell import Context, Engine, Settings, Status, step, workflow
-from stepwell.client.start_options import checked_options
+from stepwell.client.options import checked_options
 from stepwell.domain.commit import ClaimRequest, Claims, NewRun, Started
 from stepwell.domain.program import Program
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
@@ -145,7 +145,7 @@ async def test_workflow_code_sees_nothing_of_who_started_it(stage: Stage) -> Non
 async def test_a_limit_counts_for_them_too(stage: Stage, gate: asyncio.Event) -> None:
     async with caught_up(stage, visits) as engine:
         await engine.set_limit("workflow", "visits", 2)
-        assert [limit.most for limit in await engine.limits()] == [2]
+        assert [row.limit for row in await engine.limits()] == [2]
 
         runs = [await engine.start(visits, number) for number in range(5)]
         await until(lambda: len(inside) == 2)
@@ -274,7 +274,7 @@ async def test_an_unanswered_claim_may_have_filled_slots(
         monkeypatch.setattr(engine.store, "claim", claim)
         async with memory.client() as other:
             runs = [await other.start("visits", number) for number in range(2)]
-            engine.notifier.work()
+            engine.notifier.notify_work()
             await failed.wait()
             await asyncio.sleep(0)
             runs += [await engine.start(visits, number) for number in range(2, 4)]

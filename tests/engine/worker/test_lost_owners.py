@@ -17,7 +17,7 @@ from stepwell.testing.clock import FakeClock
 from stepwell.testing.stores.scene import Scene
 from tests.stage import SETTINGS, SHORT_LEASE, Stage, crash, suspended, ticket, until
 
-HASTY = replace(SETTINGS, sweep_seconds=0.1, poll_seconds=0.3)
+HASTY = replace(SETTINGS, reap_seconds=0.1, poll_seconds=0.3)
 FULL = replace(HASTY, slots=2)
 
 
@@ -69,7 +69,7 @@ async def kill_owners(stage: Stage, gates: Gates, suspect: Any, *, runs: int, de
 
 
 SWEEP_SECONDS = 2.0
-SLOW_SWEEPS = replace(SETTINGS, lease_seconds=10.0, sweep_seconds=SWEEP_SECONDS, poll_seconds=1.0)
+SLOW_SWEEPS = replace(SETTINGS, lease_seconds=10.0, reap_seconds=SWEEP_SECONDS, poll_seconds=1.0)
 
 
 @pytest.mark.slow

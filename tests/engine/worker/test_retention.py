@@ -146,9 +146,9 @@ async def test_a_worker_removes_what_is_older_than_its_setting(stage: Stage) -> 
     keep = Settings(
         lease_seconds=30,
         heartbeat_seconds=3,
-        sweep_seconds=1,
+        reap_seconds=1,
         keep_lease_seconds=0.001,
-        keep_finished_seconds=0.2,
+        keep_ended_seconds=0.2,
     )
 
     async with stage.engine(little, waiting, settings=keep) as engine:
@@ -199,10 +199,10 @@ async def test_a_detached_child_is_its_own_tree(stage: Stage) -> None:
 
 @pytest.mark.req("K29")
 async def test_nothing_is_removed_unless_it_is_asked_for(memory: Stage) -> None:
-    assert SETTINGS.keep_finished_seconds is None
-    assert Settings.from_env({"STEPWELL_KEEP_FINISHED_SECONDS": "60"}).keep_finished_seconds == 60
+    assert SETTINGS.keep_ended_seconds is None
+    assert Settings.from_env({"STEPWELL_KEEP_ENDED_SECONDS": "60"}).keep_ended_seconds == 60
     with pytest.raises(SettingsInvalid):
-        Settings(keep_finished_seconds=0)
+        Settings(keep_ended_seconds=0)
 
 
 @pytest.mark.req("K29", "R7")

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from stepwell import Context, workflow
+from stepwell.domain.commit import Claim, ClaimRequest, Claims
+from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.shares import FreshShare, StartBudget
+from stepwell.engine.worker.claimer import Claimer
+from stepwell.system import SystemIds
+from stepwell.testing import FakeClock
 from tests.stage import SETTINGS, Stage, parked, until
 
 HERD = 120
@@ -98,3 +106,91 @@ def test_own_starts_have_no_more_than_their_share_while_others_wait() -> None:
     budget.claimed(30)
 
     assert (budget.reserved, at_first, budget.left) == (25, 0, 10)
+
+
+class Herd:
+    """A store with no end of runs that have begun and are due, and a worker on it that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.asked: list[ClaimRequest] = []
+        self.held: list[LeaseId] = []
+        self.clock = FakeClock()
+        self.claimer = Claimer(
+            cast(Any, self),
+            self.clock,
+            SystemIds(),
+            queues=[],
+            needs=[],
+            poll_seconds=600,
+            solo_seconds=1,
+            fresh_share=0.25,
+            slots=48,
+            active=lambda: len(self.held),
+            worker=lambda: WorkerId("w"),
+            begin=self._begin,
+            begin_late=self._begin,
+        )
+
+    async def claim(self, request: ClaimRequest) -> Claims:
+        self.asked.append(request)
+        taken = [Claim(RunId(lease), "", "", lease, 9, 0, 0, "", (), ()) for lease in request.leases]
+        return Claims(taken, 0.0, 0.0)
+
+    def _begin(self, claim: Claim, now: float) -> None:
+        self.held.append(claim.lease)
+
+    def end(self, count: int) -> None:
+        for lease in self.held[-count:]:
+            self.held.remove(lease)
+            self.claimer.freed(lease)
+
+    async def claims(self) -> list[tuple[int, int]]:
+        """What was asked for since, each with the places of fresh runs."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        found = [(request.limit, request.fresh) for request in self.asked]
+        self.asked.clear()
+        return found
+
+
+@asynccontextmanager
+async def crowded() -> AsyncIterator[Herd]:
+    """A herd whose first claim has shown that nothing but the herd waits."""
+    herd = Herd()
+    working = asyncio.create_task(herd.claimer.run())
+    try:
+        assert await herd.claims() == [(36, 9)]
+        herd.end(36)
+        assert await herd.claims() == [(8, 2)]
+        yield herd
+    finally:
+        working.cancel()
+        with suppress(asyncio.CancelledError):
+            await working
+
+
+@pytest.mark.req("K41")
+async def test_next_group_of_a_herd_comes_when_the_one_before_has_gone() -> None:
+    async with crowded() as herd:
+        herd.end(7)
+        before = await herd.claims()
+        herd.end(1)
+
+        assert (before, await herd.claims()) == ([], [(8, 2)])
+
+
+@pytest.mark.req("K41")
+async def test_next_group_of_a_herd_comes_after_a_while_beside_one_that_stays() -> None:
+    async with crowded() as herd:
+        herd.clock.advance(0.06)
+        herd.claimer.wake()
+
+        assert await herd.claims() == [(8, 2)]
+
+
+@pytest.mark.req("K41")
+async def test_fresh_run_is_looked_for_while_a_group_of_the_herd_has_its_time() -> None:
+    async with crowded() as herd:
+        herd.claimer.wake()
+
+        assert await herd.claims() == [(4, 4)]

@@ -27,7 +27,7 @@ async def note(context: StepContext, text: str) -> str:
     return await ledger().perform(context, text, "", 0)
 
 
-@step(transactional=True, retry=Retry(5, delay=0.2, backoff="constant"))
+@step(transactional=True, retry=Retry(5, delay=0.2, backoff="fixed"))
 async def book_slowly(connection: Any, tag: str, seconds: float) -> str:
     await asyncio.sleep(seconds)
     return tag

@@ -177,7 +177,7 @@ class Network:
 class FaultyStore:
     """The store as one process reaches it."""
 
-    turn_first = False
+    sync_transactions = False
     polls = False
     commits_at_once = 1
     starts_at_once = 1

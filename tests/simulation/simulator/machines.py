@@ -18,7 +18,7 @@ from tests.simulation.simulator.ledger import Broken, ledger
 from tests.simulation.simulator.workflows import FAR, book, distant, do, fragile, shaky, tags, work
 
 _LIMIT = 4.0  # seconds for one attempt: a slow commit takes part of them, as on any machine
-_QUICK = Retry(4, delay=0.2, backoff="constant")
+_QUICK = Retry(4, delay=0.2, backoff="fixed")
 
 
 @step

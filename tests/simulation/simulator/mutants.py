@@ -44,8 +44,7 @@ from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.waits import Waits
 from stepwell.engine.worker.orphans import OrphanedTickets
 from stepwell.store.base import PUBLISHED_MAX
-from stepwell.store.memory import MemoryStore
-from stepwell.store.memory import runs as memory_runs
+from stepwell.store.memory import MemoryStore, commits
 from tests.simulation.simulator.contests import mixed
 from tests.simulation.simulator.loop import SimLoop
 from tests.simulation.simulator.shapes import LISTENERS, SHAPES, Shape
@@ -303,17 +302,13 @@ def _nothing(self: Any, *args: Any) -> None:
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    Mutant(
-        "no_fence", "a commit needs no lease and no head", patches=((memory_runs, "check_fence", _no_fence),)
-    ),
+    Mutant("no_fence", "a commit needs no lease and no head", patches=((commits, "check_fence", _no_fence),)),
     Mutant("two_transactions", "tickets, children and messages come after the commit", TwoTransactions),
-    Mutant(
-        "blind_park", "park although a message came", patches=((memory_runs, "check_fence", _park_blindly),)
-    ),
+    Mutant("blind_park", "park although a message came", patches=((commits, "check_fence", _park_blindly),)),
     Mutant(
         "blind_finish",
         "end although a message came",
-        patches=((memory_runs, "check_fence", _finish_blindly),),
+        patches=((commits, "check_fence", _finish_blindly),),
     ),
     Mutant("old_snapshot", "claim reads the inbox in the statement that locks", OldSnapshot),
     Mutant("forgets_keys", "a consumed key is new again", patches=((Waits, "__init__", _forget_keys),)),
@@ -323,7 +318,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "not_recognised",
         "an unanswered commit counts as lost",
-        patches=((memory_runs, "was_already_written", _never_recognised),),
+        patches=((commits, "was_already_written", _never_recognised),),
     ),
     Mutant(
         "early_effects", "effects before their cause is written", patches=((Activation, "ask", _ask_at_once),)

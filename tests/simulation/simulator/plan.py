@@ -53,7 +53,7 @@ def plan_of(seed: int) -> Plan:
     settings = Settings(
         lease_seconds=lease,
         heartbeat_seconds=heartbeat,
-        sweep_seconds=rng.choice((0.5, 1.0)) * heartbeat,
+        reap_seconds=rng.choice((0.5, 1.0)) * heartbeat,
         poll_seconds=rng.choice((1.0, 2.0, 3.0)),
         grace_seconds=5.0,
         keep_lease_seconds=rng.choice((0.01, 0.5, 6.0)),

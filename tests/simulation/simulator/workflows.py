@@ -17,7 +17,7 @@ from stepwell.errors import ChildFailed, StepError, WaitTimedOut
 from tests.simulation.simulator.ledger import ledger
 
 FAR = "far"  # the queue of remote steps
-_QUICK = Retry(5, delay=0.2, backoff="constant")
+_QUICK = Retry(5, delay=0.2, backoff="fixed")
 
 
 @step

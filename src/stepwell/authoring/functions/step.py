@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
+import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from threading import get_ident
+from types import FrameType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from stepwell.authoring.decorator import declares
-from stepwell.authoring.functions.direct_call import check_direct_call
 from stepwell.domain.compensation import declare
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import ONCE, Retry
 from stepwell.domain.steps import STEP_TIMEOUT, Isolation, StepSpec, checked_name, describe, parameter_names
-from stepwell.errors import InvalidDefinition, excerpt
+from stepwell.domain.workflow_code import DirectCalls, thread_code
+from stepwell.errors import DirectStepCall, InvalidDefinition, NotDurable, excerpt
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,9 +28,9 @@ _UNSET: Any = object()
 
 
 class Step(Generic[P, R, C]):
-    """A step: called outside a run, or by another step, it is the function itself.
+    """A step. Called outside a run, or by another step, it calls its function.
 
-    P are the arguments that the workflow gives, R is the result, C what a plain call returns (an
+    P are the arguments that the workflow passes, R is the result, C is what a plain call returns (an
     awaitable for an async function).
     """
 
@@ -43,7 +47,7 @@ class Step(Generic[P, R, C]):
 
     @property
     def result_of(self) -> Callable[P, R]:
-        """For type checkers: what ctx.step gives back."""
+        """For type checkers: what ctx.step returns."""
         return self.spec.function
 
     def options(
@@ -68,7 +72,7 @@ class Step(Generic[P, R, C]):
         return Step(replace(self.spec, **changes))
 
     def __reduce__(self) -> str:
-        """Pickled by its name, as the function would be: ProcessPoolExecutor().submit(charge, order)."""
+        """Pickle by name, as the function itself would be: ProcessPoolExecutor().submit(charge, order)."""
         return str(getattr(self, "__qualname__", self.spec.name))
 
     def __repr__(self) -> str:
@@ -89,7 +93,7 @@ class _Decorator(Protocol):
 
 
 class _UndoableDecorator(Protocol[R]):
-    """The step's result must be what its compensation takes."""
+    """Requires that the compensation accepts the step's result."""
 
     @overload
     def __call__(
@@ -105,16 +109,16 @@ class _UndoableDecorator(Protocol[R]):
 
 def _check_retry(retry: object) -> None:
     if not isinstance(retry, Retry):
-        raise InvalidDefinition(f"a step with retry={excerpt(retry)}", hint="give a Retry: retry=Retry(3)")
+        raise InvalidDefinition(f"a step with retry={excerpt(retry)}", hint="write retry=Retry(3)")
     if retry.then:
         raise InvalidDefinition(
             f"a step with Retry(then={excerpt(retry.then)})",
-            hint="`then` is a place of a machine: for a step catch StepError in the workflow",
+            hint="`then` names a place of a machine; for a step, catch StepError in the workflow",
         )
 
 
-def _undoing(function: Callable[..., Any]) -> StepSpec:
-    """A plain function gets a second and a third chance: nobody else undoes what it does not."""
+def _compensation_spec(function: Callable[..., Any]) -> StepSpec:
+    """Give a plain function three attempts: if it fails, nothing else undoes the step."""
     spec = getattr(function, "spec", None)
     return spec if isinstance(spec, StepSpec) else describe(function, retry=Retry(3))
 
@@ -186,21 +190,21 @@ def step(
 ) -> Any:
     """Declare a step: `@step`, or `@step(retry=Retry(5), timeout="20s")`.
 
-    A transactional step gets the open transaction of the engine's database as its first argument:
-    what it writes there and its recorded result are committed together, exactly once.
+    A transactional step gets the open transaction of the engine's database as its first argument. Its
+    writes there and its recorded result are committed together, exactly once.
 
-    `compensate` undoes the step when the run fails or is cancelled: it is called with the step's result
-    and then the step's arguments, as many of them as it takes. A plain function is tried three times.
-    What was done before `ctx.continue_as_new` is settled and not undone.
+    `compensate` undoes the step when the run fails or is cancelled. It is called with the step's result
+    and then with as many of the step's arguments as it takes. A plain function gets three attempts.
+    Steps completed before `ctx.continue_as_new` are not undone.
     """
     if transactional not in (True, False):
-        raise InvalidDefinition(f"@step(transactional={excerpt(transactional)})", hint="give True or False")
+        raise InvalidDefinition(f"@step(transactional={excerpt(transactional)})", hint="use True or False")
     if queue != "":
         checked_name(queue, "a queue")
     if transactional and (queue or isolation != "none"):
         raise InvalidDefinition(
-            "a transactional step runs where the engine's own connection is",
-            hint="leave out queue= and isolation=, or transactional=",
+            "a transactional step must run in the process that has the engine's connection",
+            hint="remove queue= and isolation=, or remove transactional=",
         )
     if isolation not in ("none", "process"):
         raise InvalidDefinition(f"@step(isolation={excerpt(isolation)})", hint='use "none" or "process"')
@@ -210,7 +214,7 @@ def step(
     def decorate(target: Callable[..., Any]) -> Step[..., Any, Any]:
         if hasattr(target, "definition"):
             raise InvalidDefinition(
-                f"{excerpt(target)} is no step", hint="run it as a child: await ctx.run(it, input)"
+                f"{excerpt(target)} is not a step", hint="run it as a child: await ctx.run(workflow, input)"
             )
         if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
             raise InvalidDefinition(f"step {target.__name__} is a generator", hint="return a list instead")
@@ -225,11 +229,41 @@ def step(
         )
         if transactional and not parameter_names(target):
             raise InvalidDefinition(
-                f"step {spec.name} is transactional and takes nothing",
+                f"step {spec.name} is transactional but takes no arguments",
                 hint="its first parameter is the connection",
             )
         if compensate is not None:
-            spec = replace(spec, compensate=declare(_undoing(compensate), spec))
+            spec = replace(spec, compensate=declare(_compensation_spec(compensate), spec))
         return Step(spec)
 
     return decorate if function is None else decorate(function)
+
+
+# Direct calls: a step called in workflow code as a plain function runs again at every replay
+
+
+def check_direct_call(name: str) -> None:
+    """Warn or raise if workflow code runs now. Elsewhere (in other steps, in tests) a direct call is fine."""
+    setting = _direct_calls()
+    if setting is None:
+        return
+    message = f"step {name} was called directly in workflow code, so it runs again at every replay"
+    hint = f"write ctx.step({name}, ...), with await if the workflow is async"
+    if setting == "error":
+        raise NotDurable(message, hint=hint, where=_where(sys._getframe(2)))
+    warnings.warn(f"{message}; {hint}", DirectStepCall, stacklevel=3)
+
+
+def _direct_calls() -> DirectCalls | None:
+    """The setting of the workflow code that runs now; None if none does."""
+    events = sys.modules.get("asyncio.events")  # not loaded: no loop runs
+    loop = None if events is None else events._get_running_loop()
+    setting: DirectCalls | None = getattr(loop, "direct_calls", None)
+    code = thread_code.get()
+    if setting is None and code is not None and code.thread == get_ident():
+        setting = code.direct_calls
+    return setting
+
+
+def _where(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

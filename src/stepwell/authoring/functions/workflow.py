@@ -1,16 +1,16 @@
-"""@workflow: a durable run written as a function of (ctx, input)."""
+"""@workflow: a workflow written as a function of (ctx, input)."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, overload
 
 import msgspec
 
+from stepwell.authoring.context_parameter import context_mismatch
 from stepwell.authoring.decorator import declares
-from stepwell.authoring.functions.signature import default_input, takes_input
 from stepwell.domain.codec import Codec, canonical, codec_for, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration, timeout_seconds
@@ -18,7 +18,7 @@ from stepwell.domain.limits import checked_concurrency
 from stepwell.domain.program import OnFailure, RunOptions, checked_on_failure
 from stepwell.domain.steps import annotations_of, checked_name
 from stepwell.domain.whole_numbers import checked_priority
-from stepwell.errors import InvalidDefinition, InvalidInput
+from stepwell.errors import InvalidDefinition, InvalidInput, excerpt
 
 In = TypeVar("In")
 R = TypeVar("R")
@@ -29,7 +29,7 @@ class Workflow(Generic[In, R]):
 
     def __init__(self, function: Callable[..., Any], *, name: str, version: str, options: RunOptions) -> None:
         self._takes_input = takes_input(function)
-        self.default_input: Any = default_input(function)  # of a start without input
+        self.default_input: Any = default_input(function)  # for a start without input
         functools.update_wrapper(self, function)
         self._function = function
         self.sync = not inspect.iscoroutinefunction(function)
@@ -44,7 +44,7 @@ class Workflow(Generic[In, R]):
 
     @functools.cached_property
     def _types(self) -> tuple[Codec, Codec]:
-        """Looked up at first use, so that types defined further down in the module are known."""
+        """Resolved at first use, so that types may be defined further down in the module."""
         hints = annotations_of(self._function)
         names = list(inspect.signature(self._function).parameters)
         input = hints.get(names[1], inspect.Parameter.empty) if self._takes_input else type(None)
@@ -81,7 +81,7 @@ class Workflow(Generic[In, R]):
         return self._definition
 
     def _described(self, schema: bytes) -> bytes:
-        """The schema with the default, for those who start it by its name. It is no part of the version."""
+        """Return the schema with the default, for starts by name. The default is not part of the version."""
         fields = msgspec.json.decode(schema)
         if self.default_input is None or not isinstance(fields, dict):
             return schema
@@ -120,18 +120,18 @@ class Workflow(Generic[In, R]):
         except InvalidInput as error:
             error.message = f"the workflow's result: {error.message}"
             if type(error) is InvalidInput:
-                error.hint = "return what the function is annotated with, or change the annotation"
+                error.hint = "return a value of the annotated type, or change the annotation"
             raise
 
     def _arguments(self, input: bytes) -> tuple[Any, ...]:
         return (self._types[0].decode(input),) if self._takes_input else ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Outside a run a workflow is its function."""
+        """Outside a run, calling a workflow calls its function."""
         return self._function(*args, **kwargs)
 
     def __reduce__(self) -> str:
-        """Pickled by its name, as the function would be."""
+        """Pickle by name, as the function itself would be."""
         return str(getattr(self, "__qualname__", self._name))
 
     def __repr__(self) -> str:
@@ -183,10 +183,10 @@ def workflow(
 ) -> Any:
     """Declare a workflow: `@workflow`, or `@workflow(version="2", timeout="1h")`.
 
-    `timeout` counts the time that a run is not suspended. Runs keep the version they began with.
-    A run that fails undoes the steps that say how (`@step(compensate=...)`); with `on_failure="hold"`
-    it undoes nothing, so that a person can retry it. At most `concurrency` runs are active at once;
-    the others stay pending, and suspended ones do not count.
+    `timeout` does not count the time during which a run is suspended. Runs keep the version they began
+    with. A failed run undoes its steps that declare `@step(compensate=...)`; with `on_failure="hold"` it
+    undoes nothing, so that a person can retry it. At most `concurrency` runs are active at once; the
+    others stay pending. Suspended runs do not count.
     """
     options = RunOptions(
         timeout=timeout_seconds(timeout, name="@workflow timeout"),
@@ -200,3 +200,62 @@ def workflow(
         return Workflow(target, name=name, version=version, options=options)
 
     return decorate if function is None else decorate(function)
+
+
+# The signature of a workflow function
+
+
+_ONE_INPUT = "put several values into one input: a dataclass, a pydantic model or a dict"
+
+
+def takes_input(function: Callable[..., Any]) -> bool:
+    """Whether the function takes (ctx, input), not only (ctx); InvalidDefinition if neither."""
+    if not inspect.isfunction(function) and not inspect.ismethod(function):
+        _refuse_kind(function)
+    name = function.__name__
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        _refuse(
+            function, f"workflow {name} is a generator", "return the result; report progress with ctx.publish"
+        )
+    parameters = list(inspect.signature(function).parameters.values())
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        _refuse(
+            function, f"workflow {name} takes *args or **kwargs", f"take (ctx) or (ctx, input); {_ONE_INPUT}"
+        )
+    required = [p for p in parameters if p.default is p.empty]
+    by_position = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    if not by_position or len(required) > 2 or any(p.kind is p.KEYWORD_ONLY for p in required):
+        hint = _ONE_INPUT
+        if parameters and parameters[0].name in ("self", "cls"):
+            hint = "a method cannot be a workflow: write a function outside the class, or a Machine"
+        _refuse(function, f"workflow {name} must take (ctx) or (ctx, input)", hint)
+    mismatch = context_mismatch(function, by_position[0])
+    if mismatch is not None:
+        _refuse(function, f"workflow {name} {mismatch.what}", mismatch.hint)
+    return len(by_position) > 1
+
+
+def default_input(function: Callable[..., Any]) -> Any:
+    """Return the default of the input parameter; None if it has none."""
+    parameters = list(inspect.signature(function).parameters.values())
+    default = parameters[1].default if len(parameters) > 1 else inspect.Parameter.empty
+    return None if default is inspect.Parameter.empty else default
+
+
+def _refuse_kind(function: Any) -> NoReturn:
+    if not callable(function):
+        raise InvalidDefinition(
+            f"{excerpt(function)} is not a function", hint="put @workflow above `async def name(ctx, input)`"
+        )
+    what = "a class" if inspect.isclass(function) else f"a {type(function).__name__}"
+    hint = "write `async def name(ctx, input)` and decorate that"
+    if isinstance(function, functools.partial):
+        hint = "write a function that calls it, and pass what differs between runs as the input"
+    if hasattr(function, "definition"):
+        hint = "it is a workflow already: decorate a function once"
+    raise InvalidDefinition(f"{excerpt(function)} is {what}; a workflow is a function", hint=hint)
+
+
+def _refuse(function: Callable[..., Any], message: str, hint: str) -> NoReturn:
+    code = inspect.unwrap(function).__code__
+    raise InvalidDefinition(message, hint=hint, where=f"{code.co_filename}:{code.co_firstlineno}")

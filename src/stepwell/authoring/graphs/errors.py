@@ -1,4 +1,4 @@
-"""Failures of nodes: with the codes that graphs route by."""
+"""Errors of nodes, with the codes that graphs route by."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from stepwell.errors import StepError
 
 
 class NodeError(StepError):
-    """A node failed: `code` is what error edges, retries and joins look at.
+    """A node failed. Error edges, retries and joins look at `code`.
 
-    `config=True` is the author's mistake ("fix your node"): trying again cannot help. The rest is
-    run time ("something went wrong") and is tried again.
+    `config=True` is a mistake of the author ("fix your node"): trying again cannot help. Other errors
+    happen at run time ("something went wrong") and are retried.
     """
 
     code = "NODE_FAILED"
@@ -23,11 +23,11 @@ class NodeError(StepError):
         if code:
             self.code = code  # type: ignore[misc]  # a node's codes are data, not classes
         self.config = config
-        self.permanent = config  # so the log says it too: containers around it do not try again either
+        self.permanent = config  # in the log too, so that containers around the node do not retry it
 
 
 class NodeConfigError(NodeError):
-    """The node is configured wrongly; it was not tried again."""
+    """The node's configuration is wrong; it was not retried."""
 
     code = "NODE_CONFIG"
 

@@ -1,21 +1,17 @@
-"""What is wrong with a graph: every problem at once, each with its node, field, code and suggestion."""
+"""Problems of a graph, all at once, each with its node, field, code and suggestion."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stepwell.errors import InvalidDefinition, excerpt, shortened
 
-_COMPARED_MAX = 32  # characters: comparing is quadratic in them
-_LISTED_MAX = 30  # more than there are types of nodes, or fields of one
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphProblem:
-    """One thing to mend. `node` and `edge` are ids, `field` a path inside the node's data."""
+    """One thing to fix. `node` and `edge` are ids, `field` is a path inside the node's data."""
 
     code: str
     message: str
@@ -23,10 +19,10 @@ class GraphProblem:
     edge: str = ""
     field: str = ""
     suggestion: str = ""
-    column: int = 0  # where in the field's text, from 1; 0: not in a text
+    column: int = 0  # in the field's text, from 1; 0: not in a text
 
     def as_dict(self) -> dict[str, str | int]:
-        found: dict[str, str | int] = {
+        fields: dict[str, str | int] = {
             "code": self.code,
             "message": self.message,
             "node": self.node,
@@ -35,7 +31,7 @@ class GraphProblem:
             "suggestion": self.suggestion,
             "column": self.column,
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in fields.items() if value}
 
     def __str__(self) -> str:
         where = " ".join(
@@ -55,10 +51,10 @@ class GraphProblem:
 
 
 class InvalidGraph(InvalidDefinition):
-    """The graph cannot be run as it is drawn."""
+    """The graph cannot run as it is."""
 
     code = "INVALID_GRAPH"
-    hint = "mend the listed problems; nothing was written"
+    hint = "fix the listed problems; nothing was written"
 
     def __init__(self, problems: Sequence[GraphProblem], *, name: str = "") -> None:
         self.problems = tuple(problems)
@@ -70,16 +66,5 @@ class InvalidGraph(InvalidDefinition):
 
     @property
     def codes(self) -> list[str]:
-        """Each code once, in the order in which it was found."""
+        """Each code once, in the order of the problems."""
         return list(dict.fromkeys(problem.code for problem in self.problems))
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A suggestion for a word that nobody knows; as short as a person would read, whoever chose the words."""
-    names = sorted(known)
-    begins = {name[:_COMPARED_MAX]: name for name in reversed(names)}
-    close = difflib.get_close_matches(word[:_COMPARED_MAX], begins, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {begins[close[0]]!r}?"
-    more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
-    return f"use one of: {', '.join(names[:_LISTED_MAX])}{more}" if names else ""

@@ -1,33 +1,48 @@
-"""GraphWorkflow: a graph as a workflow that can be started, run and called like any other."""
+"""GraphWorkflow: a graph as a workflow, started, run and called like any other.
+
+GraphTools is what one engine does with graphs: check them, make workflows of them, trace and rerun
+their runs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.build.plan import Plan
-from stepwell.authoring.graphs.build.plan_builder import Builder
-from stepwell.authoring.graphs.format.content_hash import content_hash
+from stepwell.authoring.graphs.build.plan import GraphPlan
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
+from stepwell.authoring.graphs.format.content_hash import content_hash, version_hash
+from stepwell.authoring.graphs.format.diff import diff
+from stepwell.authoring.graphs.format.json_schema import graph_schema
+from stepwell.authoring.graphs.history.trace import Trace, trace
+from stepwell.authoring.graphs.nodes.registry import NodeRegistry
+from stepwell.authoring.graphs.problems import GraphProblem
 from stepwell.authoring.graphs.run.driver import Driver
 from stepwell.domain.codec import PLAIN, canonical
 from stepwell.domain.commit import Definition
+from stepwell.domain.events import Event, Origin
+from stepwell.domain.fork.prefix import Edits
+from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.program import RunOptions
 from stepwell.domain.schema import Schema
-from stepwell.domain.steps import checked_name
+from stepwell.domain.steps import StepSpec, checked_name
 from stepwell.errors import InvalidDefinition, excerpt, shortened
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_CACHED_MAX = 256
+ReadDefinition = Callable[[str, str], Awaitable[Definition | None]]  # by name and version
 
 
 class GraphWorkflow:
-    """A checked graph. Its version is its content; where nodes lie is no part of that."""
+    """A checked graph. Its version is a hash of its content; the positions of nodes do not count."""
 
     sync = False
-    stepwell_graph = True  # a mark for those who look for graphs and do not import them
+    stepwell_graph = True  # recognises graphs without importing this module
 
-    def __init__(self, plan: Plan, *, name: str = "", version: str = "", queue: str = "default") -> None:
+    def __init__(self, plan: GraphPlan, *, name: str = "", version: str = "", queue: str = "default") -> None:
         self.plan = plan
         name = checked_name(name or plan.name or "graph")
         limit = plan.settings.max_execution_ms
@@ -57,7 +72,7 @@ class GraphWorkflow:
 
     @property
     def former_versions(self) -> tuple[str, ...]:
-        """The version that earlier releases gave it: a run may have come without its definition."""
+        """The version under which earlier releases started it: such a run may lack its definition."""
         former = content_hash(self.plan.definition.as_dict())[:12]
         return (former,) if self._has_own_version else ()
 
@@ -89,6 +104,95 @@ class GraphWorkflow:
         return f"<graph {self.definition.name} version {self.definition.version}>"
 
 
+def graph(source: Any, *, builder: PlanBuilder | None = None, **options: Any) -> GraphWorkflow:
+    """A workflow from a graph: its JSON, a file, or a GraphBuilder."""
+    return GraphWorkflow((builder or PlanBuilder()).build(_body(source)), **options)
+
+
+class GraphTools:
+    def __init__(self, nodes: Iterable[Any], steps: Mapping[str, StepSpec]) -> None:
+        self.registry = NodeRegistry.installed(nodes)
+        self._builder = PlanBuilder(self.registry, steps)
+        self._stored = PlanBuilder(self.registry, steps, stored=True)
+        # For readers of a run: they do not need the steps that the graph calls.
+        self._lenient = PlanBuilder(self.registry, stored=True)
+        self._steps = steps
+        self._programs: dict[str, GraphWorkflow] = {}  # of runs that carry their graph, by its hash
+
+    def check(self, source: Any) -> list[GraphProblem]:
+        """All problems of a graph; if there are none, it can run."""
+        return self._builder.check(_body(source))
+
+    def warnings(self, source: Any) -> list[GraphProblem]:
+        """Settings that have no effect, or probably not the intended one. The graph still runs.
+
+        A graph with problems has no warnings: see `check`.
+        """
+        plan, _ = self._builder.examine(_body(source))
+        return [] if plan is None else list(plan.warnings)
+
+    def workflow(self, source: Any, *, stored: bool = False, **options: Any) -> GraphWorkflow:
+        """A graph as a workflow; `stored` if it was saved before."""
+        return graph(source, builder=self._stored if stored else self._builder, **options)
+
+    def from_run(self, body: bytes) -> GraphWorkflow:
+        """The program of a run that carries its graph."""
+        plan = self._stored.build(msgspec.json.decode(body))
+        program = self._programs.get(plan.hash)
+        if program is None:
+            if len(self._programs) >= _CACHED_MAX:
+                self._programs.clear()
+            program = self._programs[plan.hash] = GraphWorkflow(plan)
+        return program
+
+    def diff(self, old: Any, new: Any) -> dict[str, Any]:
+        """The changes from one graph to another; neither needs to be valid."""
+        return diff(_body(old), _body(new))
+
+    def content_hash(self, body: Any) -> str:
+        """A hash of everything that is saved of a graph."""
+        return content_hash(body)
+
+    def version_hash(self, body: Any) -> str:
+        """A hash of what the runs of a saved graph depend on."""
+        return version_hash(body)
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of graphs with this engine's node types."""
+        return graph_schema(self.registry)
+
+    # Runs
+
+    def trace(self, run_id: str, log: list[Event], body: bytes) -> Trace:
+        return trace(self._lenient.build(msgspec.json.decode(body)), run_id, log)
+
+    def rerun_edits(self, run_id: str, log: list[Event], body: bytes, node: str) -> Edits:
+        """What a new run leaves out of the old one's log to run a node again."""
+        from stepwell.authoring.graphs.history.rerun import rerun_edits
+
+        plan = self._lenient.build(msgspec.json.decode(body))
+        return rerun_edits(plan, trace(plan, run_id, log), log, node)
+
+    def output_edits(self, run_id: str, log: list[Event], body: bytes, outputs: Mapping[str, Any]) -> Edits:
+        """What a new run takes from the old one if these outputs of nodes are edited."""
+        from stepwell.authoring.graphs.history.rerun import output_edits
+
+        return output_edits(self.trace(run_id, log, body), log, self.registry, outputs)
+
+    def replayable_edits(self, body: bytes, old: RunCopy, origin: Origin, edits: Edits) -> Edits:
+        """The edits, without recorded answers that the new run would never ask for."""
+        from stepwell.authoring.graphs.history.rerun import replayable_edits
+
+        return replayable_edits(self._lenient.build(msgspec.json.decode(body)), old, origin, edits)
+
+
+# Files
+
+
+def _body(source: Any) -> Any:
+    return source.as_dict() if hasattr(source, "as_dict") else read_graph(source)
+
+
 def read_graph(source: Any) -> Any:
     """The JSON of a graph: itself, or from a .json, .yaml or .yml file."""
     if not isinstance(source, str | Path):
@@ -96,10 +200,10 @@ def read_graph(source: Any) -> Any:
     path = Path(source)
     try:
         text = path.read_text()
-    except (OSError, ValueError) as error:  # ValueError: no path, or no text
-        why = error.strerror if isinstance(error, OSError) else _no_text(error)
+    except (OSError, ValueError) as error:  # ValueError: not a valid path, or not text
+        why = error.strerror if isinstance(error, OSError) else _not_text(error)
         raise InvalidDefinition(
-            f"{_shown(path)} cannot be read: {why}", hint="name the .json or .yaml file of a graph"
+            f"{_printable(path)} cannot be read: {why}", hint="name the .json or .yaml file of a graph"
         ) from None
     if path.suffix in (".yaml", ".yml"):
         from stepwell.authoring.graphs.format.yaml import read_yaml
@@ -108,18 +212,12 @@ def read_graph(source: Any) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise InvalidDefinition(f"{_shown(path)} is no JSON: {error}") from None
+        raise InvalidDefinition(f"{_printable(path)} is not JSON: {error}") from None
 
 
-def _shown(path: Path) -> str:
+def _printable(path: Path) -> str:
     return shortened(str(path)) if str(path).isprintable() else excerpt(str(path))
 
 
-def _no_text(error: ValueError) -> str:
+def _not_text(error: ValueError) -> str:
     return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "no file can have this name"
-
-
-def graph(source: Any, *, builder: Builder | None = None, **options: Any) -> GraphWorkflow:
-    """A workflow from a graph: its JSON, a file, or what the Python builder made."""
-    body = source.as_dict() if hasattr(source, "as_dict") else read_graph(source)
-    return GraphWorkflow((builder or Builder()).build(body), **options)

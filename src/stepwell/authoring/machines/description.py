@@ -1,21 +1,19 @@
-"""A machine as JSON: its places, transitions and schemas, for Studio and for those without its code."""
+"""Describe a machine as JSON: places, transitions and schemas, for readers without its code."""
 
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from stepwell.authoring.machines.exits import START, Exit
+from stepwell.authoring.machines.plan import MachinePlan
 from stepwell.domain.duration import seconds
-
-if TYPE_CHECKING:
-    from stepwell.authoring.machines.machine import Plan
+from stepwell.domain.machine import START, Transition
 
 
-def describe(plan: Plan, *, name: str, version: str) -> bytes:
-    """Equal machines, equal bytes: the hash of a definition is made from it."""
+def describe(plan: MachinePlan, *, name: str, version: str) -> bytes:
+    """Return the description. Equal machines have equal bytes: a definition's hash is computed from them."""
     machine = plan.machine
     return msgspec.json.encode(
         {
@@ -26,7 +24,7 @@ def describe(plan: Plan, *, name: str, version: str) -> bytes:
             "start": START,
             "ends": sorted(plan.ends),
             "places": [_place(place, plan) for place in place_names(plan)],
-            "transitions": [_transition(exit, plan) for exit in plan.exits],
+            "transitions": [_transition(transition, plan) for transition in plan.transitions],
             "input": plan.input.schema(),
             "state": plan.state.schema(),
         },
@@ -34,48 +32,36 @@ def describe(plan: Plan, *, name: str, version: str) -> bytes:
     )
 
 
-def place_names(plan: Plan) -> list[str]:
-    """In the order in which a reader meets them; the ends last."""
-    found = dict.fromkeys([START])
-    for exit in plan.exits:
-        found.update(dict.fromkeys(exit.sources))
-        found.update(dict.fromkeys(place for _, place in leads_to(exit)))
-    return [*(p for p in found if p not in plan.ends), *(p for p in found if p in plan.ends)]
+def place_names(plan: MachinePlan) -> list[str]:
+    """List the places in source order, the ends last."""
+    places = dict.fromkeys([START])
+    for transition in plan.transitions:
+        places.update(dict.fromkeys(transition.sources))
+        places.update(dict.fromkeys(place for _, place in transition.destinations()))
+    return [*(p for p in places if p not in plan.ends), *(p for p in places if p in plan.ends)]
 
 
-def leads_to(exit: Exit) -> list[tuple[str, str]]:
-    """Each place that it can lead to, with why: done | error | timeout."""
-    move = next(iter(exit.moves.values()))
-    ways = [("done", exit.target)]
-    if move.on_error or move.retry.then:
-        ways.append(("error", move.on_error or move.retry.then))
-    if move.on_timeout:
-        ways.append(("timeout", move.on_timeout))
-    return ways
-
-
-def _place(place: str, plan: Plan) -> dict[str, Any]:
-    exits = plan.places.get(place)
+def _place(place: str, plan: MachinePlan) -> dict[str, Any]:
+    leaving = plan.outgoing.get(place)
     return {
         "name": place,
         "kind": "start" if place == START else "end" if place in plan.ends else "place",
-        "waits": bool(exits and exits.waiting),
+        "waits": bool(leaving and leaving.waiting),
     }
 
 
-def _transition(exit: Exit, plan: Plan) -> dict[str, Any]:
-    move = next(iter(exit.moves.values()))
-    retry = move.retry
+def _transition(transition: Transition, plan: MachinePlan) -> dict[str, Any]:
+    retry = transition.retry
     return {
-        "name": exit.name,
-        "description": inspect.cleandoc(exit.function.__doc__ or ""),
-        "sources": list(exit.sources),
-        "target": exit.target,
-        "wait": exit.waits,
-        "form": plan.payloads[exit.name].schema() if exit.waits else None,
-        "guarded": exit.when is not None,
-        "priority": exit.priority,
-        "timeout": move.timeout,
+        "name": transition.name,
+        "description": inspect.cleandoc(transition.function.__doc__ or ""),
+        "sources": list(transition.sources),
+        "target": transition.target,
+        "wait": transition.waits,
+        "form": plan.payloads[transition.name].schema() if transition.waits else None,
+        "guarded": transition.when is not None,
+        "priority": transition.priority,
+        "timeout": transition.timeout,
         "retry": {
             "attempts": retry.attempts,
             "delay": seconds(retry.delay),
@@ -83,7 +69,7 @@ def _transition(exit: Exit, plan: Plan) -> dict[str, Any]:
             "max_delay": retry.longest,
             "then": retry.then,
         },
-        "on_error": move.on_error,
-        "on_timeout": move.on_timeout,
-        "line": exit.function.__code__.co_firstlineno,
+        "on_error": transition.on_error,
+        "on_timeout": transition.on_timeout,
+        "line": transition.function.__code__.co_firstlineno,
     }

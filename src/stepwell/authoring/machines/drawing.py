@@ -1,4 +1,4 @@
-"""A machine as a drawing: Mermaid text for documents, SVG for everything that shows pictures.
+"""Draw a machine: Mermaid text for documents, or an SVG picture.
 
 The SVG is laid out in rows by distance from the start: enough to read a machine, without a library.
 """
@@ -6,18 +6,17 @@ The SVG is laid out in rows by distance from the start: enough to read a machine
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
-from stepwell.authoring.machines.description import leads_to, place_names
-from stepwell.authoring.machines.exits import START
+from stepwell.authoring.machines.description import place_names
+from stepwell.authoring.machines.plan import MachinePlan
+from stepwell.domain.machine import START
 from stepwell.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from stepwell.authoring.machines.machine import Machine, Plan
 
 _ROW, _COLUMN = 110, 190
 _WIDTH, _HEIGHT = 130, 36
+_KINDS = {"on_error": "error", "Retry(then)": "error", "on_timeout": "timeout"}
 
 
 class Arrow(NamedTuple):
@@ -27,38 +26,37 @@ class Arrow(NamedTuple):
     kind: str  # done | wait | error | timeout
 
 
-def drawn(machine: type[Machine[Any]], format: Any) -> str:
-    """The drawing in one of FORMATS; InvalidInput names them when there is no such one."""
+def drawn(plan: MachinePlan, name: str, format: Any) -> str:
+    """Draw in one of FORMATS; raise InvalidInput for any other format."""
     draw = FORMATS.get(format) if isinstance(format, str) else None
     if draw is None:
         raise InvalidInput(
-            f"{machine.__name__}.drawing({format!r}): there is no such format",
+            f"{plan.machine.__name__}.drawing({format!r}): unknown format",
             hint=f"use {' or '.join(repr(name) for name in FORMATS)}",
         )
-    return draw(machine)
+    return draw(plan, name)
 
 
-def arrows(plan: Plan) -> list[Arrow]:
-    found = []
-    for exit in plan.exits:
-        for source in exit.sources:
-            for kind, target in leads_to(exit):
-                if kind == "done":
-                    guard = " [when]" if exit.when is not None else ""
-                    found.append(Arrow(source, target, exit.name + guard, "wait" if exit.waits else "done"))
-                else:
-                    found.append(Arrow(source, target, f"{exit.name}: {kind}", kind))
-    return found
+def arrows_of(plan: MachinePlan) -> list[Arrow]:
+    arrows = []
+    for transition in plan.transitions:
+        name = transition.name
+        for source in transition.sources:
+            for option, target in transition.destinations():
+                kind = _KINDS.get(option) or ("wait" if transition.waits else "done")
+                guard = " [when]" if transition.when is not None else ""
+                label = f"{name}: {kind}" if option in _KINDS else name + guard
+                arrows.append(Arrow(source, target, label, kind))
+    return arrows
 
 
-def mermaid(machine: type[Machine[Any]]) -> str:
-    """A Mermaid state diagram; ⏸ waits to be triggered."""
-    plan = machine._plan
+def mermaid(plan: MachinePlan, _: str) -> str:
+    """A Mermaid state diagram; ⏸ marks a transition that waits to be triggered."""
     names = {place: f"p{number}" for number, place in enumerate(place_names(plan))}
     lines = ["stateDiagram-v2"]
     lines += [f'    state "{_quoted(place)}" as {name}' for place, name in names.items()]
     lines.append(f"    [*] --> {names[START]}")
-    for arrow in arrows(plan):
+    for arrow in arrows_of(plan):
         pause = "⏸ " if arrow.kind == "wait" else ""
         label = f"{pause}{_quoted(arrow.label)}".replace(":", " on", 1)
         lines.append(f"    {names[arrow.source]} --> {names[arrow.target]}: {label}")
@@ -70,34 +68,33 @@ def _quoted(text: str) -> str:
     return text.replace('"', "'")
 
 
-def svg(machine: type[Machine[Any]]) -> str:
-    """A picture of its own: no script, no font, no link."""
-    plan = machine._plan
+def svg(plan: MachinePlan, name: str) -> str:
+    """A self-contained picture: no scripts, fonts or links."""
     spots = _spots(plan)
     width = max(x for x, _ in spots.values()) + _COLUMN
     height = max(y for _, y in spots.values()) + _ROW
-    title = escape(machine.definition.name)
+    title = escape(name)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="machine {_attribute(machine.definition.name)}" '
+        f'aria-label="machine {_attribute(name)}" '
         'font-family="sans-serif" font-size="12">',
         f"<title>{title}</title>",
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker></defs>',
     ]
     seen: dict[tuple[str, str], int] = {}
-    for arrow in arrows(plan):
+    for arrow in arrows_of(plan):
         nth = seen[arrow.source, arrow.target] = seen.get((arrow.source, arrow.target), -1) + 1
         parts.append(_arrow(arrow, spots[arrow.source], spots[arrow.target], nth))
     parts += [_box(place, spot, plan) for place, spot in spots.items()]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _spots(plan: Plan) -> dict[str, tuple[int, int]]:
-    """Where each place is: rows by how many transitions lead there."""
+def _spots(plan: MachinePlan) -> dict[str, tuple[int, int]]:
+    """Position each place; its row is its distance from the start."""
     rows: dict[str, int] = {START: 0}
     waiting = [START]
-    links = arrows(plan)
+    links = arrows_of(plan)
     while waiting:
         place = waiting.pop(0)
         for arrow in links:
@@ -113,12 +110,12 @@ def _spots(plan: Plan) -> dict[str, tuple[int, int]]:
     return spots
 
 
-def _box(place: str, spot: tuple[int, int], plan: Plan) -> str:
+def _box(place: str, spot: tuple[int, int], plan: MachinePlan) -> str:
     x, y = spot
     end = place in plan.ends
     stroke = 3 if end else 1.5
-    exits = plan.places.get(place)
-    fill = "#fff3d6" if exits and exits.waiting else "#e8f0fe" if place == START else "#ffffff"
+    leaving = plan.outgoing.get(place)
+    fill = "#fff3d6" if leaving and leaving.waiting else "#e8f0fe" if place == START else "#ffffff"
     return (
         f'<g><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="18" fill="{fill}" '
         f'stroke="#333" stroke-width="{stroke}"/>'
@@ -135,7 +132,7 @@ _STYLES = {
 
 
 def _arrow(arrow: Arrow, source: tuple[int, int], target: tuple[int, int], nth: int) -> str:
-    """A curve between two boxes; loops stand at the right of theirs, ways back bend to the side."""
+    """A curve between two boxes. Loops are drawn on the right of their box; backward arrows bend left."""
     (x1, y1), (x2, y2) = source, target
     shift = 18 * nth
     middle = _WIDTH // 2
@@ -166,4 +163,4 @@ def _attribute(text: str) -> str:
     return escape(text, {'"': "&quot;"})
 
 
-FORMATS: dict[str, Callable[[type[Machine[Any]]], str]] = {"mermaid": mermaid, "svg": svg}
+FORMATS: dict[str, Callable[[MachinePlan, str], str]] = {"mermaid": mermaid, "svg": svg}

@@ -1,20 +1,25 @@
-"""Machine: a durable run written as places and the transitions between them."""
+"""Machine: a workflow written as places and the transitions between them."""
 
 from __future__ import annotations
 
 import inspect
 import typing
 from collections.abc import Collection
-from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from stepwell.authoring.machines.checks import Problems, checked_exits, explain
+from stepwell.authoring.machines.checks import (
+    Problems,
+    checked_class_name,
+    checked_ends,
+    checked_options,
+    checked_transitions,
+    explain,
+)
 from stepwell.authoring.machines.description import describe
-from stepwell.authoring.machines.exits import Exit, Exits, by_place, codec_of, input_type
-from stepwell.authoring.machines.options import checked_ends, checked_options, told_name
+from stepwell.authoring.machines.plan import MachinePlan, codec_of
 from stepwell.authoring.machines.program import run_machine
-from stepwell.authoring.machines.state_type import type_between_brackets
-from stepwell.domain.codec import Codec, canonical, digest
+from stepwell.domain.aliases import without_alias
+from stepwell.domain.codec import canonical, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
 from stepwell.domain.events import Problem
@@ -24,42 +29,12 @@ from stepwell.errors import InvalidInput
 State = TypeVar("State")
 
 
-class Plan:
-    """What a machine's class says, looked at once."""
-
-    def __init__(self, machine: type, exits: list[Exit], ends: frozenset[str]) -> None:
-        self.machine = machine
-        self.exits = exits
-        self.places: dict[str, Exits] = by_place(exits)
-        self.ends = ends
-        self.triggers = frozenset(exit.name for exit in exits if exit.waits)
-
-    # Types are looked up at first use, so that those defined further down in the module are known.
-
-    @cached_property
-    def input(self) -> Codec:
-        return codec_of(input_type(self.exits))
-
-    @cached_property
-    def state(self) -> Codec:
-        return codec_of(state_type(self.machine))
-
-    @cached_property
-    def payloads(self) -> dict[str, Codec]:
-        return {exit.name: codec_of(exit.payload_type) for exit in self.exits}
-
-    @cached_property
-    def initial(self) -> bytes:
-        """The state before the first transition, as JSON."""
-        return self.state.encode(state_type(self.machine)())
-
-
 class Machine(Generic[State]):
     """A state machine: `class Refund(Machine[RefundState])` with methods decorated by @transition.
 
-    It begins at the place "start" and has reached its end at one of `ends`; its result is the state
-    there. `self.state` is a copy that becomes the machine's when the transition completes. `self.error`
-    is the failure that led to this place, if one did. Options come with the class:
+    A run begins at the place "start" and completes at one of `ends`; its result is the state there.
+    `self.state` is a copy; it becomes the machine's state when the transition completes. `self.error` is
+    the failure that led to this place, if any. Options are given to the class:
     `class Refund(Machine[RefundState], version="2", timeout="1h", concurrency=10)`.
     """
 
@@ -67,7 +42,7 @@ class Machine(Generic[State]):
     sync: ClassVar[bool] = False
     options: ClassVar[RunOptions] = RunOptions()
     definition: ClassVar[Definition]
-    _plan: ClassVar[Plan]
+    _plan: ClassVar[MachinePlan]
 
     state: State
     error: Problem | None = None
@@ -87,19 +62,28 @@ class Machine(Generic[State]):
     ) -> None:
         super().__init_subclass__()
         problems = Problems(cls)
-        given = {"timeout": timeout, "queue": queue, "priority": priority, "concurrency": concurrency}
-        options = checked_options({**given, "on_failure": on_failure}, unknown, problems)
-        name = told_name(cls.__name__ if name == "" else name, "the name of a machine", problems)
-        version = told_name(version, "the version of a machine", problems)
-        if abstract:  # transitions for machines to inherit
+        options = checked_options(
+            {
+                "timeout": timeout,
+                "queue": queue,
+                "priority": priority,
+                "concurrency": concurrency,
+                "on_failure": on_failure,
+            },
+            unknown,
+            problems,
+        )
+        name = checked_class_name(cls.__name__ if name == "" else name, "the name of a machine", problems)
+        version = checked_class_name(version, "the version of a machine", problems)
+        if abstract:  # only a base of other machines
             return problems.raise_if_any()
         ends = checked_ends(cls.ends, problems)
-        exits = checked_exits(cls, ends, problems)
+        transitions = checked_transitions(cls, ends, problems)
         _check_state(cls, problems)
         problems.raise_if_any()
-        cls._plan = Plan(cls, exits, ends)
+        cls._plan = MachinePlan(cls, transitions, ends, lambda: state_type(cls))
         cls.options = options
-        cls.definition = _Definitions(name, version)  # type: ignore[assignment]  # made when it is first asked for
+        cls.definition = _Definitions(name, version)  # type: ignore[assignment]  # built at first access
 
     @classmethod
     def encode_input(cls, input: Any) -> bytes:
@@ -124,28 +108,28 @@ class Machine(Generic[State]):
 
     @classmethod
     def drawing(cls, format: Literal["mermaid", "svg"] = "mermaid") -> str:
-        """The machine as a Mermaid state diagram, or as an SVG picture."""
+        """Draw the machine as a Mermaid state diagram or as SVG."""
         from stepwell.authoring.machines.drawing import drawn
 
-        return drawn(cls, format)
+        return drawn(cls._plan, cls.definition.name, format)
 
     def __repr__(self) -> str:
         return f"<machine {type(self).__name__}>"
 
 
 class _Definitions:
-    """The definition of the class that asks; made late, because it names types."""
+    """Builds the definition at first access, when all types it names are defined."""
 
     def __init__(self, name: str, version: str) -> None:
         self._name = name
         self._version = version
-        self._made: Definition | None = None
+        self._definition: Definition | None = None
 
     def __get__(self, instance: object, machine: type[Machine[Any]]) -> Definition:
-        if self._made is None:
+        if self._definition is None:
             plan, options = machine._plan, machine.options
             body = describe(plan, name=self._name, version=self._version)
-            self._made = Definition(
+            self._definition = Definition(
                 name=self._name,
                 version=self._version,
                 kind="machine",
@@ -162,7 +146,7 @@ class _Definitions:
                     }
                 ),
             )
-        return self._made
+        return self._definition
 
 
 def _json(value: Any) -> bytes:
@@ -172,26 +156,71 @@ def _json(value: Any) -> bytes:
 
 
 def state_type(machine: type) -> Any:
-    """The type between the brackets of Machine[...]; None: it was left out."""
-    return type_between_brackets(machine, Machine)
+    """Return S of Machine[S]; None if it was left out."""
+    return _state_argument(machine, Machine)
 
 
 def _check_state(machine: type, problems: Problems) -> None:
-    found = state_type(machine)
-    if found is None:
+    state = state_type(machine)
+    if state is None:
         problems.add(None, "the type of its state is missing: class X(Machine[XState])")
         return
-    if isinstance(found, typing.ForwardRef):
-        return  # defined further down; looked at when the machine is first used
+    if isinstance(state, typing.ForwardRef):
+        return  # defined further down; checked when the machine is first used
     try:
-        codec_of(found).encode(found())
-    except Exception as error:  # whatever their type makes of it
+        codec_of(state).encode(state())
+    except Exception as error:  # the user's type may raise anything
         problems.add(
-            None, f"its state cannot begin as {getattr(found, '__name__', found)}(): {explain(error)}"
+            None, f"its state cannot be created with {getattr(state, '__name__', state)}(): {explain(error)}"
         )
     constructor = inspect.signature(machine)
     if any(
         p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         for p in constructor.parameters.values()
     ):
-        problems.add(None, "its __init__ must work without arguments; what it needs belongs into the state")
+        problems.add(None, "its __init__ must work without arguments; put what it needs into the state")
+
+
+# The type of the state: S of Machine[S], or of a generic base
+
+
+def _state_argument(kind: type, machine: type) -> Any:
+    """Return the type argument; None if it was left out, a ForwardRef if the name is not defined yet."""
+    argument = _argument_of(kind, machine)
+    return None if argument is None or isinstance(argument, TypeVar) else without_alias(argument)
+
+
+def _argument_of(kind: type, machine: type) -> Any:
+    """The argument of Machine[...]: the first concrete one among the bases, else a TypeVar or None."""
+    arguments = [
+        _argument_of_base(typing.get_origin(base) or base, typing.get_args(base), kind, machine)
+        for base in vars(kind).get("__orig_bases__", kind.__bases__)
+    ]
+    arguments = [argument for argument in arguments if argument is not None]
+    concrete = (argument for argument in arguments if not isinstance(argument, TypeVar))
+    return next(concrete, arguments[0] if arguments else None)
+
+
+def _argument_of_base(origin: Any, arguments: tuple[Any, ...], kind: type, machine: type) -> Any:
+    if not (isinstance(origin, type) and issubclass(origin, machine)):
+        return None
+    arguments = tuple(_resolved(argument, kind) for argument in arguments)
+    if origin is machine:
+        return arguments[0] if arguments else None
+    variables = getattr(origin, "__parameters__", ())
+    return _substituted(_argument_of(origin, machine), dict(zip(variables, arguments, strict=False)))
+
+
+def _substituted(annotation: Any, values: dict[Any, Any]) -> Any:
+    if isinstance(annotation, TypeVar):
+        return values.get(annotation, annotation)
+    variables = () if isinstance(annotation, type) else getattr(annotation, "__parameters__", ())
+    return annotation[tuple(values.get(v, v) for v in variables)] if variables else annotation
+
+
+def _resolved(argument: Any, kind: type) -> Any:
+    """Look up a quoted name in the module of the class."""
+    if isinstance(argument, typing.ForwardRef):
+        module = inspect.getmodule(kind)
+        return vars(module).get(argument.__forward_arg__, argument) if module else argument
+    return argument

@@ -1,174 +1,183 @@
 """The program of a machine: from its last checkpoint, one transition after the other.
 
-It runs automatic transitions until a place where it must be triggered, an end, or an error. What it
-knows of the past is the checkpoint alone.
+It takes automatic transitions until a place where it must be triggered, an end, or an error. Of the past it
+reads only the checkpoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Raw
 
 from stepwell.authoring.machines.checks import where
-from stepwell.authoring.machines.exits import START, Exit
+from stepwell.authoring.machines.plan import MachinePlan
+from stepwell.domain.codec import Codec
+from stepwell.domain.events import Problem
+from stepwell.domain.machine import START, MachineCalls, MachineState, Transition
 from stepwell.errors import CodeChanged, InvalidDefinition, InvalidInput, NoWayOut
 
-if TYPE_CHECKING:
-    from stepwell.authoring.machines.machine import Plan
-    from stepwell.domain.codec import Codec
-    from stepwell.domain.events import Problem
-    from stepwell.domain.machine import Here, MachineRun
-
-_MEND = (
-    "keep places, transitions and fields that live runs need, or make the change a new version=... of the "
-    "class; then retry the run"
+_KEEP_IT = (
+    "keep the places, transitions and fields that unfinished runs need, or give the class a new version=...; "
+    "then retry the run"
 )
 
 
-async def run_machine(plan: Plan, ctx: Any, input: bytes) -> bytes:
-    """Lead the machine to one of its ends; its state there is the result."""
-    at: MachineRun = ctx
-    at.declare(plan.triggers)
-    here = at.here
+async def run_machine(plan: MachinePlan, ctx: Any, input: bytes) -> bytes:
+    """Take transitions until the machine is at one of its ends; its state there is the result."""
+    calls: MachineCalls = ctx
+    calls.declare(plan.triggers)
+    current = calls.current
     while True:
-        place = here.place or START
-        state = here.state
+        place = current.place or START
+        state = current.state
         if state is None:
             state = Raw(plan.initial)
         if place in plan.ends:
             return bytes(state)
-        visit = Visit(plan, place, state, input)
-        exit, payload = visit.automatic(here), input
-        if exit is None:
-            exit, payload = await visit.triggered(at)
-        move = exit.moves[place]
-        attempt = Attempt(visit, exit, here.routed_by, payload)
-        await at.transit(move, attempt.run_in_thread if move.threaded else attempt.run, state)
+        selector = TransitionSelector(plan, place, state, input)
+        transition, payload = selector.automatic(current), input
+        if transition is None:
+            transition, payload = await selector.triggered(calls)
+        body = TransitionBody(plan, transition, state, current.routed_by, payload)
+        await calls.transit(transition, body.run_in_thread if transition.threaded else body.run, state)
 
 
-class Visit:
-    """The machine at a place, and the ways out of it."""
+class TransitionSelector:
+    """Selects the transition by which the machine leaves a place."""
 
-    __slots__ = ("exits", "input", "place", "plan", "state")
+    __slots__ = ("_input", "_leaving", "_place", "_plan", "_state")
 
-    def __init__(self, plan: Plan, place: str, state: Raw, input: bytes) -> None:
-        exits = plan.places.get(place)
-        if exits is None:
-            raise CodeChanged(f"the machine is at {place!r}, which is no place of it any more", hint=_MEND)
-        self.plan = plan
-        self.place = place
-        self.state = state
-        self.input = input
-        self.exits = exits
+    def __init__(self, plan: MachinePlan, place: str, state: Raw, input: bytes) -> None:
+        leaving = plan.outgoing.get(place)
+        if leaving is None:
+            raise CodeChanged(
+                f"the machine is at {place!r}, which is no longer one of its places", hint=_KEEP_IT
+            )
+        self._plan = plan
+        self._place = place
+        self._state = state
+        self._input = input
+        self._leaving = leaving
 
-    def automatic(self, here: Here) -> Exit | None:
-        """The first way out whose guard holds; what was begun or triggered is not chosen again."""
-        exits = self.exits.automatic
-        if here.triggered:
+    def automatic(self, current: MachineState) -> Transition | None:
+        """The first transition whose guard holds; one that has begun or was triggered is not chosen again."""
+        transitions = self._leaving.automatic
+        if current.triggered:
             return None
-        if here.chosen:
-            return self._begun(exits, here.chosen, "which does not leave it by itself any more")
-        if exits and exits[0].when is None:
-            return exits[0]
-        return next((exit for exit in exits if self._holds(exit)), None)
+        if current.chosen:
+            return self._begun(transitions, current.chosen, "which no longer leaves it automatically")
+        if transitions and transitions[0].when is None:
+            return transitions[0]
+        return next((transition for transition in transitions if self._holds(transition)), None)
 
-    async def triggered(self, at: MachineRun) -> tuple[Exit, bytes]:
-        """The way out that somebody chooses, or has chosen, and what came with it."""
-        waiting = self.exits.waiting
-        if not at.here.triggered:
-            waiting = [exit for exit in waiting if self._holds(exit)]
+    async def triggered(self, calls: MachineCalls) -> tuple[Transition, bytes]:
+        """The transition that is triggered, or was triggered in an earlier process, and its payload."""
+        waiting = self._leaving.waiting
+        if not calls.current.triggered:
+            waiting = [transition for transition in waiting if self._holds(transition)]
             if not waiting:
                 raise self._no_way_out()
-        choices = {exit.name: self.plan.payloads[exit.name] for exit in waiting}
-        name, payload = await at.triggered(self.place, choices)
-        return self._begun(waiting, name, "which cannot be triggered there any more"), bytes(payload)
+        choices = {transition.name: self._plan.payloads[transition.name] for transition in waiting}
+        name, payload = await calls.wait_for_trigger(self._place, choices)
+        return self._begun(waiting, name, "which can no longer be triggered there"), bytes(payload)
 
-    def read(self, codec: Codec, data: Raw | bytes) -> Any:
-        """They were checked when they were written: where they cannot be read, the type is another."""
-        try:
-            return codec.decode(data)
-        except InvalidInput as error:
-            raise CodeChanged(
-                f"what the machine has at {self.place!r} does not fit its types: {error.message}", hint=_MEND
-            ) from error
-
-    def _holds(self, exit: Exit) -> bool:
-        plan = self.plan
-        return exit.holds(
-            lambda: self.read(plan.state, self.state), lambda: self.read(plan.input, self.input)
+    def _holds(self, transition: Transition) -> bool:
+        plan = self._plan
+        return transition.guard_holds(
+            lambda: _read(plan.state, self._state, self._place),
+            lambda: _read(plan.input, self._input, self._place),
         )
 
-    def _begun(self, exits: list[Exit], name: str, gone: str) -> Exit:
-        """The way out that was chosen, whatever its guard or its rivals would say by now."""
-        for exit in exits:
-            if exit.name == name:
-                return exit
-        raise CodeChanged(f"the machine has begun to leave {self.place!r} by {name!r}, {gone}", hint=_MEND)
+    def _begun(self, transitions: list[Transition], name: str, gone: str) -> Transition:
+        """The transition that was chosen, even if its guard or a rival would decide otherwise now."""
+        for transition in transitions:
+            if transition.name == name:
+                return transition
+        raise CodeChanged(
+            f"the machine has begun to leave {self._place!r} by {name!r}, {gone}", hint=_KEEP_IT
+        )
 
     def _no_way_out(self) -> NoWayOut:
-        names = ", ".join(exit.name for exit in [*self.exits.automatic, *self.exits.waiting])
+        names = ", ".join(t.name for t in [*self._leaving.automatic, *self._leaving.waiting])
         return NoWayOut(
-            f"no transition can leave {self.place!r}: when= of {names} does not hold",
-            hint="give one of them no when=, or mend the guard and retry the run",
+            f"no transition can leave {self._place!r}: when= of {names} does not hold",
+            hint="remove when= from one of them, or fix the guard; then retry the run",
         )
 
 
-class Attempt:
-    """The method as the engine runs it: over a fresh copy of the state, which it gives back as JSON."""
+class TransitionBody:
+    """A transition's method as the engine runs it: on a fresh copy of the state, returned as JSON."""
 
-    __slots__ = ("_error", "_exit", "_payload", "_visit")
+    __slots__ = ("_error", "_payload", "_plan", "_state", "_transition")
 
-    def __init__(self, visit: Visit, exit: Exit, error: Problem | None, payload: bytes) -> None:
-        self._visit = visit
-        self._exit = exit
+    def __init__(
+        self, plan: MachinePlan, transition: Transition, state: Raw, error: Problem | None, payload: bytes
+    ) -> None:
+        self._plan = plan
+        self._transition = transition
+        self._state = state
         self._error = error
         self._payload = payload
 
     def _prepared(self, ctx: Any) -> tuple[Any, tuple[Any, ...]]:
-        visit, exit, plan = self._visit, self._exit, self._visit.plan
+        """An instance of the machine, and the arguments of the method."""
+        plan, transition = self._plan, self._transition
         machine = plan.machine()
         if self._error is not None:
             machine.error = self._error
-        machine.state = visit.read(plan.state, visit.state)
-        if exit.takes < 2:
-            return machine, (ctx,)[: exit.takes]
-        codec = plan.payloads[exit.name] if exit.waits else plan.input
-        return machine, (ctx, visit.read(codec, self._payload))
+        machine.state = _read(plan.state, self._state, transition.source)
+        if transition.parameters < 2:
+            return machine, (ctx,)[: transition.parameters]
+        codec = plan.payloads[transition.name] if transition.waits else plan.input
+        return machine, (ctx, _read(codec, self._payload, transition.source))
 
     async def run(self, ctx: Any) -> bytes:
         machine, arguments = self._prepared(ctx)
-        returned = await self._exit.function(machine, *arguments)
+        returned = await self._transition.function(machine, *arguments)
         if returned is not None:
-            raise _returned(self._exit, returned)
-        return self._kept(machine.state)
+            raise _returned(self._transition, returned)
+        return self._encoded(machine.state)
 
     def run_in_thread(self, ctx: Any) -> bytes:
         machine, arguments = self._prepared(ctx)
-        returned = self._exit.function(machine, *arguments)
+        returned = self._transition.function(machine, *arguments)
         if returned is not None:
-            raise _returned(self._exit, returned)
-        return self._kept(machine.state)
+            raise _returned(self._transition, returned)
+        return self._encoded(machine.state)
 
-    def _kept(self, state: Any) -> bytes:
+    def _encoded(self, state: Any) -> bytes:
         try:
-            return self._visit.plan.state.encode(state)
+            return self._plan.state.encode(state)
         except InvalidInput as error:
-            method = self._exit.function
-            error.message = f"self.state after {self._exit.name} ({where(method)}): {error.message}"
+            transition = self._transition
+            error.message = (
+                f"self.state after {transition.name} ({where(transition.function)}): {error.message}"
+            )
             raise
 
 
-def _returned(exit: Exit, value: object) -> InvalidDefinition:
-    """Whoever returns something thinks that it goes somewhere."""
+def _read(codec: Codec, data: Raw | bytes, place: str) -> Any:
+    """The data was checked when it was written: if it cannot be read now, the type has changed."""
+    try:
+        return codec.decode(data)
+    except InvalidInput as error:
+        raise CodeChanged(
+            f"the recorded data of the machine at {place!r} does not fit its types: {error.message}",
+            hint=_KEEP_IT,
+        ) from error
+
+
+def _returned(transition: Transition, value: object) -> InvalidDefinition:
+    """A returned value would be lost, which its author did not expect."""
     if isinstance(value, Coroutine):
-        value.close()  # that it was never awaited is what is told here
-        hint = "it was not awaited: declare the transition with async def, and await in it"
+        value.close()  # the error reports that it was never awaited
+        hint = "it was not awaited: declare the transition with async def, and await the call"
     else:
-        hint = "change self.state instead, or leave the value out; then retry the run: its steps are kept"
+        hint = "change self.state instead, or return nothing; then retry the run: completed steps are kept"
     return InvalidDefinition(
-        f"transition {exit.name} ({where(exit.function)}) returned a value "
-        f"({type(value).__name__}), which goes nowhere",
+        f"transition {transition.name} ({where(transition.function)}) returned a value "
+        f"({type(value).__name__}), which is ignored",
         hint=hint,
     )

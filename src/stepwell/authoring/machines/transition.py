@@ -1,39 +1,21 @@
-"""@transition: a way from one place of a machine to another, and the code that is run on it."""
+"""@transition: declare a method as the way from one place of a machine to another."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import PurePath
 from types import FrameType
 from typing import Any, TypeVar
 
 from stepwell.authoring.decorator import declares
 from stepwell.domain.duration import Duration
-from stepwell.domain.machine import TRANSITION_TIMEOUT
+from stepwell.domain.machine import TRANSITION_TIMEOUT, Transition
 from stepwell.domain.retry import ONCE, Retry
 from stepwell.errors import InvalidDefinition
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__stepwell_transition__"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """What was written, unchecked: the machine tells of all that is wrong at once."""
-
-    source: Any
-    target: Any
-    wait: Any
-    when: Any
-    retry: Any
-    timeout: Any
-    on_error: Any
-    on_timeout: Any
-    priority: Any
-    replaces: int = 0  # the line of another of that name, which is lost
-    twice: bool = False  # there is another @transition on the same method
 
 
 @declares('@transition("review", "paid")')
@@ -51,45 +33,59 @@ def transition(
 ) -> Callable[[F], F]:
     """Declare a method of a Machine as the way from `source` (or several) to `target`.
 
-    Without `wait` it is taken by itself when the machine is at `source`; with `wait=True`, or the type
-    of what must come along, it waits to be triggered: `run.trigger("approve", {...})`. Of several ways
-    the first whose `when(state, input)` holds is taken, higher `priority` first, those without `when`
-    last. A failing body leaves no trace; `retry` says how often it is tried, `on_error`, `on_timeout`
-    and `Retry(then=...)` where to go after that. `timeout` is for one attempt; `None` disables it.
+    Without `wait` it is taken automatically when the machine is at `source`. With `wait=True`, or with
+    the type of the payload, it waits to be triggered: `run.trigger("approve", {...})`. If several can be
+    taken, the first whose `when(state, input)` holds is: higher `priority` first, those without `when`
+    last. A failed attempt changes nothing. `retry` sets the number of attempts; `on_error`, `on_timeout`
+    and `Retry(then=...)` name the place to go to after the last one. `timeout` limits one attempt;
+    `None` disables it.
     """
-    declared = Declared(
-        source=source,
-        target=target,
-        wait=wait,
-        when=when,
-        retry=retry,
-        timeout=timeout,
-        on_error=on_error,
-        on_timeout=on_timeout,
-        priority=priority,
-    )
+    # Unchecked: the machine's class reports every mistake at once.
+    options: dict[str, Any] = {
+        "sources": source,
+        "target": target,
+        "wait": wait,
+        "when": when,
+        "retry": retry,
+        "timeout": timeout,
+        "on_error": on_error,
+        "on_timeout": on_timeout,
+        "priority": priority,
+    }
 
     def decorate(method: F) -> F:
-        ours = inspect.currentframe()
-        outside = ours.f_back if ours else None  # the body of the class
-        earlier: Any = outside.f_locals.get(getattr(method, "__name__", "")) if outside else None
-        line = inspect.unwrap(earlier).__code__.co_firstlineno if hasattr(earlier, MARK) else 0
-        twice = hasattr(method, MARK) and not hasattr(method, "__wrapped__")  # wrappers copy the mark
+        frame = inspect.currentframe()
+        class_body = frame.f_back if frame else None
+        name = getattr(method, "__name__", "")
+        mistakes = _mistakes(method, class_body.f_locals.get(name) if class_body else None)
         try:
-            setattr(method, MARK, replace(declared, replaces=line, twice=twice))
+            setattr(method, MARK, Transition(name=name, function=method, mistakes=mistakes, **options))
         except AttributeError:
-            raise _no_method(method, outside) from None
-        if not hasattr(method, "__name__") or isinstance(method, type):
-            raise _no_method(method, outside)
+            raise _not_a_method(method, class_body) from None
+        if not name or isinstance(method, type):
+            raise _not_a_method(method, class_body)
         return method
 
     return decorate
 
 
-def _no_method(given: object, outside: FrameType | None) -> InvalidDefinition:
-    """It cannot carry what is said of it, so it is refused where it stands."""
-    where = f"{PurePath(outside.f_code.co_filename).name}:{outside.f_lineno} " if outside else ""
+def _mistakes(method: Callable[..., Any], earlier: Any) -> tuple[str, ...]:
+    """What only the decorator can see: a transition that this one makes disappear."""
+    mistakes = []
+    if hasattr(method, MARK) and not hasattr(method, "__wrapped__"):  # wrappers copy the mark
+        mistakes.append(
+            "it has @transition twice, and one is lost: name several sources in a list, or write two methods"
+        )
+    if hasattr(earlier, MARK):
+        line = inspect.unwrap(earlier).__code__.co_firstlineno
+        mistakes.append(f"it replaces the transition of that name at line {line}: give one another name")
+    return tuple(mistakes)
+
+
+def _not_a_method(decorated: object, class_body: FrameType | None) -> InvalidDefinition:
+    """It cannot carry the mark, so the class could not report it."""
+    where = f"{PurePath(class_body.f_code.co_filename).name}:{class_body.f_lineno} " if class_body else ""
     return InvalidDefinition(
-        f"{where}@transition is on {given!r} ({type(given).__name__}), which is no method",
-        hint="decorate a method: async def go(self, ctx: Context) -> None; call what you have from there",
+        f"{where}@transition is on {decorated!r} ({type(decorated).__name__}), which is not a method",
+        hint="decorate a method: async def go(self, ctx: Context) -> None; and call it from there",
     )

@@ -108,7 +108,10 @@ class RunContext:
         self._run = run
         self._loop = run.loop
         self._program = program
-        self.step = RunSteps(self)
+
+    @property
+    def step(self) -> RunSteps:
+        return RunSteps(self)  # kept, it would hold the whole run until the garbage collector comes
 
     @property
     def run_id(self) -> RunId:

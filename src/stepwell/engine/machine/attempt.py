@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, NamedTuple, Protocol
 
 from stepwell.domain.steps import StepSpec
@@ -89,7 +89,7 @@ class TransitionAttempt:
         self.path = call.path
         self.over = False
         self.attempt = call.attempt
-        self.variables = call.variables.copy()
+        self.variables = call.variables  # each attempt has a call of its own
         self.noted = False
         self.began = _NOT_YET if call.transition.threaded else self._services.clock.monotonic()
 
@@ -303,6 +303,10 @@ class TransitionAttempt:
         context.run(_tracked.set, self._tracker.branch(scope, task))
         return task
 
+    async def join(self, tasks: Collection[asyncio.Task[Any]], enough: Callable[[Any], bool]) -> None:
+        """Wait for branches of ctx.all and ctx.first; see `TaskTracker.join`."""
+        await self._tracker.join(self.tracked(), tasks, enough)
+
     def _look_around(self) -> None:
         """A branch is over: perhaps all others wait."""
         if not self.over and self._run.closed is None:
@@ -407,7 +411,7 @@ class TransitionAttempt:
     def weigh(self) -> bool:
         """Does any of its code run, or does all of it wait for the log?"""
         done = self._task is not None and self._task.done()  # and about to say so
-        runs = done or not self._tracker.rest()
+        runs = done or not self._tracker.rests
         if not runs:
             self._run.steps.executing.pop(self.path, None)
         return runs

@@ -44,10 +44,10 @@ class AttemptContext:
             return []
         tasks = self._branches(awaitables)
         try:
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            await self._attempt.join(tasks, _has_failed)
             for task in tasks:
-                if task in ended:
-                    task.result()  # an error is raised although earlier branches continue
+                if task.done():
+                    task.result()  # an error is raised even if branches before it still run
             return [task.result() for task in tasks]
         finally:
             await self._end(tasks)
@@ -60,7 +60,7 @@ class AttemptContext:
         tasks = self._branches(awaitables)
         try:
             wanted = tasks if won is None else [tasks[won]]
-            await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
+            await self._attempt.join(wanted, lambda task: True)
             winner = next(i for i, task in enumerate(tasks) if task in wanted and task.done())
             if won is None:
                 self._attempt.record_winner(path, winner)
@@ -75,7 +75,7 @@ class AttemptContext:
         """The losers of first() and the rest after an error: they are cancelled, not forgotten."""
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        await self._attempt.join(tasks, lambda task: False)
         for task in tasks:
             if not task.cancelled():
                 task.exception()  # marks it as seen
@@ -116,6 +116,10 @@ class AttemptChild:
 
     async def result(self) -> Any:
         return await self._attempt.cross(self._child.result())
+
+
+def _has_failed(task: asyncio.Task[Any]) -> bool:
+    return not task.cancelled() and task.exception() is not None
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:

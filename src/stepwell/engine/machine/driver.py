@@ -9,7 +9,6 @@ Machines do not replay: a visit's answers are looked up by their paths, in whate
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
@@ -26,6 +25,7 @@ from stepwell.domain.machine import Transition
 from stepwell.domain.messages import decide_key
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.engine.machine.attempt import TransitionAttempt
 from stepwell.engine.machine.calls import BackoffCall, TransitionCall, TriggerCall
 from stepwell.engine.machine.context import MachineContext
@@ -70,7 +70,7 @@ class MachineDriver(StyleRules):
     def __init__(self, run: RunParts, program: Program) -> None:
         super().__init__(run)
         self._triggers: Collection[str] = ()
-        self.here = self._journal = journal = run.journal
+        self.current = self._journal = journal = run.journal
         self.ctx = MachineContext(run, program, self)
         self._known: dict[str, RecordedResult] = {}
         self._call: TransitionCall | None = None
@@ -93,11 +93,9 @@ class MachineDriver(StyleRules):
     def check_trigger(self, name: str) -> None:
         """Without such a transition the child's result would be lost, and the machine would wait forever."""
         if name not in self._triggers:
-            close = difflib.get_close_matches(name, self._triggers, n=1)
-            names = ", ".join(sorted(self._triggers)) or "none"
             raise InvalidDefinition(
                 f"no transition of this machine is triggered by {excerpt(name)}",
-                hint=f"did you mean {close[0]!r}?" if close else f"there are (wait=...): {names}",
+                hint=did_you_mean_one_of(name, self._triggers) or "none of its transitions has wait=",
             )
 
     # What the log says of this visit
@@ -192,6 +190,7 @@ class MachineDriver(StyleRules):
     def leave(self) -> None:
         if (attempt := self._attempt) is not None:
             attempt.stop()
+        del self.ctx  # it knows the driver: without this both stay until the garbage collector comes
 
     def begin_attempt(self, call: TransitionCall) -> None:
         """Begin an attempt, once the log has everything that led to it and the lease holds."""
@@ -246,7 +245,7 @@ class MachineDriver(StyleRules):
 
     # Moving
 
-    async def triggered(self, place: str, choices: Mapping[str, Codec]) -> tuple[str, Raw]:
+    async def wait_for_trigger(self, place: str, choices: Mapping[str, Codec]) -> tuple[str, Raw]:
         run = self._run
         path = f"{run.loop.root.path}/{TRIGGER}{place}@{self._journal.version + 1}"
         self.touched = True
@@ -339,7 +338,7 @@ class MachineDriver(StyleRules):
         target = (
             ""
             if retry_in is not None
-            else transition.instead(timed_out=isinstance(error, TransitionTimedOut))
+            else transition.after_failure(timed_out=isinstance(error, TransitionTimedOut))
         )
         fact = ev.TransitionFailed(
             transition=transition.name,

@@ -158,7 +158,10 @@ class Activation:
             self._again = True
             while self._again:
                 self._again = False
-                self._run_turns()
+                try:
+                    self._run_turns()
+                except CodeChanged as error:
+                    self._ending = endings.failed(error)
             if self.closed is None:
                 self.settle()
         except Exception:
@@ -167,12 +170,6 @@ class Activation:
             self._advancing = False
 
     def _run_turns(self) -> None:
-        try:
-            self._turn_by_turn()
-        except CodeChanged as error:
-            self._ending = endings.failed(error)
-
-    def _turn_by_turn(self) -> None:
         while self.closed is None and self._ending is None:
             if self.loop.ready:
                 self.loop.run_turn()
@@ -366,7 +363,7 @@ class Activation:
         if result.wakes > self._inbox.seen:
             self._inbox.look(result.wakes)
         if self.run_id in self.services.notifier.followed:
-            self.services.notifier.moved(self.run_id)
+            self.services.notifier.notify_run(self.run_id)
         if (
             self.services.replay_always
             and not self._parking.executes(self._style)
@@ -383,7 +380,7 @@ class Activation:
             due = min(then.due_at - now, then.due_in)
             if due != NEVER:
                 self.services.note_due(max(0.0, due))
-            self.services.notifier.moved(self.run_id)
+            self.services.notifier.notify_run(self.run_id)
         else:
             endings.announce(self, then)
 

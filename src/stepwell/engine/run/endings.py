@@ -229,7 +229,7 @@ def finish(run: RunParts, waits: Waits, ending: RunEnding, *, seen: int, where_a
         reason = f"parent run {run.run_id} is {ending.status}"
         ending.messages.extend(cancel_request(child, reason) for child in children)
         if children:  # they may be anywhere
-            writer.after_commit(lambda at: run.services.notifier.work())
+            writer.after_commit(lambda at: run.services.notifier.notify_work())
     if ending.messages:
         writer.deliver(ending.messages)
     return Finish(
@@ -256,6 +256,6 @@ def _last_fact(ending: RunEnding, unconsumed: list[str]) -> ev.Fact:
 def announce(run: RunParts, then: Finish) -> None:
     """Report to this process, and by a hint to the others, that the run has ended."""
     notifier = run.services.notifier
-    notifier.ended(run.run_id, Ended(then.status, then.output, then.error))
+    notifier.notify_end(run.run_id, Ended(then.status, then.output, then.error))
     if run.journal.accepted.parent:
-        notifier.work(RunId(run.journal.accepted.parent))
+        notifier.notify_work(RunId(run.journal.accepted.parent))

@@ -190,7 +190,7 @@ class Steps:
         )
         if spec.timeout is not None:
             run.writer.due(call.path, spec.timeout)
-        run.writer.after_commit(lambda at: run.services.notifier.work())
+        run.writer.after_commit(lambda at: run.services.notifier.notify_work())
 
     def remote_ended(self, call: StepCall, payload: bytes) -> None:
         """A remote worker's result came through the inbox. That of an old attempt does not count."""
@@ -226,10 +226,10 @@ class Steps:
         store = self._run.services.store
         error: BaseException | None = None
         try:
-            if store.turn_first:
+            if store.sync_transactions:
                 await self._run.writer.turn_free()
                 self._run.writer.hold_turn(call.path)
-            body = execution.body if store.turn_first else execution.timed_body
+            body = execution.body if store.sync_transactions else execution.timed_body
             committed = await store.transact(body, lambda result: self._turn(call, result))
             self._run.writer.transacted(committed)
         except Unwind:
@@ -265,7 +265,7 @@ class Steps:
     def _turn(self, call: StepCall, result: Any) -> Any:
         data = self._encoded(call, result)
         fact = _completed(call, Raw(data))
-        if self._run.services.store.turn_first:
+        if self._run.services.store.sync_transactions:
             return self._transaction(call, fact)
         return self._take_turn(call, fact)
 

@@ -164,7 +164,7 @@ class Waits:
             trigger=call.trigger,
             digest=new.digest if run.calls.strict else "",
         )
-        run.writer.start(new, run.services.notifier.work)
+        run.writer.start(new, run.services.notifier.notify_work)
         if not call.detached:
             self._children[call.path] = fact
         run.record(fact, call.path)
@@ -174,7 +174,7 @@ class Waits:
         run, child = self._run, self._children.get(path)
         if child is not None and not child.detached:
             reason = f"run {run.run_id} no longer waits for it"
-            run.writer.request(cancel_request(RunId(child.run), reason), run.services.notifier.work)
+            run.writer.request(cancel_request(RunId(child.run), reason), run.services.notifier.notify_work)
 
     # Messages
 

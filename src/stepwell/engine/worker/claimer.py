@@ -20,6 +20,12 @@ _PAUSE_MAX = 2.0
 _SOLO_REST = 3
 _GATHERED = 8  # a claim is worth it when one in so many slots is free,
 _GATHER_SECONDS = 0.005  # or after this time
+# While a herd waits it comes in groups, each when the one before has gone or had its time. Begun together
+# they hold the event loop, beside a busy loop the store's thread waits for the interpreter, and the more
+# they have in memory at once, the more often the garbage collector goes over all there is.
+_GROUPS = 6  # a group has one in so many slots
+_GROUP_SECONDS = 0.05
+_BESIDE = 4  # tickets that are taken meanwhile, the fresh ones first
 
 
 class Claimer:
@@ -67,6 +73,8 @@ class Claimer:
         self._full = False  # there may be more than we had slots for
         self._behind = True  # something fresh may wait that is older than what is started now
         self._crowded = False  # runs that have begun wait for slots, and nothing that is fresh
+        self._group_until = 0.0  # a group of the herd has its time
+        self._beside = 0  # slots that were in use when it came
         self._gathering: asyncio.TimerHandle | None = None  # until more slots are free
         self.blocked = False  # runs wait for slots of limits
         self._asked = 0  # slots that the claim under way may fill
@@ -104,6 +112,9 @@ class Claimer:
             self._wake.set()
         elif self._full:
             self._gather()
+        elif self._group_until and self._active() <= self._beside:
+            self._group_until = 0.0
+            self._wake.set()
 
     def _gather(self) -> None:
         """Ask when some slots are free: a claim for each of them would cost a transaction each."""
@@ -236,6 +247,11 @@ class Claimer:
         if next_in <= 0 and not found.claims:
             self._next_look = now + 0.005
             return False
+        if more and self._crowded and not request.solo:
+            if now >= self._group_until:
+                self._group_until, self._beside = now + _GROUP_SECONDS, active
+            self._next_look = self._group_until
+            return False
         return more
 
     def _weigh(self, request: ClaimRequest, claims: Sequence[Claim], more: bool) -> None:
@@ -259,20 +275,30 @@ class Claimer:
         worker = self._worker()
         if self._unanswered is not None and self._unanswered.worker == worker:
             return self._unanswered
-        # Not all that are free: runs may be started here meanwhile.
-        # Nor many at once while a herd waits: they begin in one go, and who starts a run waits for that.
-        crowd = min(self._free(), max(1, self._slots // _GATHERED))
-        free = crowd if self._crowded else -(-(self._slots - active) * 3 // 4)
-        limit = 1 if self.solo_wanted else max(1, min(free, _CLAIM_MAX))
+        limit, fresh = self._wanted(active)
         return ClaimRequest(
             worker=worker,
             queues=self._queues,
             needs=self._needs,
             limit=limit,
             leases=self._leases(limit),
-            fresh=0 if self.solo_wanted else self._fresh_share.of(limit),
+            fresh=fresh,
             solo=self.solo_wanted,
         )
+
+    def _wanted(self, active: int) -> tuple[int, int]:
+        """How many tickets to ask for, and how many of them are for fresh runs first."""
+        if self.solo_wanted:
+            return 1, 0
+        if not self._crowded:  # not all that are free: runs may be started here meanwhile
+            limit = -(-(self._slots - active) * 3 // 4)
+        elif self._clock.monotonic() < self._group_until:
+            limit = max(1, min(self._free(), _BESIDE))
+            return limit, limit
+        else:
+            limit = min(self._free(), self._slots // _GROUPS)
+        limit = max(1, min(limit, _CLAIM_MAX))
+        return limit, self._fresh_share.of(limit)
 
     def _leases(self, count: int) -> list[LeaseId]:
         """Random as a whole: 128 bits for all, and a number each."""

@@ -22,7 +22,7 @@ from stepwell.domain.problems import problem_of
 from stepwell.domain.status import Status
 from stepwell.engine.run.log_writer import opening
 from stepwell.engine.worker.release import TicketReleaser
-from stepwell.errors import KeyMissing, LogDamaged, StoreError
+from stepwell.errors import CodecMissing, LogDamaged, StoreError
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Ended, Notifier
 
@@ -37,7 +37,7 @@ class DamagedRuns:
         self, store: Store, notifier: Notifier, returns: TicketReleaser, *, worker: Callable[[], WorkerId]
     ) -> None:
         self._store = store
-        self._bulletin = notifier
+        self._notifier = notifier
         self._returns = returns
         self._worker = worker
 
@@ -47,7 +47,7 @@ class DamagedRuns:
             if await self._is_ended(claim, error):
                 _log.error("run %s is set aside: %s", claim.run_id, error.message)
                 return
-        except KeyMissing as missing:
+        except CodecMissing as missing:
             _log.error("run %s is given back: %s", claim.run_id, missing.message)
         self._returns.refuse(claim)
 
@@ -63,7 +63,7 @@ class DamagedRuns:
                     self._announce(claim, commit)
                 if result.outcome is not Outcome.WOKEN:  # else a message came: it goes into the log too
                     return result.outcome is not Outcome.REFUSED
-            except KeyMissing:
+            except CodecMissing:
                 raise
             except StoreError as trouble:
                 _log.warning("run %s could not be set aside yet: %s", claim.run_id, trouble.message)
@@ -115,9 +115,9 @@ class DamagedRuns:
 
     def _announce(self, claim: Claim, commit: Commit) -> None:
         assert isinstance(commit.then, Finish)
-        self._bulletin.ended(claim.run_id, Ended(commit.then.status, None, commit.then.error))
+        self._notifier.notify_end(claim.run_id, Ended(commit.then.status, None, commit.then.error))
         for message in commit.deliveries:
-            self._bulletin.work(message.run_id)
+            self._notifier.notify_work(message.run_id)
 
 
 def _kept(row: InboxRow) -> NewEvent | None:

@@ -14,15 +14,15 @@ _log = logging.getLogger("stepwell.engine")
 
 
 class Reaper:
-    def __init__(self, store: Store, *, sweep_seconds: float, swept: Callable[[Reaped], None]) -> None:
+    def __init__(self, store: Store, *, reap_seconds: float, swept: Callable[[Reaped], None]) -> None:
         self._store = store
-        self._sweep_seconds = sweep_seconds
+        self._reap_seconds = reap_seconds
         self._swept = swept
 
     async def run(self) -> None:
         while True:
             await self.sweep()
-            await asyncio.sleep(self._sweep_seconds)
+            await asyncio.sleep(self._reap_seconds)
 
     async def sweep(self) -> None:
         try:

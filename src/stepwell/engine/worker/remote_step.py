@@ -129,7 +129,7 @@ async def deliver(
         except StoreError as error:
             _log.warning("result of remote step %s not answered: %s", claim.path, error.message)
             await asyncio.sleep(0.1)
-    services.notifier.work(claim.run_id)
+    services.notifier.notify_work(claim.run_id)
 
 
 def not_begun(claim: Claim, error: Exception) -> Ending:

@@ -14,7 +14,6 @@ from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo
 from stepwell.domain.ids import NEEDS_EMIT, NEEDS_GRAPH, NEEDS_UNSERVED, Ids, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
-from stepwell.domain.workflow_code import DirectCalls
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.services import RunLimits, Services
@@ -32,6 +31,7 @@ from stepwell.engine.worker.rerouter import Rerouter
 from stepwell.engine.worker.retention import Retention
 from stepwell.engine.worker.styles import STYLES
 from stepwell.errors import LogDamaged, StoreError, Suspended
+from stepwell.settings import Settings
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock
@@ -44,25 +44,11 @@ _LOOK_SECONDS = 0.1  # how often to look for such steps, and for messages to run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
+class WorkerOptions(Settings):
+    """The settings of an engine, and what the engine adds for its worker."""
+
     name: str = ""
     queues: Sequence[str] = ("default",)
-    slots: int = 100
-    lease_seconds: float = 15.0
-    heartbeat_seconds: float = 5.0
-    sweep_seconds: float = 5.0
-    poll_seconds: float = 5.0
-    grace_seconds: float = 30.0
-    keep_lease_seconds: float = 2.0
-    threads: int = 32
-    workflow_threads: int = 32
-    processes: int = 2
-    payload_bytes_max: int = 2 * 1024 * 1024
-    child_depth_max: int = 10
-    direct_calls: DirectCalls = "warn"
-    fresh_share: float = 0.25
-    lost_leases_max: int = 3
-    keep_finished_seconds: float | None = None
     replay_always: bool = False
 
 
@@ -111,7 +97,7 @@ class Worker:
             store, self._runner, worker=lambda: self.id, note_due=self._claimer.note_due
         )
         self._damaged = DamagedRuns(store, notifier, self._returns, worker=lambda: self.id)
-        self._sweeper = Reaper(store, sweep_seconds=options.sweep_seconds, swept=self._swept)
+        self._sweeper = Reaper(store, reap_seconds=options.reap_seconds, swept=self._swept)
         self._others = Rerouter(store, options.queues, self.needs, programs, graphs)
         self._services: Services | None = None
         self._idle = asyncio.Event()
@@ -214,12 +200,12 @@ class Worker:
                 group.create_task(self._keeper.run())
                 group.create_task(self._sweeper.run())
                 group.create_task(
-                    self._others.run(self.options.sweep_seconds, self._announce, self._claimer.wake)
+                    self._others.run(self.options.reap_seconds, self._announce, self._claimer.wake)
                 )
                 group.create_task(self._claimer.run())
                 group.create_task(self.local_starts.serve())
-                if self.options.keep_finished_seconds is not None:
-                    retention = Retention(self.store, keep_seconds=self.options.keep_finished_seconds)
+                if self.options.keep_ended_seconds is not None:
+                    retention = Retention(self.store, keep_seconds=self.options.keep_ended_seconds)
                     group.create_task(retention.run())
                 group.create_task(self._watch_long_steps())
         finally:
@@ -283,7 +269,7 @@ class Worker:
             await self.store.deregister(self._info.id)
         except StoreError as error:
             _log.warning("could not sign off: %s; the lease will run out", error.message)
-        self.notifier.work()
+        self.notifier.notify_work()
 
     # Work
 
@@ -336,7 +322,7 @@ class Worker:
                     await asyncio.sleep(_PAUSE)
         finally:  # after an error of ours it is a stray, which is taken up again
             self._fanning_out.discard(claim.run_id)
-        self.notifier.work()
+        self.notifier.notify_work()
 
     def _ended(self, work: Activation | RemoteStep) -> None:
         key = (work.claim.run_id, work.claim.path)
@@ -351,7 +337,7 @@ class Worker:
         if not self.active:
             self._idle.set()
         if work.claim.limited:
-            self.notifier.work()  # its slot is free: whoever waits for it may be anywhere
+            self.notifier.notify_work()  # its slot is free: whoever waits for it may be anywhere
         self._claimer.freed(work.claim.lease)
 
     def _work_hinted(self, run_id: RunId | None) -> None:

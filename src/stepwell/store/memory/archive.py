@@ -1,4 +1,4 @@
-"""Whole runs of the memory store: copied, brought back, removed."""
+"""Archive: whole runs, copied out, restored and removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.memory.tables import Run, Tables, Ticket
-from stepwell.store.memory.transaction import transaction
+from stepwell.store.memory.verb import transaction
 
 
 class MemoryArchive(Tables):
@@ -21,13 +21,13 @@ class MemoryArchive(Tables):
         return [self._copy(member) for member in (self._tree(run_id) if children else [run_id])]
 
     def _tree(self, run_id: RunId) -> list[RunId]:
-        """Level by level, in each by id."""
-        found = level = [run_id]
+        """The run and all below it, level by level, each level by id."""
+        tree = level = [run_id]
         while level:
             above = set(level)
             level = sorted(run.row.id for run in self._runs.values() if run.row.parent in above)
-            found = found + level
-        return found
+            tree = tree + level
+        return tree
 
     def _copy(self, run_id: RunId) -> RunCopy:
         run = self._runs[run_id]
@@ -57,12 +57,12 @@ class MemoryArchive(Tables):
         return [Started(copy.id, created=True) for copy in copies]
 
     def _in_the_way(self, copy: RunCopy) -> Started | None:
-        known = copy.id if copy.id in self._runs else self._known.get(copy.identity)
-        if known is None:
+        existing = copy.id if copy.id in self._runs else self._known.get(copy.identity)
+        if existing is None:
             return None
-        run = self._runs[known]
+        run = self._runs[existing]
         same = (run.row.workspace, run.row.key, run.digest) == (copy.workspace, copy.key, copy.digest)
-        return Started(known, created=False, conflict=not same)
+        return Started(existing, created=False, conflict=not same)
 
     def _write_copy(self, copy: RunCopy) -> None:
         row = RunRow(**{name: getattr(copy, name) for name in RunRow.__struct_fields__})
@@ -118,7 +118,7 @@ class MemoryArchive(Tables):
         return len(old[:PURGE_PAGE])
 
     def _wanted(self, event: PublishedEvent) -> bool:
-        """A run waits for it, or may do so later."""
+        """True if a run waits for it, or may do so later."""
         return any(
             wait.kind in ("event", "cursor")
             and wait.name == event.name

@@ -9,10 +9,10 @@ from stepwell.domain.ids import NEEDS_EMIT, RunId
 from stepwell.domain.messages import event_key
 from stepwell.store.base import EVENT_STEP_SECONDS, INBOX_READ_MAX, PUBLISHED_MAX
 from stepwell.store.memory.tables import Tables, Ticket
-from stepwell.store.memory.transaction import transaction
+from stepwell.store.memory.verb import transaction
 
 
-class MemoryInbox(Tables):
+class MemoryMessages(Tables):
     @transaction("deliver")
     async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
         return [self._deliver(message) for message in messages]
@@ -40,8 +40,8 @@ class MemoryInbox(Tables):
             return
         event = self._published[claim.run_id]
         waits = [(run_id, wait) for (run_id, _), wait in self._waits.items() if _wants(wait, event)]
-        waits.sort(key=lambda found: (found[0], found[1].since, found[1].path))
-        for run_id, wait in waits:  # the earliest of a run takes it: the others repeat its key
+        waits.sort(key=lambda pair: (pair[0], pair[1].since, pair[1].path))
+        for run_id, wait in waits:  # the earliest wait of a run takes it; the others repeat its key
             message = Message(
                 run_id=run_id, key=event_key(event.id), kind="event", name=wait.path, payload=event.payload
             )
@@ -52,8 +52,8 @@ class MemoryInbox(Tables):
         self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
     ) -> Sequence[PublishedEvent]:
         wanted = NewWait(path="", kind="event", name=name, key=key, since=since)
-        found = [event for event in self._published.values() if _wants(wanted, event)]
-        return sorted(found, key=lambda event: event.at)[:limit]
+        events = [event for event in self._published.values() if _wants(wanted, event)]
+        return sorted(events, key=lambda event: event.at)[:limit]
 
 
 def _wants(wait: NewWait, event: PublishedEvent) -> bool:

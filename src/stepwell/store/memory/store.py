@@ -1,128 +1,35 @@
 """MemoryStore: the reference. Plain dicts; every verb runs without a pause, so it is atomic.
 
-It keeps the promises of `base` in the fewest words. The other stores are compared with it,
-and the simulator and users' tests run on it.
+The shortest code that keeps the promises of `base`. The other stores are compared with it, and the
+simulator and users' tests run on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from msgspec.structs import replace
-
-from stepwell.domain.commit import NEVER, Definition, LogRow, RunFilter, RunRow, TicketRow, WorkerRow
-from stepwell.domain.ids import RunId
-from stepwell.domain.status import Status
 from stepwell.store.base import must_be_plain
 from stepwell.store.memory.archive import MemoryArchive
-from stepwell.store.memory.claims import MemoryTickets, claim_order
-from stepwell.store.memory.messages import MemoryInbox
-from stepwell.store.memory.runs import MemoryRuns
-from stepwell.store.memory.tables import Tables, Ticket
-from stepwell.store.memory.transaction import transaction
+from stepwell.store.memory.cancel_retry import MemoryCancelRetry
+from stepwell.store.memory.claims import MemoryClaims
+from stepwell.store.memory.commits import MemoryCommits
+from stepwell.store.memory.definitions import MemoryDefinitions
+from stepwell.store.memory.messages import MemoryMessages
+from stepwell.store.memory.reads import MemoryReads
+from stepwell.store.memory.workers import MemoryWorkers
 
 
-class MemoryReading(Tables):
-    async def now(self) -> float:
-        return self._clock()
-
-    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
-        run = self._runs.get(run_id)
-        return run.log[after : after + limit] if run else []
-
-    async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
-        run = self._runs.get(run_id)
-        return run.log[-count:] if run and count > 0 else []
-
-    async def read_run(self, run_id: RunId) -> RunRow | None:
-        run = self._runs.get(run_id)
-        if run is None:
-            return None
-        ticket = self._tickets.get((run_id, ""))
-        if ticket is not None and ticket.lease is not None:
-            return replace(run.row, status=Status.RUNNING)
-        return run.row
-
-    async def find_run(self, workspace: str, key: str) -> RunId | None:
-        return self._known.get((workspace, key))
-
-    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
-        found: list[RunRow] = []
-        for run_id in sorted(self._runs, reverse=True):
-            row = await self.read_run(run_id)
-            if row is not None and _fits(row, filter):
-                found.append(row)
-        return found[: filter.limit]
-
-    async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
-        found = sorted(key for key in self._tickets if key[0] == run_id)
-        return [_ticket_row(self._tickets[key]) for key in found]
-
-    async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
-        first: dict[tuple[str, str], Ticket] = {}
-        for ticket in sorted(self._tickets.values(), key=claim_order):
-            if ticket.lease is None and ticket.queue in queues and ticket.needs not in needs:
-                first.setdefault((ticket.queue, ticket.needs), ticket)
-        return [_ticket_row(first[kind]) for kind in sorted(first)]
-
-    def next_due(self, needs: Sequence[str]) -> float:
-        """When the next ticket that needs one of these is due; for tests, which move the clock."""
-        open_tickets = [t for t in self._tickets.values() if t.lease is None and t.needs in needs]
-        if any(ticket.lane for ticket in open_tickets):  # those at a full limit wait for others, not for time
-            slots = self._slots()
-            open_tickets = [
-                t for t in open_tickets if t.ending or slots.blocking(t.lane, started=t.started) is None
-            ]
-        return min((ticket.due_at for ticket in open_tickets), default=NEVER)
-
-    async def list_workers(self) -> Sequence[WorkerRow]:
-        return [
-            WorkerRow(id=w.id, name=w.name, queues=tuple(w.queues), needs=tuple(w.needs), lease_until=until)
-            for w, until in self._workers.values()
-        ]
-
-
-class MemoryDefinitions(Tables):
-    @transaction("define")
-    async def put_definitions(self, definitions: Sequence[Definition]) -> None:
-        for definition in definitions:
-            key = (definition.workspace, definition.name, definition.version)
-            if self._definitions.get(key) != definition:
-                self._definitions.pop(key, None)
-                self._definitions[key] = definition
-
-    @transaction("define")
-    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
-        key = (definition.workspace, definition.name, definition.version)
-        there = self._definitions.get(key)
-        if there != definition:
-            if ("" if there is None else there.hash) != expected:
-                return False
-            self._definitions.pop(key, None)
-            self._definitions[key] = definition
-        return True
-
-    async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
-        found = [
-            d
-            for d in self._definitions.values()
-            if (d.workspace, d.name) == (workspace, name) and version in ("", d.version)
-        ]
-        return found[-1] if found else None
-
-    @transaction("define")
-    async def drop_definitions(self, workspace: str, *names: str) -> int:
-        known = [key for key in self._definitions if key[0] == workspace and key[1] in names]
-        for key in known:
-            del self._definitions[key]
-        return len(known)
-
-    async def list_definitions(self, workspace: str) -> Sequence[Definition]:
-        return [d for d in self._definitions.values() if d.workspace == workspace]
-
-
-class MemoryStore(MemoryRuns, MemoryInbox, MemoryTickets, MemoryReading, MemoryArchive, MemoryDefinitions):
-    turn_first = False
+class MemoryStore(
+    MemoryCommits,
+    MemoryCancelRetry,
+    MemoryMessages,
+    MemoryClaims,
+    MemoryWorkers,
+    MemoryReads,
+    MemoryArchive,
+    MemoryDefinitions,
+):
+    sync_transactions = False
     polls = False
     commits_at_once = 1
     starts_at_once = 1
@@ -135,15 +42,6 @@ class MemoryStore(MemoryRuns, MemoryInbox, MemoryTickets, MemoryReading, MemoryA
         if not encoded:
             await must_be_plain(self)
 
-    async def read_codec_check(self) -> bytes | None:
-        return self._codec_check
-
-    async def write_codec_check(self, value: bytes, *, expected: bytes | None) -> bool:
-        if self._codec_check not in (None, expected):
-            return False
-        self._codec_check = value
-        return True
-
     async def close(self) -> None:
         pass
 
@@ -154,33 +52,3 @@ class MemoryStore(MemoryRuns, MemoryInbox, MemoryTickets, MemoryReading, MemoryA
     def hint(self) -> None:
         for callback in list(self._listeners):
             callback()
-
-
-def _fits(row: RunRow, filter: RunFilter) -> bool:
-    return (
-        row.workspace == filter.workspace
-        and filter.workflow in ("", row.workflow)
-        and (not filter.statuses or row.status in filter.statuses)
-        and filter.key in ("", row.key)
-        and filter.parent in ("", row.parent)
-        and (not filter.before or row.id < filter.before)
-    )
-
-
-def _ticket_row(ticket: Ticket) -> TicketRow:
-    return TicketRow(
-        run_id=ticket.run_id,
-        path=ticket.path,
-        queue=ticket.queue,
-        needs=ticket.needs,
-        priority=ticket.priority,
-        started=ticket.started,
-        ending=ticket.ending,
-        due_at=ticket.due_at,
-        owner=ticket.owner or "",
-        lease=ticket.lease or "",
-        head=ticket.head,
-        wakes=ticket.wakes,
-        losses=ticket.losses,
-        lane=ticket.lane,
-    )

@@ -1,9 +1,8 @@
-"""Tables: what the memory store holds, and the few writes that several verbs share."""
+"""Tables: the state of the memory store, and the writes that several verbs share."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -17,18 +16,15 @@ from stepwell.domain.commit import (
     LogRow,
     Message,
     NewEvent,
-    NewRun,
     NewWait,
     PublishedEvent,
     RunRow,
-    Started,
     WorkerInfo,
 )
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import Limit, Scope, Slots, brought, owned_within
+from stepwell.domain.limits import Limit, Scope
 from stepwell.domain.rates import WindowKey
-from stepwell.domain.status import Status
-from stepwell.store.base import INBOX_MAX, SOLO_LOSSES
+from stepwell.store.base import INBOX_MAX
 
 
 @dataclass(slots=True)
@@ -71,7 +67,7 @@ class Run:
 
 
 class Tables:
-    """The state, and writes on one row of it. The verbs are in the classes that extend it."""
+    """The state, and writes to one row. The verbs are in the classes that extend it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -81,7 +77,7 @@ class Tables:
         self._inbox: dict[RunId, dict[str, InboxRow]] = {}
         self._waits: dict[tuple[RunId, str], NewWait] = {}
         self._published: dict[str, PublishedEvent] = {}
-        self._event_times: dict[str, float] = {}  # by name: of its last event
+        self._event_times: dict[str, float] = {}  # by name: the time of its last event
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
         self._contact = (0.0, 0.0)  # since, last
         self._limits: dict[Scope, Limit] = {}
@@ -89,65 +85,8 @@ class Tables:
         self._definitions: dict[tuple[str, str, str], Definition] = {}
         self._codec_check: bytes | None = None
 
-    def _start(self, new: NewRun) -> Started:
-        known = self._known.get(new.identity)
-        if known is not None:
-            return Started(known, created=False, conflict=self._runs[known].digest != new.digest)
-        now = self._clock()
-        row = RunRow(
-            id=new.id,
-            workspace=new.workspace,
-            workflow=new.workflow,
-            version=new.version,
-            kind=new.kind,
-            status=Status.PENDING,
-            input=new.input,
-            output=None,
-            error=None,
-            key=new.key,
-            parent=new.parent,
-            root=new.root,
-            tags=new.tags,
-            trigger=new.trigger,
-            where_at="",
-            created_at=now,
-            started_at=None,
-            ended_at=None,
-            test=new.test,
-        )
-        run = Run(row, new.digest, new.queue, new.priority, new.parent_path, new.hash, new.lane)
-        run.log.append(LogRow(1, "accepted", "", 0, now, new.accepted))
-        self._runs[new.id] = run
-        self._known[new.identity] = new.id
-        due_at = now + new.delay
-        ticket = self._tickets[new.id, ""] = Ticket(
-            new.id, "", new.queue, new.needs, new.priority, due_at, due_at, head=1, at=now, lane=new.lane
-        )
-        limited = any(limit.most is not None for limit in self._limits.values())
-        if not new.wanted or limited or WorkerId(new.owner) not in self._workers:
-            return Started(new.id, created=True)
-        ticket.owner, ticket.lease, ticket.started = new.owner, new.lease, True
-        return Started(new.id, created=True, claim=new.taken(now))
-
-    def _owned_within_limits(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
-        """The same runs: their starter owns those of lanes for which there is a slot."""
-        if not brought(runs):
-            return runs
-        now = self._clock()
-        waiting = any(
-            ticket.lane and ticket.lease is None and ticket.due_at <= now and ticket.losses < SOLO_LOSSES
-            for ticket in self._tickets.values()
-        )
-        return owned_within(runs, self._slots(), waiting=waiting)
-
-    def _slots(self) -> Slots:
-        lanes = [ticket for ticket in self._tickets.values() if ticket.lane]
-        leased = Counter(t.lane for t in lanes if t.lease is not None)
-        resting = Counter(t.lane for t in lanes if t.lease is None and t.started)
-        return Slots(self._limits.values(), leased, resting)
-
     def _append(self, ticket: Ticket, events: Iterable[NewEvent]) -> float:
-        """Only the events' time is kept from going back; timers and tickets use the wall clock."""
+        """Append events. Only their time never goes back; timers and tickets use the wall clock."""
         at = max(self._clock(), ticket.at)
         for event in events:
             ticket.head += 1
@@ -160,9 +99,9 @@ class Tables:
         if ticket is None:
             return Delivery.ENDED if message.run_id in self._runs else Delivery.UNKNOWN
         box = self._inbox.setdefault(message.run_id, {})
-        known = box.get(message.key)
-        if known is not None:
-            same = not message.wait or known.payload == message.payload
+        existing = box.get(message.key)
+        if existing is not None:
+            same = not message.wait or existing.payload == message.payload
             return Delivery.DUPLICATE if same else Delivery.DECIDED
         if message.wait and (message.run_id, message.wait) not in self._waits:
             return Delivery.DECIDED

@@ -1,4 +1,4 @@
-"""Archive: whole runs, copied out, brought back and removed."""
+"""Archive: whole runs, copied out, restored and removed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
-from stepwell.store.postgres.database import Session, rolled_back
+from stepwell.store.postgres.database import Database, roll_back
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
 
 ANY_TIME = float("inf")
-ROWS_AT_ONCE = 2000  # one answer is waited for: what it takes must stay far below a lane's time limit
+ROWS_AT_ONCE = 2000  # in one call: its time must stay far below the statement timeout
 
 
-class PostgresArchive(Session):
+class PgArchive:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._sql = db.sql
+
     async def read_tree(self, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
         async def work(connection: Connection) -> list[RunCopy]:
             await connection.execute(self._sql["begin_snapshot"])
@@ -27,9 +31,9 @@ class PostgresArchive(Session):
                 ids = [row[0] for row in await connection.fetch(self._sql["tree_ids"], run_id)]
                 return [await self._copy(connection, member) for member in (ids if children else ids[:1])]
             finally:
-                await rolled_back(connection)
+                await roll_back(connection)
 
-        return await self._side_lanes.read(work)
+        return await self._db.side_slots.read(work)
 
     async def _copy(self, connection: Connection, run_id: str) -> RunCopy:
         row = dict(await connection.fetchrow(self._sql["copy_run"], run_id))
@@ -61,26 +65,26 @@ class PostgresArchive(Session):
             return [Started(copy.id, created=True) for copy in copies]
 
         try:
-            return await self._write("restore", self._side_lanes, work, on_doubt=in_doubt)
+            return await self._db.write("restore", self._db.side_slots, work, on_doubt=in_doubt)
         except Refused as error:
-            answers = await self._side_lanes.run(lambda connection: self._in_the_way(connection, copies))
-            if answers:  # somebody took an id or a key in the same moment
+            answers = await self._db.side_slots.run(lambda connection: self._in_the_way(connection, copies))
+            if answers:  # somebody took an id or a key at the same moment
                 return answers
             raise InvalidInput(f"PostgreSQL cannot hold a value of this run: {error}") from error
 
     async def _in_the_way(self, connection: Connection, copies: Sequence[RunCopy]) -> list[Started]:
-        """Empty: nothing is."""
+        """Answers for runs whose id or key exists; empty if none do."""
         rows = await connection.fetch(
             self._sql["runs_in_the_way"],
             [copy.id for copy in copies],
             [copy.workspace for copy in copies],
             [copy.key for copy in copies],
         )
-        found = {row["i"] - 1: tuple(row)[1:] for row in rows}
-        return [_answer(copy, found.get(i)) for i, copy in enumerate(copies)] if found else []
+        existing = {row["i"] - 1: tuple(row)[1:] for row in rows}
+        return [_answer(copy, existing.get(i)) for i, copy in enumerate(copies)] if existing else []
 
     async def _write_copies(self, connection: Connection, copies: Sequence[RunCopy]) -> None:
-        """Table by table for all of them: a round trip for each run would be most of the time."""
+        """Write table by table for all runs: a round trip per run would take most of the time."""
         for name, rows in _rows(copies).items():
             for start in range(0, len(rows), ROWS_AT_ONCE):
                 await connection.executemany(self._sql[name], rows[start : start + ROWS_AT_ONCE])
@@ -95,11 +99,11 @@ class PostgresArchive(Session):
             gone = await self._remove_trees(connection, [run_id], ANY_TIME)
             return Removal.REMOVED if gone else Removal.LIVE
 
-        return await self._write("remove", self._side_lanes, work, again=False)
+        return await self._db.write("remove", self._db.side_slots, work, again=False)
 
     async def purge(self, older_than: float, *, after: str = "") -> Purged:
         async def work(connection: Connection) -> Purged:
-            page = await connection.fetch(self._sql["purge_page"], self._now(), after, PURGE_PAGE)
+            page = await connection.fetch(self._sql["purge_page"], self._db.now(), after, PURGE_PAGE)
             if not page:
                 return Purged(0, None)
             cutoff = page[0]["now"] - older_than
@@ -108,26 +112,26 @@ class PostgresArchive(Session):
             young = all(row["created_at"] >= cutoff for row in page)
             return Purged(gone, None if young or len(page) < PURGE_PAGE else RunId(page[-1]["id"]))
 
-        return await self._write("purge", self._side_lanes, work)
+        return await self._db.write("purge", self._db.side_slots, work)
 
     async def purge_events(self, older_than: float) -> int:
-        kept = max(older_than, EVENTS_KEPT_SECONDS)
+        age = max(older_than, EVENTS_KEPT_SECONDS)
 
         async def work(connection: Connection) -> int:
-            gone: int = await connection.fetchval(self._sql["purge_events"], self._now(), kept, PURGE_PAGE)
+            gone: int = await connection.fetchval(self._sql["purge_events"], self._db.now(), age, PURGE_PAGE)
             return gone
 
-        return await self._write("purge", self._side_lanes, work, single=True)
+        return await self._db.write("purge", self._db.side_slots, work, single=True)
 
     async def _remove_trees(self, connection: Connection, roots: Sequence[str], cutoff: float) -> int:
-        """Those of which every run could be locked, ended before the cutoff.
+        """Remove the trees of which every run ended before the cutoff and could be locked.
 
-        Roots first: two sweepers that meet in one tree would each hold a part of it, and both leave it.
+        Roots first: otherwise two callers that meet in one tree would each lock a part, and both skip it.
         """
         roots = await self._lock_ended(connection, roots, cutoff)
         members = await connection.fetch(self._sql["tree_members"], roots)
         locked = {*roots, *await self._lock_ended(connection, [row["id"] for row in members], cutoff)}
-        # Looked at again under the locks: a run that was retried and ended meanwhile may have new children.
+        # Look again under the locks: a run that was retried and ended meanwhile may have new children.
         now = await connection.fetch(self._sql["tree_members"], roots)
         free = Counter(row["root"] for row in now if row["id"] not in locked)
         gone = [row["id"] for row in now if row["root"] not in free]
@@ -141,7 +145,7 @@ class PostgresArchive(Session):
 
 
 def _rows(copies: Sequence[RunCopy]) -> dict[str, list[tuple[object, ...]]]:
-    """Statement -> the rows to write with it."""
+    """The rows to write, by statement."""
     return {
         "restore_run": [_run_row(copy) for copy in copies],
         "restore_event": [(copy.id, *row) for copy in copies for row in copy.log],
@@ -164,8 +168,8 @@ def _run_row(copy: RunCopy) -> tuple[object, ...]:
     return tuple(values.values())
 
 
-def _answer(copy: RunCopy, found: tuple[str, str, str, str] | None) -> Started:
-    if found is None:
+def _answer(copy: RunCopy, existing: tuple[str, str, str, str] | None) -> Started:
+    if existing is None:
         return Started(copy.id, created=False)
-    same = found[1:] == (copy.workspace, copy.key, copy.digest)
-    return Started(RunId(found[0]), created=False, conflict=not same)
+    same = existing[1:] == (copy.workspace, copy.key, copy.digest)
+    return Started(RunId(existing[0]), created=False, conflict=not same)

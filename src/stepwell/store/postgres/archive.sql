@@ -1,7 +1,7 @@
--- Whole runs: copied out, brought back, removed. None of it is hot; logs are read and written by run.
+-- Whole runs: copied out, restored, removed. None of it is hot; logs are read and written by run.
 
 -- name: begin_snapshot
--- Several statements that see one moment.
+-- For several statements that must see the same moment.
 BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 
 -- name: tree_ids
@@ -51,9 +51,9 @@ WHERE run_id = $1
 ORDER BY path;
 
 -- name: runs_in_the_way
--- Of runs to be brought back: those whose id or key is there. Two lookups, because no single index answers
--- an OR. The key's is written as the first from there on: for an equality the planner, while the table is
--- small, may as well take the index of workspace and workflow, and would read all runs for each key later.
+-- Which of the runs to restore exist by id or key. Two lookups, because no single index answers an OR. The
+-- lookup by key asks for the first key from there on: for an equality the planner, while the table is small,
+-- may choose the index of workspace and workflow, and would read all runs for each key later.
 SELECT k.i, r.id, r.workspace, r.key, r.digest
 FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (id, workspace, key, i)
 CROSS JOIN LATERAL (
@@ -76,7 +76,7 @@ CROSS JOIN LATERAL (
 ) AS r;
 
 -- name: restore_run
--- No ON CONFLICT: an id or key that was taken since we looked refuses the whole.
+-- No ON CONFLICT: an id or key that was taken since the lookup fails the whole restore.
 INSERT INTO stepwell.runs (
     id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
     priority, parent, parent_path, root, tags, trigger, where_at, created_at, started_at, ended_at, test
@@ -111,7 +111,7 @@ FROM stepwell.runs AS r
 WHERE r.id = $1;
 
 -- name: purge_page
--- The next runs by age of birth, and which of them have nothing above.
+-- The next runs by creation time, and which of them have no parent.
 SELECT
     coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now,
     r.id, r.created_at, r.ended_at,
@@ -136,8 +136,8 @@ FROM tree
 ORDER BY id;
 
 -- name: lock_ended
--- Those that ended before that time and that nobody has locked. While they are locked nobody can retry
--- them, and what has ended starts no children: the tree cannot grow.
+-- Locks the runs that ended before that time, skipping locked ones. While they are locked nobody can retry
+-- them, and an ended run does not start children: the tree cannot grow.
 SELECT r.id
 FROM stepwell.runs AS r
 WHERE r.id = ANY ($1::text[])
@@ -147,9 +147,9 @@ ORDER BY r.id
 FOR UPDATE SKIP LOCKED;
 
 -- name: purge_events
--- Broadcast events from before a time, of which nobody must be told any more and that no run may still ask
--- for: from name to name along the index, of each up to the first that a wait for any key holds back. What
--- another who sweeps deletes at this moment is left to it.
+-- Broadcast events from before a time that are fanned out and that no run may still ask for. Goes from name
+-- to name along the index, up to the first event of each that a wait for any key still needs. Events that
+-- another purge deletes at this moment are left to it.
 WITH RECURSIVE names AS (
     (
         SELECT p.name

@@ -1,4 +1,4 @@
-"""Claims: a worker takes tickets, with the log and the messages it needs to go on."""
+"""Claims: tickets for a worker, with the log and the messages it needs to continue."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from stepwell.domain.commit import NEVER, Claim, ClaimRequest, Claims, InboxRow,
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import INBOX_READ_MAX
-from stepwell.store.postgres.limits import PASSED_OVER_SECONDS, PostgresLimits
+from stepwell.store.postgres.database import Database
+from stepwell.store.postgres.limits import PASSED_OVER_SECONDS, PgLimits
 from stepwell.store.postgres.pool.connection import Connection
 
-SPARE_CANDIDATES = 50  # of each group, beyond what is wanted: another claimer may hold the first ones
+SPARE_CANDIDATES = 50  # of each group, beyond the limit: another claimer may hold the first ones
 EVENTS_AT_ONCE = 20_000  # in one answer
 LAST_SEQ = 2**31 - 1
 
@@ -34,18 +35,23 @@ class _Taken(NamedTuple):
 
     @property
     def is_fresh(self) -> bool:
-        """Its whole log came with the ticket, and there is no message."""
+        """True if its whole log came with the ticket, and there are no messages."""
         return self.accepted is not None and self.wakes == 0
 
 
-class PostgresClaims(PostgresLimits):
+class PgClaims:
+    def __init__(self, db: Database, limits: PgLimits) -> None:
+        self._db = db
+        self._sql = db.sql
+        self._limits = limits
+
     async def claim(self, request: ClaimRequest) -> Claims:
         limit = min(request.limit, len(request.leases))
 
         async def take(connection: Connection) -> list[Any]:
             rows: list[Any] = await connection.fetch(
                 self._sql["claim_due"],
-                self._now(),
+                self._db.now(),
                 request.worker,
                 list(dict.fromkeys(request.queues)),
                 list(dict.fromkeys(request.needs)),
@@ -57,12 +63,12 @@ class PostgresClaims(PostgresLimits):
             )
             return rows
 
-        # Sent again after a lost connection, it returns what the same leases took the first time.
-        rows = await self._write("claim", self._claim_lanes, take, single=True)
+        # Repeated after a lost connection, it returns what the same leases took the first time.
+        rows = await self._db.write("claim", self._db.claim_slots, take, single=True)
         now: float = rows[0]["now"]
         if rows[0]["gate_closed"] and not rows[0]["asked_again"] and limit:
-            found = await self._claim_within_limits(request, request.leases[:limit])
-            return Claims(await self._with_logs(_taken(found.rows)), now, found.next_in, found.blocked)
+            within = await self._limits.claim_within_limits(request, request.leases[:limit])
+            return Claims(await self._with_logs(_taken(within.rows)), now, within.next_in, within.blocked)
         taken = _taken(rows)
         return Claims(await self._with_logs(taken), now, _next_in(rows[0], len(taken), limit))
 
@@ -70,22 +76,24 @@ class PostgresClaims(PostgresLimits):
         async def work(connection: Connection) -> bool:
             return await connection.fetchval(self._sql["reroute"], run_id, needs, to) is not None
 
-        return await self._write("reroute", self._side_lanes, work, single=True)
+        return await self._db.write("reroute", self._db.side_slots, work, single=True)
 
     async def _with_logs(self, taken: Sequence[_Taken]) -> list[Claim]:
-        """Read log and inbox, in later statements than the one that took the leases."""
+        """Read logs and inboxes, in later statements than the one that took the leases."""
         fresh = {ticket.lease: _fresh_claim(ticket) for ticket in taken if ticket.is_fresh}
         claims: list[Claim] = []
         for chunk in _chunks([ticket for ticket in taken if not ticket.is_fresh]):
             try:
-                claims += await self._claim_lanes.run(lambda c, part=chunk: self._read_claims(c, part))  # type: ignore[misc]  # mypy infers no type for a default argument
+                claims += await self._db.claim_slots.run(lambda c, part=chunk: self._read_claims(c, part))  # type: ignore[misc]  # mypy infers no type for a default argument
             except StoreUnavailable as error:
-                # Nothing was sent this time, but the leases are taken: they are not to be forgotten.
-                raise OutcomeUnknown(f"tickets were claimed, their logs not read: {error.message}") from error
+                # Nothing was sent this time, but the leases are taken and must not be forgotten.
+                raise OutcomeUnknown(
+                    f"tickets were claimed, but their logs were not read: {error.message}"
+                ) from error
         if not fresh:
             return claims
-        found = fresh | {claim.lease: claim for claim in claims}
-        return [found[ticket.lease] for ticket in taken if ticket.lease in found]
+        by_lease = fresh | {claim.lease: claim for claim in claims}
+        return [by_lease[ticket.lease] for ticket in taken if ticket.lease in by_lease]
 
     async def _read_claims(self, connection: Connection, taken: Sequence[_Taken]) -> list[Claim]:
         logs: dict[int, list[LogRow]] = defaultdict(list)
@@ -118,7 +126,7 @@ def _next_in(row: Any, taken: int, limit: int) -> float | None:
 
 
 def _spans(ticket: _Taken) -> list[tuple[int, int]]:
-    """Which events: a remote step's own, a run's first and everything from its base on."""
+    """The events to read: a remote step's own, or a run's first and everything from its base on."""
     if ticket.path:
         return [(ticket.head, ticket.head)]
     if ticket.head == 0:  # a broadcast event has no log
@@ -140,7 +148,7 @@ def _chunks(taken: Sequence[_Taken]) -> Iterator[list[_Taken]]:
 
 
 def _overtaken(ticket: _Taken, log: Sequence[LogRow]) -> bool:
-    """We were frozen and taken for dead since the lease was taken: somebody else has written to it."""
+    """True if somebody else has written to the run: we were frozen and taken for dead meanwhile."""
     return not ticket.path and ticket.head > 0 and (not log or log[-1].seq > ticket.head)
 
 

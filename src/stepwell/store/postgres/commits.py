@@ -1,7 +1,7 @@
 """Commits: what owners write, many runs in one statement.
 
-A batch whose members touch only their own runs is a single statement. One that reaches other runs
-is a transaction on lanes of its own, where all tickets are locked first, in order.
+A batch whose members touch only their own runs is a single statement. One that reaches other runs is a
+transaction on connections of its own, in which all tickets are locked first, in order.
 """
 
 from __future__ import annotations
@@ -11,62 +11,69 @@ from typing import Any
 
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewEvent, NewRun, Outcome, Park
 from stepwell.domain.fence import was_already_written
-from stepwell.store.postgres.messages import PostgresDeliveries
+from stepwell.store.postgres.database import Database
+from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
-from stepwell.store.postgres.pool.packing import BETWEEN_ROWS, joined
-from stepwell.store.postgres.pool.slots import Lanes
-from stepwell.store.postgres.starts import PostgresStarts
+from stepwell.store.postgres.pool.packing import BETWEEN_ROWS, packed
+from stepwell.store.postgres.pool.slots import ConnectionSlots
+from stepwell.store.postgres.starts import PgStarts
 
 OUTCOMES = (Outcome.OK, Outcome.WOKEN, Outcome.LOST)
 LAST_PATH = chr(1114111)  # sorts after every path
 _REFUSED = Committed(Outcome.REFUSED, 0, 0.0)
 
 
-class PostgresCommits(PostgresStarts, PostgresDeliveries):
+class PgCommits:
+    def __init__(self, db: Database, starts: PgStarts, messages: PgMessages) -> None:
+        self._db = db
+        self._sql = db.sql
+        self._starts = starts
+        self._messages = messages
+
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
-        if any(commit.reaches_out for commit in batch):  # the others come along: a batch is one transaction
-            return await self._commit_split(self._reach_lanes, batch, reaching=True)
-        return await self._commit_split(self._commit_lanes, batch, reaching=False)
+        if any(commit.reaches_out for commit in batch):  # for all members: a batch is one transaction
+            return await self._commit_split(self._db.reach_slots, batch, reaching=True)
+        return await self._commit_split(self._db.commit_slots, batch, reaching=False)
 
     async def _commit_split(
-        self, lanes: Lanes, batch: Sequence[Commit], *, reaching: bool
+        self, slots: ConnectionSlots, batch: Sequence[Commit], *, reaching: bool
     ) -> list[Committed]:
-        """Halve a batch that holds a value the database cannot take, until that member is alone."""
+        """Halve a batch with a value that the database cannot hold, until that member is alone."""
 
         async def work(connection: Connection) -> list[Committed]:
             if reaching:
-                return await self._write_reaching(connection, batch)
-            return await self._write_commits(connection, batch)
+                return await self.write_reaching(connection, batch)
+            return await self.write_commits(connection, batch)
 
         try:
-            results = await self._write("commit", lanes, work, single=not reaching, own_task=True)
+            results = await self._db.write("commit", slots, work, single=not reaching, own_task=True)
         except Refused:
             if len(batch) == 1:
                 return [_REFUSED]
             middle = len(batch) // 2
             return [
-                *await self._commit_split(lanes, batch[:middle], reaching=reaching),
-                *await self._commit_split(lanes, batch[middle:], reaching=reaching),
+                *await self._commit_split(slots, batch[:middle], reaching=reaching),
+                *await self._commit_split(slots, batch[middle:], reaching=reaching),
             ]
         for i, commit in enumerate(batch):
             if results[i].outcome is Outcome.LOST and commit.events:
-                results[i] = await self._written_before(lanes, commit, results[i])
+                results[i] = await self.written_before(slots, commit, results[i])
         return results
 
-    async def _written_before(self, lanes: Lanes, commit: Commit, lost: Committed) -> Committed:
-        """Lost, or our own commit whose answer was lost? The log tells."""
+    async def written_before(self, slots: ConnectionSlots, commit: Commit, lost: Committed) -> Committed:
+        """Look into the log: is the commit lost, or was only its answer lost?"""
         last = commit.head + len(commit.events)
 
         async def work(connection: Connection) -> list[LogRow]:
-            rows = await connection.fetch(self._sql["recognise"], commit.run_id, commit.head + 1, last)
+            rows = await connection.fetch(self._sql["own_events"], commit.run_id, commit.head + 1, last)
             return [LogRow(*row) for row in rows]
 
-        log = await lanes.run(work)
+        log = await slots.run(work)
         return Committed(Outcome.OK, lost.wakes, log[-1].at) if was_already_written(commit, log) else lost
 
-    async def _write_commits(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
-        """The statement for members' own runs; also part of a transaction that reaches out."""
+    async def write_commits(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
+        """Write the members' own runs; also part of a transaction that reaches other runs."""
         if all(commit.events and commit.then is None and not _other_rows(commit) for commit in batch):
             rows = await self._commit_events(connection, batch)
         else:
@@ -74,54 +81,58 @@ class PostgresCommits(PostgresStarts, PostgresDeliveries):
         return [Committed(OUTCOMES[verdict], wakes, at) for verdict, wakes, at in rows]
 
     def _commit_events(self, connection: Connection, batch: Sequence[Commit]) -> Any:
-        return connection.fetch(self._sql["commit_events"], self._now(), *_owned(batch), *_event_rows(batch))
+        return connection.fetch(
+            self._sql["commit_events"], self._db.now(), *_owned(batch), *_event_rows(batch)
+        )
 
     def _commit_batch(self, connection: Connection, batch: Sequence[Commit]) -> Any:
         return connection.fetch(
             self._sql["commit_batch"],
-            self._now(),
+            self._db.now(),
             *_owned(batch),
             *_endings(batch),
             *_event_rows(batch),
-            *_shown_rows(batch),
+            *_result_rows(batch),
             *_consumed_rows(batch),
             *_wait_rows(batch),
         )
 
-    async def _plan_commits(self, connection: Connection) -> None:
-        """Write nothing: what is kept are the plans."""
+    async def plan_commits(self, connection: Connection) -> None:
+        """Run both statements with empty batches, so that the connection has their plans."""
         await self._commit_events(connection, [])
         await self._commit_batch(connection, [])
 
-    async def _write_reaching(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
-        """Lock own, remote and target tickets in one statement, then write for the good members."""
+    async def write_reaching(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
+        """Lock own, remote and target tickets in one statement, then write for the accepted members."""
         await connection.fetch(self._sql["lock_tickets"], *_tickets_to_lock(batch))
-        results = await self._write_commits(connection, batch)
-        good = [commit for commit, result in zip(batch, results, strict=True) if result.outcome is Outcome.OK]
-        closed = [(commit.run_id, path) for commit in good for path in commit.tickets_closed]
+        results = await self.write_commits(connection, batch)
+        accepted = [
+            commit for commit, result in zip(batch, results, strict=True) if result.outcome is Outcome.OK
+        ]
+        closed = [(commit.run_id, path) for commit in accepted for path in commit.tickets_closed]
         if closed:
             await connection.execute(self._sql["close_remote"], *columns(closed, 2))
         opened = {
             (commit.run_id, new.path): (commit.run_id, new.path, new.queue, new.needs, new.priority, new.seq)
-            for commit in good
+            for commit in accepted
             if not isinstance(commit.then, Finish)  # an end deletes them all
             for new in commit.tickets_opened
         }
         if opened:
             await connection.execute(
-                self._sql["open_remote"], self._now(), *columns(list(opened.values()), 6)
+                self._sql["open_remote"], self._db.now(), *columns(list(opened.values()), 6)
             )
-        starts: list[NewRun] = [run for commit in good for run in commit.starts]
+        starts: list[NewRun] = [run for commit in accepted for run in commit.starts]
         if starts:
-            await self._write_starts(connection, starts)
-        messages: list[Message] = [message for commit in good for message in commit.deliveries]
+            await self._starts.write_starts(connection, starts)
+        messages: list[Message] = [message for commit in accepted for message in commit.deliveries]
         if messages:
-            await self._write_deliveries(connection, messages)
+            await self._messages.write_deliveries(connection, messages)
         return results
 
 
 def columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
-    """Rows as one array a column, as `unnest` takes them."""
+    """Turn rows into one array per column, as `unnest` takes them."""
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(count)]
 
 
@@ -131,8 +142,8 @@ def _other_rows(commit: Commit) -> bool:
 
 def _owned(batch: Sequence[Commit]) -> tuple[str, ...]:
     return (
-        joined([commit.run_id for commit in batch]),
-        joined([commit.lease for commit in batch]),
+        packed([commit.run_id for commit in batch]),
+        packed([commit.lease for commit in batch]),
         ",".join([str(commit.head) for commit in batch]),
         ",".join([str(len(commit.events)) for commit in batch]),
         ",".join(["1" if commit.settled else "0" for commit in batch]),
@@ -169,17 +180,17 @@ def _event_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
         b"".join([event.payload for event in events]),
         ",".join(members),
         ",".join(seqs),
-        joined([event.kind for event in events]),
-        # With one more at the end: a lone '' would be no element. Its row has no member and is left out.
-        joined([event.path for event in events]) + BETWEEN_ROWS,
+        packed([event.kind for event in events]),
+        # With an extra one: a lone '' would become an empty array. Its row has no member and is dropped.
+        packed([event.path for event in events]) + BETWEEN_ROWS,
         ",".join([str(event.attempt) for event in events]),
         ",".join(firsts),
         ",".join([str(len(event.payload)) for event in events]),
     )
 
 
-def _shown_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
-    """What lists show of members that park or end: outputs and errors in one piece, then the rest."""
+def _result_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
+    """The columns of `runs` for members that park or end: outputs and errors in one piece, then the rest."""
     pieces: list[bytes] = []
     rows: list[tuple[str, ...]] = []
     at = 1
@@ -197,8 +208,8 @@ def _shown_rows(batch: Sequence[Commit]) -> tuple[Any, ...]:
     return (
         b"".join(pieces),
         ",".join(members),
-        joined(statuses),
-        joined(wheres) + BETWEEN_ROWS,  # as above
+        packed(statuses),
+        packed(wheres) + BETWEEN_ROWS,  # as above
         *[",".join(column) for column in rest],
     )
 
@@ -209,7 +220,8 @@ def _consumed_rows(batch: Sequence[Commit]) -> list[list[Any]]:
 
 
 def _wait_rows(batch: Sequence[Commit]) -> list[list[Any]]:
-    """Closed, then opened ones. No statement may touch a row twice: what is closed again is not opened."""
+    """Closed waits, then opened ones. A statement may touch a row only once: a wait that is closed again
+    is not opened."""
     closed: list[tuple[int, str, str]] = []
     opened: list[tuple[Any, ...]] = []
     for i, commit in enumerate(batch, 1):
@@ -221,7 +233,7 @@ def _wait_rows(batch: Sequence[Commit]) -> list[list[Any]]:
 
 
 def _tickets_to_lock(batch: Sequence[Commit]) -> tuple[list[str], list[str]]:
-    """(run, up to which path): the run's own ticket, or its remote steps too."""
+    """Runs, and up to which path: the run's own ticket, or its remote steps too."""
     last: dict[str, str] = {}
     for commit in batch:
         widest = LAST_PATH if isinstance(commit.then, Finish) else max(commit.tickets_closed, default="")

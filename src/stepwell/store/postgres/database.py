@@ -1,4 +1,4 @@
-"""Session: what the parts of the store share: connections, statements, time, and transactions."""
+"""Database: what the parts of the store share: connections, statements, time, and transactions."""
 
 from __future__ import annotations
 
@@ -9,81 +9,67 @@ from typing import Any, TypeVar
 from stepwell import failpoints
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store import queries
-from stepwell.store.postgres.pool.budget import Room
-from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection
+from stepwell.store.postgres.pool.budget import ConnectionBudget
+from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection
 from stepwell.store.postgres.pool.dsn import DEFAULT_SCHEMA, Address, parse
-from stepwell.store.postgres.pool.slots import Lanes, Work
+from stepwell.store.postgres.pool.slots import ConnectionSlots, Work
 
 T = TypeVar("T")
 PACKAGE = "stepwell.store.postgres"
 FILES = (
-    "queries.sql",
-    "messages.sql",
-    "tickets.sql",
-    "limits.sql",
-    "rates.sql",
-    "reading.sql",
-    "archive.sql",
+    *("starts", "commits", "cancel_retry", "messages", "claims", "workers", "remote_steps"),
+    *("reads", "definitions", "archive", "limits", "rates"),
 )
 
-# While one batch is being written Python prepares the next. Batches of 50 one-event commits, two cores
-# that others used too: two at once wrote 16,400/s where one wrote 13,000/s (medians of 60 short bursts).
+# While one batch is being written, Python prepares the next. Batches of 50 one-event commits on two shared
+# cores: two at once wrote 16,400/s, one wrote 13,000/s (medians of 60 short bursts).
 COMMITS_AT_ONCE = 2
 STARTS_AT_ONCE = 2
 
 
 def in_schema(text: str, schema: str) -> str:
-    """The SQL is written for the default schema, so that it can be tried in psql as it is."""
+    """Put in the schema's name. The SQL is written for the default one, so that psql can run it as it is."""
     return text if schema == DEFAULT_SCHEMA else text.replace(f"{DEFAULT_SCHEMA}.", f'"{schema}".')
 
 
 def statements(schema: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for file in FILES:
-        found |= queries.load(PACKAGE, file)
-    return {name: in_schema(text, schema) for name, text in found.items()}
+    return {name: in_schema(text, schema) for name, text in queries.load(PACKAGE, *FILES).items()}
 
 
-class Session:
-    """Lanes by kind of work, so that none waits for another: a process that runs workflows has twelve.
+class Database:
+    """Connections by kind of work, statements by name, the clock, and transactions.
 
-    They are connected when first used; a client that only starts runs has one. On a full server they share
-    what connections there are.
+    A kind of work never waits for the connections of another; a process that runs workflows has twelve. A
+    slot connects when it is first used, so a client that only starts runs has one connection. On a full
+    server the slots share the connections there are.
     """
 
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
-        self._address: Address = parse(dsn)
+        self.address: Address = parse(dsn)
         self._clock = clock
-        self._sql = statements(self._address.schema)
-        self._room = Room(self._address, LANE_SETTINGS, keeps=1)
-        self._commit_lanes = Lanes(self._room, COMMITS_AT_ONCE)
-        self._reach_lanes = Lanes(self._room, COMMITS_AT_ONCE)  # these wait for tickets of others
-        self._start_lanes = Lanes(self._room, STARTS_AT_ONCE)
-        self._deliver_lanes = Lanes(self._room, 1)
-        self._claim_lanes = Lanes(self._room, 1)
-        self._lease_lanes = Lanes(self._room, 1)  # behind slow reads a heartbeat would come too late
-        self._side_lanes = Lanes(self._room, 3)  # the rest: reads, what people ask for
-
-    @property
-    def _all_lanes(self) -> tuple[Lanes, ...]:
-        return (
-            self._commit_lanes,
-            self._reach_lanes,
-            self._start_lanes,
-            self._deliver_lanes,
-            self._claim_lanes,
-            self._lease_lanes,
-            self._side_lanes,
+        self.sql = statements(self.address.schema)
+        self.budget = ConnectionBudget(self.address, ENGINE_SETTINGS, keeps=1)
+        self.commit_slots = ConnectionSlots(self.budget, COMMITS_AT_ONCE)
+        self.reach_slots = ConnectionSlots(self.budget, COMMITS_AT_ONCE)  # these wait for tickets of others
+        self.start_slots = ConnectionSlots(self.budget, STARTS_AT_ONCE)
+        self.deliver_slots = ConnectionSlots(self.budget, 1)
+        self.claim_slots = ConnectionSlots(self.budget, 1)
+        self.lease_slots = ConnectionSlots(self.budget, 1)  # a heartbeat must not queue after slow reads
+        self.side_slots = ConnectionSlots(self.budget, 3)  # everything else: reads, requests by people
+        self.rated_slots = ConnectionSlots(self.budget, 1)  # waiting for a window holds up no other start
+        self.all_slots = (
+            *(self.commit_slots, self.reach_slots, self.start_slots, self.deliver_slots),
+            *(self.claim_slots, self.lease_slots, self.side_slots, self.rated_slots),
         )
 
-    def _now(self) -> float | None:
+    def now(self) -> float | None:
         """The first argument of every statement; None: the database's own clock."""
         return self._clock() if self._clock is not None else None
 
-    def _write(
+    def write(
         self,
         name: str,
-        lanes: Lanes,
+        slots: ConnectionSlots,
         work: Work[T],
         *,
         single: bool = False,
@@ -93,34 +79,34 @@ class Session:
     ) -> Coroutine[Any, Any, T]:
         """Do the work in one transaction of that name; `single`: it sends one statement only."""
         whole = in_transaction(name, work, single=single)
-        return lanes.run(whole, again=again, on_doubt=on_doubt, own_task=own_task)
+        return slots.run(whole, again=again, on_doubt=on_doubt, own_task=own_task)
 
 
 def in_transaction(name: str, work: Work[T], *, single: bool) -> Work[T]:
-    """The work between BEGIN and COMMIT with its four failpoints; without those one statement is enough."""
+    """Put the work between BEGIN and COMMIT with four failpoints; else a single statement needs neither."""
     if single and failpoints.hit is None:
         return work
 
     async def run(connection: Connection) -> T:
-        pass_by(name, "before")
+        hit(name, "before")
         await connection.execute("BEGIN")
         try:
             result = await work(connection)
-            pass_by(name, "mid")
+            hit(name, "mid")
         except asyncio.CancelledError:
-            connection.terminate()  # whoever gave up does not wait for a server that may not answer
+            connection.terminate()  # the caller gave up: do not wait for a server that may not answer
             raise
         except BaseException:
-            await rolled_back(connection)
+            await roll_back(connection)
             raise
         await connection.execute("COMMIT")
-        pass_by(name, "after", "ambiguous")
+        hit(name, "after", "ambiguous")
         return result
 
     return run
 
 
-async def rolled_back(connection: Connection) -> None:
+async def roll_back(connection: Connection) -> None:
     try:
         if not connection.is_closed():
             await connection.execute("ROLLBACK")
@@ -128,8 +114,8 @@ async def rolled_back(connection: Connection) -> None:
         connection.terminate()  # the server rolls back when the connection ends
 
 
-def pass_by(name: str, *moments: str) -> None:
-    """Failpoints: a fault at the first two is a failure, one at the last two a lost answer."""
+def hit(name: str, *moments: str) -> None:
+    """Failpoints: a fault before the commit is a failure, one after it a lost answer."""
     if failpoints.hit is None:
         return
     for moment in moments:

@@ -1,8 +1,8 @@
 """Limits of the PostgreSQL store: tickets of lanes, taken under the locks of their limits.
 
-Whoever takes tickets of a lane holds an advisory lock on each of its limits, taken in one order, and
-counts in a later statement than the one that locked: so it sees what the one before it took. Those who
-give tickets back need no lock, they only make room. Nobody waits for a ticket while it holds these locks.
+A claimer of a lane's tickets holds an advisory lock on each of the lane's limits, taken in one order, and
+counts in a later statement than the one that locked, so that it sees what the claimer before it took.
+Releasing a ticket needs no lock: it only frees a slot. Nobody waits for a ticket while holding these locks.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from stepwell.domain.limits import (
     rest_counts,
 )
 from stepwell.errors import OutcomeUnknown
-from stepwell.store.postgres.database import Session
+from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.pool.connection import Connection
 
-PASSED_OVER_SECONDS = 0.005  # due but row-locked at that instant: somebody is taking or waking it
-LANES_AT_ONCE = 1000  # given in one claim for each kind of work; the next one goes on
+PASSED_OVER_SECONDS = 0.005  # due but row-locked: somebody is taking or waking it right now
+LANES_AT_ONCE = 1000  # assigned in one claim for each kind of work; the next claim continues
 
 
 class TakenTickets(NamedTuple):
@@ -40,43 +40,47 @@ class TakenTickets(NamedTuple):
     blocked: bool
 
 
-FREE = Slots((), {})  # to ask which limits a lane brings along
+FREE = Slots((), {})  # only to list the limits that a lane has of its own
 NOTHING = TakenTickets((), None, False)
 
 
-class PostgresLimits(Session):
-    async def _claim_within_limits(self, request: ClaimRequest, leases: Sequence[LeaseId]) -> TakenTickets:
-        """Tickets of lanes and of none, in one order."""
+class PgLimits:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._sql = db.sql
+
+    async def claim_within_limits(self, request: ClaimRequest, leases: Sequence[LeaseId]) -> TakenTickets:
+        """Claim tickets with and without a lane, in one order."""
 
         async def take(connection: Connection) -> TakenTickets:
             worker = await connection.fetchrow(
-                self._sql["hold_worker"], self._now(), request.worker, list(leases)
+                self._sql["hold_worker"], self._db.now(), request.worker, list(leases)
             )
             if worker is None:
                 return NOTHING
-            now, before = worker
-            if before:  # sent again after a lost connection: whoever asks again with these leases gets them
-                raise OutcomeUnknown("tickets were claimed, the answer was lost")
+            now, repeated = worker
+            if repeated:  # after a lost connection: the caller asks again with these leases and gets them
+                raise OutcomeUnknown("tickets were claimed, but the answer was lost")
             table = _limits(await connection.fetch(self._sql["read_limits"]))
             reached = reach(table)
             more = await self._give_lanes(connection, request, reached) if reached else False
-            found = await self._take(connection, request, leases, table, now)
-            return found._replace(next_in=0.0) if more else found
+            taken = await self._take(connection, request, leases, table, now)
+            return taken._replace(next_in=0.0) if more else taken
 
-        return await self._write("claim", self._claim_lanes, take)
+        return await self._db.write("claim", self._db.claim_slots, take)
 
-    async def _owned_within_limits(
+    async def owned_within_limits(
         self, connection: Connection, runs: Sequence[NewRun], lanes: Iterable[str]
     ) -> Sequence[NewRun]:
-        """The same runs: their starter owns those of these lanes for which there is a slot."""
-        locks = {_lock(self._address.schema, limit.scope) for lane in lanes for limit in FREE.limits(lane)}
+        """Return the runs; their starter owns those of these lanes that have a free slot."""
+        locks = {_lock(self._db.address.schema, limit.scope) for lane in lanes for limit in FREE.limits(lane)}
         await connection.execute(self._sql["lock_limits"], sorted(locks))
         slots = await self._slots(connection, (), lanes)
-        waiting = await connection.fetchval(self._sql["any_due_in_lanes"], self._now())
+        waiting = await connection.fetchval(self._sql["any_due_in_lanes"], self._db.now())
         return owned_within(runs, slots, waiting=waiting)
 
     async def _give_lanes(self, connection: Connection, request: ClaimRequest, reached: Reach) -> bool:
-        """To runs that bring no limit and are within reach of one that was set; True: there are more."""
+        """Assign lanes to runs within reach of a limit that was set; True: there are more."""
         await connection.execute(
             self._sql["give_lanes_owned"], reached.queues, reached.workflows, reached.everything
         )
@@ -84,10 +88,10 @@ class PostgresLimits(Session):
         if not kinds:
             return False
         queues, needs = zip(*kinds, strict=True)
-        given = await connection.fetch(
+        assigned = await connection.fetch(
             self._sql["give_lanes_open"], queues, needs, request.solo, LANES_AT_ONCE
         )
-        return len(given) >= LANES_AT_ONCE
+        return len(assigned) >= LANES_AT_ONCE
 
     async def _take(
         self,
@@ -102,9 +106,11 @@ class PostgresLimits(Session):
             request, [row[0] for row in await connection.fetch(self._sql["open_lanes"], request.solo)]
         )
         slots = await self._slots(connection, table, lanes)
-        # What is full now needs no lock: none of it is taken.
+        # A full lane needs no lock: none of its tickets are taken.
         roomy = {lane for lane in lanes if not slots.closed(lane)}
-        locks = {_lock(self._address.schema, limit.scope) for lane in roomy for limit in slots.limits(lane)}
+        locks = {
+            _lock(self._db.address.schema, limit.scope) for lane in roomy for limit in slots.limits(lane)
+        }
         if locks:
             await connection.execute(self._sql["lock_limits"], sorted(locks))
             slots = await self._slots(connection, table, lanes)
@@ -155,7 +161,7 @@ class PostgresLimits(Session):
     async def _waiting_without_lane(
         self, connection: Connection, request: ClaimRequest, reached: Reach, wanted: int
     ) -> list[Waiting]:
-        """Those that are within reach of a limit and have no lane yet wait for the next claim."""
+        """Tickets that need no lane. Those within reach of a limit get one in the next claim."""
         kinds = [kind for kind in _kinds(request) if not reached.has(*kind)]
         if not kinds:
             return []
@@ -174,24 +180,24 @@ class PostgresLimits(Session):
         return Slots(table, leased, resting)
 
     async def put_limit(self, limit: Limit) -> None:
-        values = (*limit.scope, limit.most, limit.hold)
+        values = (*limit.scope, limit.limit, limit.hold)
 
         async def work(connection: Connection) -> None:
             await connection.execute(self._sql["put_limit"], *values)
 
-        await self._write("put_limit", self._side_lanes, work, single=True)
+        await self._db.write("put_limit", self._db.side_slots, work, single=True)
 
     async def drop_limit(self, scope: Scope) -> bool:
         async def work(connection: Connection) -> bool:
             return await connection.fetchval(self._sql["drop_limit"], *scope) is not None
 
-        return await self._write("drop_limit", self._side_lanes, work, single=True)
+        return await self._db.write("drop_limit", self._db.side_slots, work, single=True)
 
     async def read_limits(self) -> Sequence[Limit]:
         async def work(connection: Connection) -> list[Limit]:
             return _limits(await connection.fetch(self._sql["read_limits"]))
 
-        return await self._side_lanes.read(work)
+        return await self._db.side_slots.read(work)
 
     async def read_lanes(self) -> Sequence[LaneUse]:
         async def work(connection: Connection) -> list[LaneUse]:
@@ -199,22 +205,22 @@ class PostgresLimits(Session):
             resting = dict(await connection.fetch(self._sql["resting_lanes"]))
             return [LaneUse(at, leased.get(at, 0), resting.get(at, 0)) for at in sorted(leased | resting)]
 
-        return await self._side_lanes.read(work)
+        return await self._db.side_slots.read(work)
 
 
 def _kinds(request: ClaimRequest) -> list[tuple[str, str]]:
-    """The kinds of work that this worker does: queue and needs."""
+    """The kinds of work that this worker does, as queue and needs."""
     return [(q, n) for q in dict.fromkeys(request.queues) for n in dict.fromkeys(request.needs)]
 
 
 def _limits(rows: Iterable[Any]) -> list[Limit]:
     return [
-        Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold)
-        for kind, workspace, name, most, hold in rows
+        Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold)
+        for kind, workspace, name, limit, hold in rows
     ]
 
 
 def _lock(schema: str, scope: Scope) -> int:
-    """Locks are numbers, and of the whole database: another schema has others."""
+    """The number of a limit's lock. Locks belong to the whole database, so the schema is part of it."""
     name = "\0".join(("stepwell", schema, *scope)).encode()
     return int.from_bytes(blake2b(name, digest_size=8).digest(), "big", signed=True)

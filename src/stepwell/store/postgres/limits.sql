@@ -1,8 +1,8 @@
--- Limits: claims where tickets of lanes are due, or limits were set. All that waits is put in one order.
+-- Limits: claims when tickets of lanes are due, or limits were set. All waiting tickets are put in one order.
 
 -- name: hold_worker
--- First of all locks: keeps the reaper from deleting this worker until the tickets are taken. `before`: this
--- was sent before, and only its answer got lost.
+-- The first of all locks: keeps the reaper from deleting this worker until the tickets are taken. `before`:
+-- this claim was sent before, and only its answer was lost.
 SELECT
     coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now,
     EXISTS (
@@ -17,7 +17,7 @@ WHERE id = $2
 FOR KEY SHARE;
 
 -- name: open_lanes
--- Lanes with tickets that nobody has: one jump in the index for each.
+-- Lanes with free tickets: one jump in the index per lane.
 WITH RECURSIVE l AS (
     (
         SELECT t.lane
@@ -46,7 +46,7 @@ SELECT l.lane
 FROM l;
 
 -- name: leased_lanes
--- No more rows than the limits allow.
+-- Reads no more rows than the limits allow.
 SELECT t.lane, count(*)
 FROM stepwell.tickets AS t
 WHERE t.lease IS NOT NULL
@@ -54,7 +54,7 @@ WHERE t.lease IS NOT NULL
 GROUP BY t.lane;
 
 -- name: any_due_in_lanes
--- Does a ticket of a lane wait for somebody? One jump in the index for each kind of work.
+-- Whether a ticket of a lane is due and free. One jump in the index per kind of work.
 WITH RECURSIVE k AS (
     (
         SELECT t.queue, t.needs
@@ -99,7 +99,7 @@ SELECT EXISTS (
 );
 
 -- name: resting_lanes
--- Reads every suspended run of a lane: only asked for where a limit holds for the whole run.
+-- Reads every suspended run of a lane: used only if a limit counts suspended runs.
 SELECT t.lane, count(*)
 FROM stepwell.tickets AS t
 WHERE t.lease IS NULL
@@ -131,8 +131,8 @@ SELECT pg_advisory_xact_lock(k.key)
 FROM unnest($1::bigint[]) AS k (key);
 
 -- name: lane_tickets
--- The first tickets of each (lane, needs, started, priority), as `claim_due` finds them, due or not: the
--- first that is not due says when to look again. Of a lane that is full ($3 = 0) only those which clean up.
+-- The first tickets of each (lane, needs, started, priority), as in `claim_due`, due or not: the first that
+-- is not due says when to look again. Of a full lane ($3 = 0) only those that clean up.
 WITH RECURSIVE groups AS (
     SELECT l.lane, l.wanted, n.needs, g.started, g.priority
     FROM unnest($1::text[], $3::int[]) AS l (lane, wanted)
@@ -229,8 +229,8 @@ CROSS JOIN LATERAL (
 ) AS c;
 
 -- name: take_tickets
--- Passing over those that are locked or were taken or parked anew since they were read. The log of a run that
--- was never claimed comes along, as in `claim_due`.
+-- Skips tickets that are locked, or were taken or parked since they were read. The log of a run that was
+-- never claimed is included, as in `claim_due`.
 WITH locked AS MATERIALIZED (
     SELECT l.run_id, l.path, w.place
     FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS w (run_id, path, place)
@@ -269,8 +269,8 @@ LEFT JOIN LATERAL (
 ORDER BY t.place;
 
 -- name: give_lanes_owned
--- To runs that are in somebody's hands, so that limits which were set since count them. Waits for their
--- tickets, in order; no more than there are slots of workers.
+-- Assigns lanes to owned runs, so that limits that were set meanwhile count them. Waits for their tickets, in
+-- order; there are no more of them than slots of workers.
 WITH found AS MATERIALIZED (
     SELECT t.run_id, t.path
     FROM stepwell.tickets AS t
@@ -299,7 +299,7 @@ WHERE t.run_id = ANY (ARRAY[f.run_id])
     AND t.path = ANY (ARRAY[f.path]);
 
 -- name: give_lanes_open
--- To runs that wait, of these kinds of work, in the order of their claim; what is locked waits for the next.
+-- Assigns lanes to waiting runs of these kinds of work, in claim order; locked ones are left to the next claim.
 WITH found AS MATERIALIZED (
     SELECT l.run_id, l.path
     FROM unnest($1::text[], $2::text[]) AS k (queue, needs)

@@ -1,28 +1,23 @@
-"""Deliveries: messages to runs, broadcast events."""
+"""Messages to runs, and broadcast events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from stepwell.domain.commit import Claim, Delivery, InboxRow, Message, PublishedEvent
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import event_key
 from stepwell.store.base import BATCH_MEMBERS_MAX, FAN_OUT_CHUNK, INBOX_MAX, INBOX_READ_MAX, PUBLISHED_MAX
-from stepwell.store.postgres.database import Session
-from stepwell.store.postgres.pool.batcher import Gathering
+from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.pool.connection import Connection
 
 
-class PostgresDeliveries(Session):
-    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
-        super().__init__(dsn, clock=clock)
-        self._delivering = Gathering[Message, Delivery](self._deliver_many, BATCH_MEMBERS_MAX)
-        self._emitting = Gathering[PublishedEvent, bool](self._emit_many, BATCH_MEMBERS_MAX)
+class PgMessages:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._sql = db.sql
 
     async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
-        return await self._delivering.ask(messages)
-
-    async def _deliver_many(self, messages: Sequence[Message]) -> Sequence[Delivery]:
         simple = len({m.run_id for m in messages}) == len(messages) and not any(m.wait for m in messages)
 
         async def work(connection: Connection) -> list[Delivery]:
@@ -30,19 +25,19 @@ class PostgresDeliveries(Session):
                 return await self._deliver_each(connection, messages)
             targets = sorted({message.run_id for message in messages})
             await connection.fetch(self._sql["lock_tickets"], targets, [""] * len(targets))
-            return await self._write_deliveries(connection, messages)
+            return await self.write_deliveries(connection, messages)
 
-        return await self._write("deliver", self._deliver_lanes, work, single=simple, own_task=True)
+        return await self._db.write("deliver", self._db.deliver_slots, work, single=simple, own_task=True)
 
     async def _deliver_each(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
-        """One message for each target, none of them a decision: one statement."""
+        """Deliver one message per target, none of them a decision, with one statement."""
         rows = await connection.fetch(
-            self._sql["deliver_each"], self._now(), *_arguments(messages)[:5], INBOX_MAX
+            self._sql["deliver_each"], self._db.now(), *_arguments(messages)[:5], INBOX_MAX
         )
         return [Delivery(row[0]) for row in rows]
 
-    async def _write_deliveries(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
-        """Under the locks of the targets' tickets. A key that comes twice needs a second statement."""
+    async def write_deliveries(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
+        """Deliver under the locks of the targets' tickets. A repeated key needs a second statement."""
         answers: dict[int, Delivery] = {}
         left = list(range(len(messages)))
         while left:
@@ -54,7 +49,10 @@ class PostgresDeliveries(Session):
                 (later if place in seen or len(now) == BATCH_MEMBERS_MAX else now).append(i)
                 seen.add(place)
             rows = await connection.fetch(
-                self._sql["deliver_locked"], self._now(), *_arguments([messages[i] for i in now]), INBOX_MAX
+                self._sql["deliver_locked"],
+                self._db.now(),
+                *_arguments([messages[i] for i in now]),
+                INBOX_MAX,
             )
             answers.update(zip(now, (Delivery(row[0]) for row in rows), strict=True))
             left = later
@@ -65,23 +63,19 @@ class PostgresDeliveries(Session):
             rows = await connection.fetch(self._sql["read_inbox"], run_id, after, INBOX_READ_MAX)
             return [InboxRow(*row) for row in rows]
 
-        return await self._side_lanes.read(work)
+        return await self._db.side_slots.read(work)
 
-    async def emit(self, event: PublishedEvent) -> bool:
-        [is_new] = await self._emitting.ask([event])
-        return is_new
-
-    async def _emit_many(self, events: Sequence[PublishedEvent]) -> Sequence[bool]:
-        """One statement, so the events of a name, which go one after the other, need one turn together."""
+    async def emit(self, events: Sequence[PublishedEvent]) -> Sequence[bool]:
+        """Write all events with one statement, so that those of a name take their turn together."""
 
         async def work(connection: Connection) -> set[str]:
             columns = zip(*((e.id, e.name, e.key, e.payload) for e in events), strict=True)
-            rows = await connection.fetch(self._sql["emit"], self._now(), *map(list, columns))
+            rows = await connection.fetch(self._sql["emit"], self._db.now(), *map(list, columns))
             return {row[0] for row in rows}
 
-        new = await self._write("emit", self._side_lanes, work, single=True, again=False, own_task=True)
+        new = await self._db.write("emit", self._db.side_slots, work, single=True, again=False, own_task=True)
         answers = []
-        for event in events:  # an id that is there twice is new once
+        for event in events:  # an id that occurs twice is new once
             answers.append(event.id in new)
             new.discard(event.id)
         return answers
@@ -91,13 +85,13 @@ class PostgresDeliveries(Session):
             row = await connection.fetchrow(self._sql["read_event_to_fan_out"], claim.run_id, claim.lease)
             return PublishedEvent(claim.run_id, *row) if row else None
 
-        event = await self._side_lanes.run(read)
+        event = await self._db.side_slots.run(read)
         after: str | None = ""
         while event is not None and after is not None:
             after = await self._fan_out_chunk(claim, event, after)
 
     async def _fan_out_chunk(self, claim: Claim, event: PublishedEvent, after: str) -> str | None:
-        """Tell the next runs, in their order; returns the last of them, or None and drops the ticket."""
+        """Deliver to the next runs, in order; return the last of them, or None after dropping the ticket."""
 
         async def find(connection: Connection) -> list[tuple[str, str | None, int]]:
             rows = await connection.fetch(
@@ -105,7 +99,7 @@ class PostgresDeliveries(Session):
             )
             return [tuple(row) for row in rows]
 
-        waiting = await self._side_lanes.run(find)
+        waiting = await self._db.side_slots.run(find)
         messages = [
             Message(
                 run_id=RunId(run_id), key=event_key(event.id), kind="event", name=path, payload=event.payload
@@ -115,7 +109,7 @@ class PostgresDeliveries(Session):
         ]
         is_last = not waiting or waiting[0][2] < FAN_OUT_CHUNK
 
-        async def tell(connection: Connection) -> None:
+        async def deliver(connection: Connection) -> None:
             if is_last:
                 targets = [claim.run_id, *(message.run_id for message in messages)]
                 await connection.fetch(self._sql["lock_tickets"], targets, [""] * len(targets))
@@ -123,7 +117,7 @@ class PostgresDeliveries(Session):
             if messages:
                 await self._deliver_each(connection, messages)
 
-        await self._write("fan_out", self._side_lanes, tell)
+        await self._db.write("fan_out", self._db.side_slots, deliver)
         return None if is_last else waiting[-1][0]
 
     async def published(
@@ -136,7 +130,7 @@ class PostgresDeliveries(Session):
                 rows = await connection.fetch(self._sql["published"], name, since, limit)
             return [PublishedEvent(*row) for row in rows]
 
-        return await self._side_lanes.read(work)
+        return await self._db.side_slots.read(work)
 
 
 def _arguments(messages: Sequence[Message]) -> list[list[object]]:

@@ -1,9 +1,9 @@
--- Messages to runs: deliver, broadcast events, cancel, retry, results of remote steps.
+-- Messages to runs, and broadcast events.
 
 -- name: deliver_each
 -- Each target gets exactly one message, none of them a decision: then lock, insert and wake are one
--- statement. Whether the key is new is answered by the unique index, which needs no fresh snapshot. The
--- bound on waiting signals reads the inbox as of the statement's start and is soft by that much.
+-- statement. The unique index decides whether the key is new, which needs no fresh snapshot. The limit on
+-- waiting signals reads the inbox as of the statement's start, so it may be exceeded slightly.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -62,9 +62,9 @@ FROM j
 ORDER BY j.i;
 
 -- name: deliver_locked
--- The targets' tickets were locked by an earlier statement of this transaction, so inbox and waits are as
--- they will stay. No (run, key) comes twice. A refused signal stays in the count of those before it, which
--- changes nothing: once the box is full every later signal is refused as well.
+-- The targets' tickets were locked by an earlier statement of this transaction, so inbox and waits do
+-- not change. No (run, key) occurs twice. A refused signal still counts for the signals after it, which
+-- makes no difference: once the inbox is full every later signal is refused as well.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -132,75 +132,19 @@ SELECT delivery
 FROM bounded
 ORDER BY i;
 
--- name: finish_remote
--- The run's ticket ('' sorts first), then the step's; the fence is the lease of the step's.
-WITH clock AS MATERIALIZED (
-    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
-),
-k AS MATERIALIZED (
-    SELECT t.path, t.lease, t.wakes
-    FROM stepwell.tickets AS t
-    WHERE t.run_id = $2
-        AND t.path IN ('', $3)
-    ORDER BY t.path
-    FOR NO KEY UPDATE
-),
-mine AS MATERIALIZED (
-    SELECT k.path
-    FROM k
-    WHERE k.path = $3
-        AND k.lease = $4
-),
-gone AS (
-    DELETE FROM stepwell.tickets AS t
-    USING mine
-    WHERE t.run_id = $2
-        AND t.path = $3
-),
-put AS (
-    INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at)
-    SELECT $2, $5, k.wakes + 1, $6, $7, $8, clock.now
-    FROM clock, mine, k
-    WHERE k.path = ''
-    ON CONFLICT (run_id, key) DO NOTHING
-    RETURNING run_id
-),
-woken AS (
-    UPDATE stepwell.tickets AS t
-    SET wakes = t.wakes + 1,
-        due_at = least(t.due_at, greatest(clock.now, t.not_before))
-    FROM clock, put
-    WHERE t.run_id = $2
-        AND t.path = ''
-)
-SELECT EXISTS (SELECT FROM mine) AS is_mine;
-
--- name: drop_finished
--- The tickets of those results that were awaited: of the runs first ('' sorts first), then of the steps, all
--- of them in the one order that everybody keeps. Under these locks the results are delivered.
-WITH done AS MATERIALIZED (
-    SELECT u.run_id, u.path, u.lease
-    FROM unnest($1::text[], $2::text[], $3::text[]) AS u (run_id, path, lease)
-),
-k AS MATERIALIZED (
-    SELECT t.run_id, t.path, t.lease
-    FROM stepwell.tickets AS t
-    WHERE (t.run_id, t.path) IN (SELECT run_id, path FROM done UNION SELECT run_id, '' FROM done)
-    ORDER BY t.run_id, t.path
-    FOR NO KEY UPDATE
-)
-DELETE FROM stepwell.tickets AS t
-USING k
-JOIN done ON done.run_id = k.run_id AND done.path = k.path AND done.lease = k.lease
-WHERE t.run_id = k.run_id
-    AND t.path = k.path
-RETURNING t.run_id, t.path, t.lease;
+-- name: read_inbox
+SELECT key, n, kind, name, payload, at
+FROM stepwell.inbox
+WHERE run_id = $1
+    AND n > $2
+ORDER BY n
+LIMIT $3;
 
 -- name: emit
--- Only the events and a ticket for whoever will tell the waiting runs: waits that are being registered at
--- this moment are not visible here, but they are to the one who claims that ticket later.
--- Events of one name go one after the other: the row of the name is locked until this transaction is
--- visible, and holds the time of the last one. Names are locked in their order.
+-- Writes only the events and their fan-out tickets: waits that are being written at this moment are not
+-- visible here, but they are to the worker that claims the ticket later.
+-- Events of one name are written one after the other: the name's row, which holds the time of the last one,
+-- stays locked until this transaction is visible. Names are locked in order.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -248,9 +192,9 @@ WHERE p.id = $1
     AND t.lease = $2;
 
 -- name: find_waiting
--- The next runs, by id, with a wait for this event, and the earliest such wait of each. Both reads are
--- cut at the same number of rows, so what lies beyond the last run of the cut is left for the next chunk;
--- fewer rows than that are the last.
+-- The next runs, by id, with a wait for this event, and the earliest such wait of each. Both reads stop at
+-- the same number of rows; runs beyond the last one are left for the next chunk. Fewer rows mean that this
+-- is the last chunk.
 WITH chunk AS MATERIALIZED (
     SELECT u.run_id
     FROM (
@@ -301,100 +245,21 @@ WHERE run_id = $1
     AND path = ''
     AND lease = $2;
 
--- name: read_parent
-SELECT parent, parent_path
-FROM stepwell.runs
-WHERE id = $1;
+-- name: published
+SELECT id, name, key, payload, at
+FROM stepwell.published_events
+WHERE name = $1
+    AND at >= $2::float8
+ORDER BY at
+LIMIT $3;
 
--- name: read_keys
-SELECT key
-FROM stepwell.inbox
-WHERE run_id = $1
-ORDER BY n;
-
--- name: end_unowned
--- Whoever holds the lock of a ticket that nobody ever owned may write its end.
-WITH clock AS MATERIALIZED (
-    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
-),
-ended AS (
-    DELETE FROM stepwell.tickets
-    WHERE run_id = $2
-    RETURNING path, head + 1 AS seq, at
-),
-appended AS (
-    INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
-    SELECT $2, ended.seq, $3, '', 0, greatest(clock.now, ended.at), $4
-    FROM clock, ended
-    WHERE ended.path = ''
-    RETURNING seq, at
-),
-emptied AS (
-    DELETE FROM stepwell.inbox
-    WHERE run_id = $2
-),
-forgotten AS (
-    DELETE FROM stepwell.waits
-    WHERE run_id = $2
-)
-UPDATE stepwell.runs AS r
-SET status = $3,
-    where_at = '',
-    ended_at = appended.at
-FROM appended
-WHERE r.id = $2
-RETURNING appended.seq;
-
--- name: mark_ending
-UPDATE stepwell.tickets
-SET ending = true,
-    priority = $2
-WHERE run_id = $1
-    AND path = '';
-
--- name: lock_run
-SELECT status
-FROM stepwell.runs
-WHERE id = $1
-FOR NO KEY UPDATE;
-
--- name: is_compensated
-SELECT EXISTS (SELECT FROM stepwell.events WHERE run_id = $1 AND kind = 'compensation_completed');
-
--- name: retry_run
--- The run's row is locked by an earlier statement, so nobody else retries it.
-WITH clock AS MATERIALIZED (
-    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
-),
-log AS MATERIALIZED (
-    SELECT l.seq + 1 AS seq, greatest(clock.now, l.at) AS at, coalesce(c.seq, 1) AS base
-    FROM clock
-    CROSS JOIN (SELECT e.seq, e.at FROM stepwell.events AS e WHERE e.run_id = $2 ORDER BY e.seq DESC LIMIT 1) AS l
-    CROSS JOIN (
-        SELECT max(e.seq) AS seq
-        FROM stepwell.events AS e
-        WHERE e.run_id = $2 AND e.kind IN ('continued', 'transition_completed')
-    ) AS c
-),
-shown AS (
-    UPDATE stepwell.runs
-    SET status = 'running',
-        output = NULL,
-        error = NULL,
-        ended_at = NULL
-    WHERE id = $2
-    RETURNING workspace, workflow, version, queue, lane, priority
-),
-queued AS (
-    INSERT INTO stepwell.tickets (
-        run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
-        head, base, at, wakes, losses, lost_lease
-    )
-    SELECT
-        $2, '', s.queue, coalesce(nullif($4, ''), s.workflow || '@' || s.version), s.workspace, s.lane,
-        s.priority, true, false, clock.now, clock.now, log.seq, log.base, log.at, 0, 0, ''
-    FROM clock, log, shown AS s
-)
-INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
-SELECT $2, log.seq, 'retried', '', 0, log.at, $3
-FROM log;
+-- name: published_by_key
+-- For a key among thousands: reads only its own events, not all since the run began to wait.
+SELECT id, name, key, payload, at
+FROM stepwell.published_events
+WHERE name = $1
+    AND at >= $2::float8
+    AND key = $4
+    AND key <> ''
+ORDER BY at
+LIMIT $3;

@@ -1,7 +1,7 @@
-"""Migrate: bring a database to the tables this version knows, or say why it cannot be used.
+"""Migrate: bring a database to this version's schema, or say why it cannot be used.
 
 Migrations only go forward. Each is one transaction under an advisory lock, so several processes may
-open a new database at once, and one that was killed half-way leaves whole steps behind.
+open a new database at once, and a killed one leaves only whole migrations.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from stepwell.errors import StepwellError, StoreUnusable
-from stepwell.store.postgres.database import PACKAGE, in_schema, rolled_back
-from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection
+from stepwell.store.postgres.database import PACKAGE, in_schema, roll_back
+from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection
 from stepwell.store.postgres.pool.dsn import Address
 from stepwell.store.postgres.pool.errors import pooled, translated
 
 SERVER_MIN = 14  # MATERIALIZED, and lookups in long IN lists by hash
-WAIT_SECONDS = 60  # for another process that migrates
+WAIT_SECONDS = 60  # for another process that is migrating
 
 _TABLE = """
 CREATE SCHEMA IF NOT EXISTS stepwell;
@@ -36,16 +36,16 @@ class Migration(NamedTuple):
 
 
 def migrations() -> list[Migration]:
-    found = [
+    unsorted = [
         Migration(int(entry.name[:4]), entry.name, entry.read_text(encoding="utf-8"))
         for entry in (files(PACKAGE) / "migrations").iterdir()
         if entry.name.endswith(".sql")
     ]
-    return sorted(found)
+    return sorted(unsorted)
 
 
 async def prepare(connection: Connection, address: Address) -> None:
-    """Check the server, then apply what is missing."""
+    """Check the server, then apply the missing migrations."""
     try:
         await _check_server(connection, address)
         known = migrations()
@@ -54,32 +54,32 @@ async def prepare(connection: Connection, address: Address) -> None:
     except StepwellError:
         raise
     except Exception as error:
-        raise translated(error, address.shown) from error
+        raise translated(error, address.redacted) from error
 
 
 async def _check_server(connection: Connection, address: Address) -> None:
     version = connection.get_server_version()
     if version.major < SERVER_MIN:
         raise StoreUnusable(
-            f"this is PostgreSQL {version.major}",
+            f"the server is PostgreSQL {version.major}",
             hint=f"Stepwell needs {SERVER_MIN} or later",
-            database=address.shown,
+            database=address.redacted,
         )
     encoding, plans = await connection.fetchrow(
         "SELECT current_setting('server_encoding'), current_setting('plan_cache_mode')"
     )
-    if not address.poll_only and plans != LANE_SETTINGS["plan_cache_mode"]:
-        raise pooled("it drops the settings of a session", address.shown)
+    if not address.poll_only and plans != ENGINE_SETTINGS["plan_cache_mode"]:
+        raise pooled("it drops session settings", address.redacted)
     if encoding != "UTF8":
         raise StoreUnusable(
-            f"the database's encoding is {encoding}",
+            f"the encoding of the database is {encoding}",
             hint="create it with: createdb -E UTF8 -T template0 ...",
-            database=address.shown,
+            database=address.redacted,
         )
 
 
 async def _applied(connection: Connection, address: Address) -> int:
-    """The last migration that was applied; 0 for an empty database."""
+    """Return the number of the last migration; 0 for an empty database."""
     table = in_schema("stepwell.migrations", address.schema)
     if await connection.fetchval("SELECT to_regclass($1)", table) is None:
         return 0
@@ -87,9 +87,9 @@ async def _applied(connection: Connection, address: Address) -> int:
     newest = migrations()[-1].number
     if number > newest:
         raise StoreUnusable(
-            f"these tables are of a newer Stepwell: migration {number}, this one knows {newest}",
+            f"the tables were written by a newer Stepwell (migration {number}; this one knows {newest})",
             hint="upgrade Stepwell here, or use another database or ?schema=",
-            database=address.shown,
+            database=address.redacted,
         )
     return number
 
@@ -115,5 +115,5 @@ async def _apply_next(connection: Connection, address: Address, known: list[Migr
             )
         await connection.execute("COMMIT")
     except BaseException:
-        await rolled_back(connection)
+        await roll_back(connection)
         raise

@@ -1,12 +1,12 @@
 """Start rates of the PostgreSQL store: windows, counted in the transaction that starts the runs.
 
-The rows of the windows are locked first, so those who start in the same window go one after the other;
-calls of one process go together. Starts without a rate never come here.
+The rows of the windows are locked first, so starts in the same window go one after the other; calls of one
+process go together. Starts without a rate do not come here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import asyncpg
 
@@ -20,27 +20,22 @@ from stepwell.domain.rates import (
     admitted,
     keys_of,
 )
-from stepwell.store.postgres.pool.batcher import Gathering
+from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.pool.connection import Connection
-from stepwell.store.postgres.pool.errors import Fault, fault
-from stepwell.store.postgres.pool.slots import Lanes
-from stepwell.store.postgres.starts import PostgresStarts, known_start
+from stepwell.store.postgres.pool.errors import FaultKind, fault_kind
+from stepwell.store.postgres.starts import PgStarts, existing_start
 
 CALLS_MAX = 100  # in one transaction
-LOCK_TRIES = 5  # a window may be taken away between making and locking it
+LOCK_TRIES = 5  # a window may be deleted between creating and locking it
 
 
-class PostgresRates(PostgresStarts):
-    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
-        super().__init__(dsn, clock=clock)
-        # Of its own: whoever waits for a window holds up no start without one.
-        self._rated_lanes = Lanes(self._room, 1)
-        self._start_within = Gathering[RatedStart, RatedAnswer](self._start_calls, CALLS_MAX)
+class PgRates:
+    def __init__(self, db: Database, starts: PgStarts) -> None:
+        self._db = db
+        self._sql = db.sql
+        self._starts = starts
 
-    async def start_within(self, asked: RatedStart) -> RatedAnswer:
-        return (await self._start_within.ask([asked]))[0]
-
-    async def _start_calls(self, calls: Sequence[RatedStart]) -> Sequence[RatedAnswer]:
+    async def start_within(self, calls: Sequence[RatedStart]) -> Sequence[RatedAnswer]:
         sent_before: set[str] = set()
 
         def in_doubt() -> None:
@@ -52,7 +47,9 @@ class PostgresRates(PostgresStarts):
                 return [Full(call.windows[0], None) for call in calls]
             return await self._within_windows(connection, calls, rows, sent_before)
 
-        return await self._write("start_within", self._rated_lanes, work, on_doubt=in_doubt, own_task=True)
+        return await self._db.write(
+            "start_within", self._db.rated_slots, work, on_doubt=in_doubt, own_task=True
+        )
 
     async def _within_windows(
         self,
@@ -61,42 +58,46 @@ class PostgresRates(PostgresStarts):
         rows: dict[WindowKey, str],
         sent_before: set[str],
     ) -> list[RatedAnswer]:
-        now: float = await connection.fetchval(self._sql["window_time"], self._now())
+        now: float = await connection.fetchval(self._sql["window_time"], self._db.now())
         runs = [run for call in calls for run in call.runs]
-        found = await self._known_keys(connection, runs)
+        existing = await self._starts.existing_runs(connection, runs)
         ledger = Ledger(rows, now)
-        full = admitted(calls, ledger, set(found))
-        accepted = [run for call, no in zip(calls, full, strict=True) if no is None for run in call.runs]
-        created = await self._write_starts(connection, accepted)
+        full = admitted(calls, ledger, set(existing))
+        accepted = [
+            run for call, refusal in zip(calls, full, strict=True) if refusal is None for run in call.runs
+        ]
+        created = await self._starts.write_starts(connection, accepted)
         changed = ledger.changed()
         if changed:
             names, seconds = [key.name for key, _, _ in changed], [key.seconds for key, _, _ in changed]
             starts, until = [starts for _, starts, _ in changed], [until for _, _, until in changed]
             await connection.execute(self._sql["put_windows"], names, seconds, starts, until, now)
-        found |= await self._known_keys(connection, [run for run in accepted if run.id not in created])
+        existing |= await self._starts.existing_runs(
+            connection, [run for run in accepted if run.id not in created]
+        )
 
         def started(run: NewRun) -> Started:
             if run.id in created:
                 return Started(run.id, created=True, claim=created.pop(run.id))
-            return known_start(run, found.get(run.identity), sent_before=run.id in sent_before)
+            return existing_start(run, existing.get(run.identity), sent_before=run.id in sent_before)
 
         return [
-            [started(run) for run in call.runs] if no is None else no
-            for call, no in zip(calls, full, strict=True)
+            [started(run) for run in call.runs] if refusal is None else refusal
+            for call, refusal in zip(calls, full, strict=True)
         ]
 
     async def _locked_windows(
         self, connection: Connection, keys: Sequence[WindowKey]
     ) -> dict[WindowKey, str] | None:
-        """None: the windows themselves cannot be used; runs could be started all the same."""
-        asked = [key.name for key in keys], [key.seconds for key in keys]
+        """Lock the windows; None: they cannot be used, but runs could still be started."""
+        columns = [key.name for key in keys], [key.seconds for key in keys]
         try:
             for _ in range(LOCK_TRIES):
-                rows = await connection.fetch(self._sql["lock_windows"], *asked)
+                rows = await connection.fetch(self._sql["lock_windows"], *columns)
                 if len(rows) == len(keys):
                     return {WindowKey(name, seconds): starts for name, seconds, starts in rows}
-                await connection.execute(self._sql["make_windows"], *asked)
+                await connection.execute(self._sql["make_windows"], *columns)
         except asyncpg.PostgresError as error:
-            if fault(error) is not Fault.OTHER:
+            if fault_kind(error) is not FaultKind.OTHER:
                 raise
         return None

@@ -1,7 +1,7 @@
 -- Start rates: windows, locked before the runs that they count are written.
 
 -- name: lock_windows
--- In the order in which they are given, which is the same for everybody.
+-- Locks them in the order of the lists, which is the same for all callers.
 SELECT w.name, w.seconds, w.starts
 FROM unnest($1::text[], $2::float8[]) AS k (name, seconds)
 CROSS JOIN LATERAL (
@@ -19,11 +19,11 @@ FROM unnest($1::text[], $2::float8[]) AS k (name, seconds)
 ON CONFLICT (name, seconds) DO NOTHING;
 
 -- name: window_time
--- After the locks: what others counted before is not later than this.
+-- Read after the locks were taken: starts that others counted are not later than this.
 SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8);
 
 -- name: put_windows
--- And take away a few that count nothing any more; those that somebody has locked do.
+-- Also deletes a few windows that no longer count anything; locked ones still do.
 WITH dropped AS (
     DELETE FROM stepwell.start_windows AS w
     USING (

@@ -1,43 +1,41 @@
-"""Starts: runs come into being, many in one statement."""
+"""Starts: new runs, many in one statement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 from stepwell.domain.commit import Claim, Identity, NewRun, Started
 from stepwell.domain.ids import RunId
 from stepwell.domain.limits import brought
 from stepwell.store.base import BATCH_BYTES_MAX
-from stepwell.store.postgres.limits import PostgresLimits
-from stepwell.store.postgres.pool.batcher import Gathering, cannot_hold
+from stepwell.store.postgres.database import Database
+from stepwell.store.postgres.limits import PgLimits
+from stepwell.store.postgres.pool.batcher import cannot_hold
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
-from stepwell.store.postgres.pool.packing import BETWEEN_COLUMNS, joined, unjoined
+from stepwell.store.postgres.pool.packing import BETWEEN_COLUMNS, packable, packed
 
-Known = dict[Identity, tuple[str, str]]  # -> run, digest of its input
+Existing = dict[Identity, tuple[str, str]]  # -> run, digest of its input
 
-LARGE = 250  # runs; to wait for others before such a call is sent would save nothing
-STARTS_MAX = 1000  # in one statement; more in a call are several statements of one transaction
+LARGE = 250  # runs; batching such a call with others would save nothing
+STARTS_MAX = 1000  # in one statement; a larger call is several statements of one transaction
 
 
-class PostgresStarts(PostgresLimits):
-    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
-        super().__init__(dsn, clock=clock)
-        self._starting = Gathering[NewRun, Started](self._start_many, STARTS_MAX)
+class PgStarts:
+    def __init__(self, db: Database, limits: PgLimits) -> None:
+        self._db = db
+        self._sql = db.sql
+        self._limits = limits
 
-    def start(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
-        return self._starting.ask(runs) if len(runs) < LARGE else self._start_large(runs)
-
-    async def _start_large(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        """Beside another such call: most of its time is the server's, which has a process for each."""
+    async def start_large(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        """Send a large call beside others: most of its time is the server's, which has a process for each."""
         try:
-            return await self._start_many(runs, own_task=False)
+            return await self.start(runs, own_task=False)
         except Refused as error:
             raise cannot_hold(error) from error
 
-    async def _start_many(self, runs: Sequence[NewRun], *, own_task: bool = True) -> Sequence[Started]:
+    async def start(self, runs: Sequence[NewRun], *, own_task: bool = True) -> Sequence[Started]:
         sent_before = False
 
         def in_doubt() -> None:
@@ -45,28 +43,28 @@ class PostgresStarts(PostgresLimits):
             sent_before = True
 
         async def work(connection: Connection) -> dict[str, Claim | None]:
-            return await self._write_starts(connection, runs)
+            return await self.write_starts(connection, runs)
 
         few = len(runs) == 1 or (len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX)
         single = few and not brought(runs)
-        created = await self._write(
-            "start", self._start_lanes, work, single=single, on_doubt=in_doubt, own_task=own_task
+        created = await self._db.write(
+            "start", self._db.start_slots, work, single=single, on_doubt=in_doubt, own_task=own_task
         )
         answers: list[Started | None] = []
         for run in runs:
-            first = run.id in created  # a key may come twice in one call
+            first = run.id in created  # a key may occur twice in one call
             answers.append(Started(run.id, created=True, claim=created.pop(run.id)) if first else None)
         missing = [run for run, answer in zip(runs, answers, strict=True) if answer is None]
         if not missing:
             return [answer for answer in answers if answer is not None]
-        known = await self._start_lanes.run(lambda connection: self._known_keys(connection, missing))
+        existing = await self._db.start_slots.run(lambda connection: self.existing_runs(connection, missing))
         return [
-            answer or known_start(run, known.get(run.identity), sent_before=sent_before)
+            answer or existing_start(run, existing.get(run.identity), sent_before=sent_before)
             for run, answer in zip(runs, answers, strict=True)
         ]
 
-    async def _known_keys(self, connection: Connection, runs: Sequence[NewRun]) -> Known:
-        """The runs that these starts would repeat, as far as there are any."""
+    async def existing_runs(self, connection: Connection, runs: Sequence[NewRun]) -> Existing:
+        """Return the existing runs that these starts would repeat."""
         if not runs:
             return {}
         keys = list(dict.fromkeys(run.identity for run in runs))
@@ -75,11 +73,13 @@ class PostgresStarts(PostgresLimits):
         )
         return {keys[row["i"] - 1]: (row["id"], row["digest"]) for row in rows}
 
-    async def _write_starts(self, connection: Connection, runs: Sequence[NewRun]) -> dict[str, Claim | None]:
-        """Those that are new, by id, with what their owner has of them. Keys are sorted over all
-        statements, and come once each."""
+    async def write_starts(self, connection: Connection, runs: Sequence[NewRun]) -> dict[str, Claim | None]:
+        """Write the runs that are new; return them by id, each with its owner's claim.
+
+        Keys are sorted over all statements and occur once.
+        """
         if lanes := brought(runs):
-            runs = await self._owned_within_limits(connection, runs, lanes)
+            runs = await self._limits.owned_within_limits(connection, runs, lanes)
         if len(runs) == 1:
             return await self._write_start(connection, runs[0])
         first = {run.identity: run for run in reversed(runs)}
@@ -88,22 +88,25 @@ class PostgresStarts(PostgresLimits):
             if len(chunk) == 1:
                 created |= await self._write_start(connection, chunk[0])
                 continue
-            rows = await connection.fetch(self._sql["start_runs"], self._now(), *_arguments(chunk))
+            rows = await connection.fetch(self._sql["start_runs"], self._db.now(), *_arguments(chunk))
             by_id = {run.id: run for run in chunk}
             for run_id, at, taken in rows:
                 created[run_id] = by_id[run_id].taken(at) if taken else None
         return created
 
     async def _write_start(self, connection: Connection, run: NewRun) -> dict[str, Claim | None]:
-        rows = await connection.fetch(self._sql["start_run"], self._now(), *_single(run))
+        rows = await connection.fetch(self._sql["start_run"], self._db.now(), *_single(run))
         return {run_id: run.taken(at) if taken else None for run_id, at, taken in rows}
 
 
-def known_start(run: NewRun, found: tuple[str, str] | None, *, sent_before: bool) -> Started:
-    """What a start that met its key is told. Ids are made for one call, so a run with our id after a lost
-    answer is the one we made. None: it was removed since (retention); ours was not made."""
-    run_id, digest = found or (run.id, "")
-    ours = found is not None and sent_before and run_id == run.id
+def existing_start(run: NewRun, existing: tuple[str, str] | None, *, sent_before: bool) -> Started:
+    """The answer to a start whose key exists.
+
+    Ids are made for one call, so a run with our id after a lost answer is our own. None: the run was
+    removed meanwhile (retention), and ours was not created.
+    """
+    run_id, digest = existing or (run.id, "")
+    ours = existing is not None and sent_before and run_id == run.id
     return Started(RunId(run_id), created=ours, conflict=digest != run.digest)
 
 
@@ -129,7 +132,7 @@ def _arguments(runs: Sequence[NewRun]) -> tuple[object, ...]:
     pieces = [piece for run in runs for piece in (run.accepted, run.input, run.tags)]
     places = [str(place) for place in accumulate(map(len, pieces), initial=1)]
     return (
-        joined([joined([*column, ""]) for column in columns], BETWEEN_COLUMNS),
+        packed([packed([*column, ""]) for column in columns], BETWEEN_COLUMNS),
         b"".join(pieces),
         ",".join(places[:-1:3]),
         ",".join(places[1::3]),
@@ -142,7 +145,7 @@ def _arguments(runs: Sequence[NewRun]) -> tuple[object, ...]:
 
 
 def _single(run: NewRun) -> tuple[object, ...]:
-    return (*unjoined(_texts(run)), run.accepted, run.input, run.tags, run.priority, run.delay, run.test)
+    return (*packable(_texts(run)), run.accepted, run.input, run.tags, run.priority, run.delay, run.test)
 
 
 def _texts(run: NewRun) -> tuple[str, ...]:

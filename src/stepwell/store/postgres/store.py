@@ -3,71 +3,144 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
-from stepwell.domain.commit import WorkerInfo
-from stepwell.store.base import must_be_plain
-from stepwell.store.postgres.archive import PostgresArchive
-from stepwell.store.postgres.cancel_retry import PostgresEndings
-from stepwell.store.postgres.claims import PostgresClaims
-from stepwell.store.postgres.database import COMMITS_AT_ONCE, STARTS_AT_ONCE
+from stepwell.domain.commit import Claim, Definition, Message, NewRun, Outcome, Started, WorkerInfo
+from stepwell.store.base import BATCH_MEMBERS_MAX, must_be_plain
+from stepwell.store.postgres.archive import PgArchive
+from stepwell.store.postgres.cancel_retry import PgCancelRetry
+from stepwell.store.postgres.claims import PgClaims
+from stepwell.store.postgres.commits import PgCommits
+from stepwell.store.postgres.database import COMMITS_AT_ONCE, STARTS_AT_ONCE, Database
+from stepwell.store.postgres.definitions import PgDefinitions
+from stepwell.store.postgres.limits import PgLimits
+from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.migrate import prepare
-from stepwell.store.postgres.pool.budget import Room
-from stepwell.store.postgres.pool.connection import ANSWER_SECONDS
-from stepwell.store.postgres.pool.slots import Lanes
-from stepwell.store.postgres.rates import PostgresRates
-from stepwell.store.postgres.reads import PostgresReading
-from stepwell.store.postgres.remote_steps import PostgresRemote
-from stepwell.store.postgres.wakeups import NO_ROOM, Listener, is_over
-from stepwell.store.postgres.workers import PostgresFleet
+from stepwell.store.postgres.pool.batcher import Batcher
+from stepwell.store.postgres.pool.budget import ConnectionBudget
+from stepwell.store.postgres.pool.slots import ConnectionSlots
+from stepwell.store.postgres.rates import CALLS_MAX, PgRates
+from stepwell.store.postgres.reads import PgReads
+from stepwell.store.postgres.remote_steps import RESULTS_MAX, PgRemoteSteps
+from stepwell.store.postgres.starts import LARGE, STARTS_MAX, PgStarts
+from stepwell.store.postgres.transactions import PgTransactions
+from stepwell.store.postgres.wakeups import NO_ROOM, NotifyWakeups, is_over
+from stepwell.store.postgres.workers import PgWorkers
 
-LOOK_SECONDS = 1.0  # one look for all connections of a store; it asks nobody anything
-LOOKS = 300  # a connection that was not used at so many is given back to the server; a new one costs 10 ms
+LOOK_SECONDS = 1.0  # one look at all connections of a store; it sends nothing
+LOOKS = 300  # a connection unused at that many looks is closed; a new one costs 10 ms
 LOOKS_SHORT = 2  # while the server is full
 
 
-class PostgresStore(
-    PostgresRates,
-    PostgresEndings,
-    PostgresRemote,
-    PostgresClaims,
-    PostgresFleet,
-    PostgresReading,
-    PostgresArchive,
-):
+class PostgresStore:
     """`dsn` is a postgresql:// URL with two options of ours: schema=name, and poll_only=1 for PgBouncer
     in transaction mode. Without `clock` time is the database's.
+
+    Each verb is a bound method of the part that has it, so a call costs no frame of the store's.
     """
 
-    turn_first = False
+    sync_transactions = False
     commits_at_once = COMMITS_AT_ONCE
     starts_at_once = STARTS_AT_ONCE
 
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
-        super().__init__(dsn, clock=clock)
-        self.polls = self._address.poll_only
-        self._listener = Listener(self._address, self._make_way)
-        self._resting: asyncio.Task[None] | None = None
-        self._preparing: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
-        self._room.neighbours += [self._user_room.give_up, partial(self._do_without_hints, self._room)]
-        self._user_room.neighbours += [
-            self._room.give_up,
-            partial(self._do_without_hints, self._user_room),
-            self._ask_other_engines,
-        ]
+        self.db = db = Database(dsn, clock=clock)
+        self.polls = db.address.poll_only
+        self._wakeups = NotifyWakeups(db.address, self._make_way)
+        self.listen, self.hint = self._wakeups.listen, self._wakeups.hint
+        self._idle_check: asyncio.Task[None] | None = None
+        self._warm_up: asyncio.Task[None] | None = None
+        self._request: asyncio.Task[None] | None = None
+        self._bind_runs(db)
+        self._bind_records(db)
+        self._share_connections()
+
+    def _bind_runs(self, db: Database) -> None:
+        limits = PgLimits(db)
+        self.put_limit, self.drop_limit = limits.put_limit, limits.drop_limit
+        self.read_limits, self.read_lanes = limits.read_limits, limits.read_lanes
+
+        messages = PgMessages(db)
+        self._deliveries = Batcher(messages.deliver, BATCH_MEMBERS_MAX)
+        self._emits = Batcher(messages.emit, BATCH_MEMBERS_MAX)
+        self.deliver, self.read_inbox = self._deliveries.submit, messages.read_inbox
+        self.emit, self.fan_out = self._emits.submit_one, messages.fan_out
+        self.published = messages.published
+
+        self._starts = starts = PgStarts(db, limits)
+        self._start_calls = Batcher(starts.start, STARTS_MAX)
+        self._rated_calls = Batcher(PgRates(db, starts).start_within, CALLS_MAX)
+        self.start_within = self._rated_calls.submit_one
+
+        self._commits = commits = PgCommits(db, starts, messages)
+        self._transactions = PgTransactions(db, commits)
+        self.commit, self.transact = commits.commit, self._transactions.transact
+
+        endings = PgCancelRetry(db, messages)
+        self.cancel, self.retry = endings.cancel, endings.retry
+
+        self._claims = claims = PgClaims(db, limits)
+        self.claim, self.reroute = claims.claim, claims.reroute
+        self._remote_results = Batcher(PgRemoteSteps(db, messages).finish, RESULTS_MAX)
+
+    def _bind_records(self, db: Database) -> None:
+        self._workers = workers = PgWorkers(db)
+        self.heartbeat, self.deregister, self.reap = workers.heartbeat, workers.deregister, workers.reap
+
+        reads = PgReads(db)
+        self.now = reads.now
+        self.read_log, self.read_log_end = reads.read_log, reads.read_log_end
+        self.read_run, self.find_run, self.list_runs = reads.read_run, reads.find_run, reads.list_runs
+        self.read_tickets, self.list_others = reads.read_tickets, reads.list_others
+        self.list_workers = reads.list_workers
+
+        definitions = PgDefinitions(db, reads)
+        self._definition_reads = Batcher(definitions.read_definitions, BATCH_MEMBERS_MAX)
+        self.put_definitions = definitions.put_definitions
+        self.swap_definition = definitions.swap_definition
+        self.drop_definitions = definitions.drop_definitions
+        self.list_definitions = definitions.list_definitions
+        self.read_codec_check = definitions.read_codec_check
+        self.write_codec_check = definitions.write_codec_check
+
+        archive = PgArchive(db)
+        self.read_tree, self.restore, self.remove = archive.read_tree, archive.restore, archive.remove
+        self.purge, self.purge_events = archive.purge, archive.purge_events
+
+    def start(self, runs: Sequence[NewRun]) -> Coroutine[Any, Any, Sequence[Started]]:
+        return self._start_calls.submit(runs) if len(runs) < LARGE else self._starts.start_large(runs)
+
+    async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
+        assert result.run_id == claim.run_id, "the result of a remote step goes to its run"
+        return await self._remote_results.submit_one((claim, result))
+
+    async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
+        return await self._definition_reads.submit_one((workspace, name, version))
+
+    async def register(self, worker: WorkerInfo) -> None:
+        await self._workers.register(worker)
+        if is_over(self._warm_up) and not self.polls:
+            self._warm_up = asyncio.create_task(self._prepare_commits())
+
+    async def _prepare_commits(self) -> None:
+        """Connect and plan, 30 ms: the first commit of a new worker should not wait for that."""
+        with suppress(Exception):
+            await self.db.commit_slots.run(self._commits.plan_commits)
+
+    # Opening and closing
 
     async def open(self, *, encoded: bool = False) -> None:
-        for lanes in self._every_lane:
-            lanes.open()
-        await self._side_lanes.run_once(lambda connection: prepare(connection, self._address))
+        for slots in self._every_slots:
+            slots.open()
+        await self.db.side_slots.run_once(lambda connection: prepare(connection, self.db.address))
         if not encoded:
             await self._check_plain()
-        self._listener.open()
-        if is_over(self._resting):
-            self._resting = asyncio.create_task(self._rest())
+        self._wakeups.open()
+        if is_over(self._idle_check):
+            self._idle_check = asyncio.create_task(self._close_idle())
 
     async def _check_plain(self) -> None:
         try:
@@ -77,69 +150,60 @@ class PostgresStore(
             raise
 
     async def close(self) -> None:
-        for task in (self._resting, self._preparing, self._telling):
+        for task in (self._idle_check, self._warm_up, self._request):
             if task is not None:
                 task.cancel()
-        self._resting = self._preparing = self._telling = None
-        await self._starting.close()
-        await self._start_within.close()
-        await self._delivering.close()
-        await self._emitting.close()
-        await self._defined.close()
-        await self._finishing_remote.close()
-        await self._listener.close()
-        if self._finishing:
-            await asyncio.wait(self._finishing, timeout=ANSWER_SECONDS)
-        for lanes in self._every_lane:
-            await lanes.close()
+        self._idle_check = self._warm_up = self._request = None
+        await self._start_calls.close()
+        await self._rated_calls.close()
+        await self._deliveries.close()
+        await self._emits.close()
+        await self._definition_reads.close()
+        await self._remote_results.close()
+        await self._wakeups.close()
+        await self._transactions.wait()
+        for slots in self._every_slots:
+            await slots.close()
 
-    async def register(self, worker: WorkerInfo) -> None:
-        await super().register(worker)
-        if is_over(self._preparing) and not self._address.poll_only:
-            self._preparing = asyncio.create_task(self._prepare_commits())
+    @property
+    def _every_slots(self) -> tuple[ConnectionSlots, ...]:
+        return (*self.db.all_slots, self._transactions.slots)
 
-    async def _prepare_commits(self) -> None:
-        """A worker will commit: its first run does not wait for a connection and two plans, 30 ms."""
-        with suppress(Exception):
-            await self._commit_lanes.run(self._plan_commits)
+    # Sharing connections on a full server
 
-    async def _rest(self) -> None:
+    def _share_connections(self) -> None:
+        ours, steps = self.db.budget, self._transactions.budget
+        ours.neighbours += [steps.give_up, partial(self._give_up_hints, ours)]
+        steps.neighbours += [ours.give_up, partial(self._give_up_hints, steps), self._ask_other_engines]
+
+    async def _close_idle(self) -> None:
+        budgets = (self.db.budget, self._transactions.budget)
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            short = self._room.is_short() or self._user_room.is_short()
-            for room in (self._room, self._user_room):
-                await room.rest(LOOKS_SHORT if short else LOOKS)
+            short = any([budget.is_short() for budget in budgets])
+            for budget in budgets:
+                await budget.rest(LOOKS_SHORT if short else LOOKS)
 
-    def _do_without_hints(self, room: Room) -> bool:
-        """Hints only save time: their connection goes when there is no other to work with."""
-        return not room.connected and self._listener.give_up()
+    def _give_up_hints(self, budget: ConnectionBudget) -> bool:
+        """Hints only save time: close their connection when there is no other to work with."""
+        return not budget.connected and self._wakeups.give_up()
 
     def _ask_other_engines(self) -> bool:
-        """For a place, when transactional steps have none and we have none to give up for them."""
-        if self._user_room.connected or self._address.poll_only:
+        """Ask for a connection when transactional steps have none and this engine can spare none."""
+        if self._transactions.budget.connected or self.polls:
             return False
-        if is_over(self._telling):
-            self._telling = asyncio.create_task(self._tell_other_engines())
+        if is_over(self._request):
+            self._request = asyncio.create_task(self._send_request())
         return True
 
-    async def _tell_other_engines(self) -> None:
+    async def _send_request(self) -> None:
         with suppress(Exception):
-            await self._side_lanes.run(
-                lambda connection: connection.execute(f"NOTIFY \"{self._listener.channel}\", '{NO_ROOM}'")
+            await self.db.side_slots.run(
+                lambda connection: connection.execute(f"NOTIFY \"{self._wakeups.channel}\", '{NO_ROOM}'")
             )
 
     def _make_way(self) -> None:
-        """For another engine, which has too few connections: it takes the place of one that is idle."""
-        for give_up in (self._user_room.make_way, self._room.make_way, self._listener.give_up):
+        """Close one idle connection, so that another engine, which has too few, can take its place."""
+        for give_up in (self._transactions.budget.make_way, self.db.budget.make_way, self._wakeups.give_up):
             if give_up():
                 return
-
-    @property
-    def _every_lane(self) -> tuple[Lanes, ...]:
-        return (*self._all_lanes, self._rated_lanes, self._user_lanes)
-
-    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
-        return self._listener.listen(callback)
-
-    def hint(self) -> None:
-        self._listener.hint()

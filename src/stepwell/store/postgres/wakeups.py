@@ -1,9 +1,8 @@
-"""Listener: hints between processes, over a connection of its own.
+"""Wakeups: hints between processes by LISTEN and NOTIFY, over a connection of their own.
 
 A notification is empty and coalesced: at most one in 5 ms from a process, the first at once, and one in
-20 ms from a process that has very much to tell. It is never part of a transaction that does work, because
-notifying commits take turns in the whole database. A lost hint costs latency only: everybody looks again
-by itself now and then.
+20 ms from a very busy process. It is never part of a transaction that does work, because notifying commits
+take turns in the whole database. A lost hint only costs latency: every worker looks again by itself.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ import contextlib
 from collections.abc import Callable
 
 from stepwell.store.postgres.pool.budget import MAKE_ROOM_SECONDS
-from stepwell.store.postgres.pool.connection import LANE_SETTINGS, Connection, connect, pauses
+from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection, connect, pauses
 from stepwell.store.postgres.pool.dsn import Address
 
 HINT_SECONDS = 0.005
 BUSY_HINT_SECONDS = 0.02
 BUSY_RATE = 800.0  # hints a second
-CHECK_SECONDS = 10.0  # is the connection still there?
+CHECK_SECONDS = 10.0  # between checks that the connection still works
 CHECK_ANSWER_SECONDS = 5.0
-NO_ROOM = "no room"  # what an engine says that has no connection for a kind of its work
-# NOTIFY writes to the log of the server too, but a hint may be lost: nobody waits for the disk.
-SETTINGS = LANE_SETTINGS | {"synchronous_commit": "off"}
+NO_ROOM = "no room"  # the payload from an engine that has no connection for a kind of its work
+# NOTIFY writes to the server's log too, but a hint may be lost: do not wait for the disk.
+SETTINGS = ENGINE_SETTINGS | {"synchronous_commit": "off"}
 
 
-class Listener:
+class NotifyWakeups:
     """`make_way` is called when another engine has too few connections."""
 
     def __init__(self, address: Address, make_way: Callable[[], object]) -> None:
@@ -34,8 +33,8 @@ class Listener:
         self._make_way = make_way
         self.channel = f"stepwell_{address.schema}"[:63]
         self._callbacks: list[Callable[[], None]] = []
-        self._wanted: asyncio.Event = asyncio.Event()  # somebody hinted
-        self._hints = 0  # since the last that was sent
+        self._wanted: asyncio.Event = asyncio.Event()  # a hint is to be sent
+        self._hints = 0  # since the last NOTIFY
         self._task: asyncio.Task[None] | None = None
         self._is_open = False
         self._connection: Connection = None
@@ -44,7 +43,7 @@ class Listener:
     def open(self) -> None:
         self._is_open = not self._address.poll_only
         if is_over(self._task):
-            self._task, self._wanted = None, asyncio.Event()  # both are of one loop
+            self._task, self._wanted = None, asyncio.Event()  # both belong to a loop
         if self._callbacks:
             self._begin()
 
@@ -65,7 +64,7 @@ class Listener:
             self._begin()
 
     def give_up(self) -> bool:
-        """End the connection, so that somebody else can connect; a new one is made after a pause."""
+        """Close the connection, so that somebody else can connect; it is opened again after a pause."""
         if self._connection is None:
             return False
         self._connection.terminate()
@@ -78,7 +77,7 @@ class Listener:
             self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """A hint given just before is still sent, if it can be at once."""
+        """Stop; a hint from just before is still sent, if that is possible at once."""
         self._is_open = False
         if self._task is None:
             return
@@ -95,12 +94,12 @@ class Listener:
             try:
                 connection = await connect(self._address, SETTINGS)
                 connection.add_termination_listener(self._broken)
-                await connection.add_listener(self.channel, self._heard)
+                await connection.add_listener(self.channel, self._on_notification)
                 pause = pauses()
                 self._connection, self._gave_up = connection, False
-                self._tell()  # hints may have been missed while we were away
+                self._notify()  # hints may have been missed while we were not connected
                 await self._serve(connection)
-            except Exception:  # nobody waits for this task: whatever it was, connect again
+            except Exception:  # nobody awaits this task: connect again after any error
                 await asyncio.sleep(MAKE_ROOM_SECONDS if self._gave_up else next(pause, 2.0))
             finally:
                 self._connection = None
@@ -128,22 +127,22 @@ class Listener:
             pause = BUSY_HINT_SECONDS if busy else HINT_SECONDS
             await asyncio.sleep(pause)
 
-    def _heard(self, connection: Connection, process: int, channel: str, payload: str) -> None:
+    def _on_notification(self, connection: Connection, process: int, channel: str, payload: str) -> None:
         if connection.is_closed():
-            return  # it was on its way when we left; the next connection begins by telling
+            return  # it was on its way when we left; the next connection begins with a notification
         if payload == NO_ROOM:
             self._make_way()
         elif process != connection.get_server_pid():  # our own hints come back to us
-            self._tell()
+            self._notify()
 
     def _broken(self, connection: Connection) -> None:
-        self._wanted.set()  # wakes _serve, whose hint then fails and goes out by the next connection
+        self._wanted.set()  # wakes _serve: its hint fails and is sent by the next connection
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for callback in list(self._callbacks):
             callback()
 
 
 def is_over(task: asyncio.Task[None] | None) -> bool:
-    """It has ended, or the loop has in which it ran."""
+    """True if the task has ended, or its loop is closed."""
     return task is None or task.done() or task.get_loop().is_closed()

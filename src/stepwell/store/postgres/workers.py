@@ -1,4 +1,4 @@
-"""Fleet: which workers live, and what happens to the tickets of those that do not."""
+"""Workers: their leases, and the tickets of those that died."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from stepwell.domain.commit import Owned, Reaped, WorkerInfo
 from stepwell.domain.ids import WorkerId
 from stepwell.store.base import REAP_CHUNK
-from stepwell.store.postgres.database import Session
+from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.pool.connection import Connection
 
 
-class PostgresFleet(Session):
+class PgWorkers:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._sql = db.sql
+
     async def register(self, worker: WorkerInfo) -> None:
         async def work(connection: Connection) -> None:
             await connection.execute(
                 self._sql["register"],
-                self._now(),
+                self._db.now(),
                 worker.id,
                 worker.name,
                 list(worker.queues),
@@ -25,54 +29,58 @@ class PostgresFleet(Session):
                 worker.leaving,
             )
 
-        await self._write("register", self._lease_lanes, work, single=True)
+        await self._db.write("register", self._db.lease_slots, work, single=True)
 
     async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
         async def work(connection: Connection) -> Sequence[Owned] | None:
-            rows = await connection.fetch(self._sql["heartbeat"], self._now(), worker)
+            rows = await connection.fetch(self._sql["heartbeat"], self._db.now(), worker)
             if not rows:
                 return None
             return [Owned(*row) for row in rows if row["run_id"] is not None]
 
-        return await self._write("heartbeat", self._lease_lanes, work, single=True)
+        return await self._db.write("heartbeat", self._db.lease_slots, work, single=True)
 
     async def deregister(self, worker: WorkerId) -> None:
         async def work(connection: Connection) -> None:
             await connection.execute(self._sql["forget_worker"], worker)
-            await connection.execute(self._sql["free_own"], self._now(), worker)
+            await connection.execute(self._sql["free_own"], self._db.now(), worker)
 
-        await self._write("deregister", self._side_lanes, work)
+        await self._db.write("deregister", self._db.side_slots, work)
 
     async def reap(self) -> Reaped:
-        """Bury the dead and free their tickets: later statements see what claims did before the burial.
+        """Delete dead workers, then free their tickets in later statements, which see all their claims.
 
-        A claim of a worker that is being buried waits for this transaction and then takes nothing. Most
-        sweeps find nobody dead, in one statement.
+        A claim by a worker that is being deleted waits for this transaction and then takes nothing. Most
+        calls find no dead worker, with one statement.
         """
-        any_dead, solo_due = await self._lease_lanes.run(self._look)
+        any_dead, solo_due = await self._db.lease_slots.run(self._look)
         if not any_dead:
             return Reaped(0, 0, solo_due)
 
         async def first(connection: Connection) -> tuple[int, int, list[str], int]:
-            buried = await connection.fetch(self._sql["bury_workers"], self._now())
+            buried = await connection.fetch(self._sql["bury_workers"], self._db.now())
             left = await self._free_left(connection, [worker for worker, leaving in buried if leaving])
             owners = [row[0] for row in await connection.fetch(self._sql["find_dead_owners"])]
             freed = await self._free(connection, owners) if owners else 0
             return len(buried), left, owners, freed
 
-        buried, left, owners, freed = await self._write("reap", self._side_lanes, first)
+        buried, left, owners, freed = await self._db.write("reap", self._db.side_slots, first)
         tickets = left + freed
-        while freed == REAP_CHUNK:  # what is row-locked at this instant is left to the next sweep
-            freed = await self._write("reap", self._side_lanes, lambda c: self._free(c, owners), single=True)
+        while freed == REAP_CHUNK:  # tickets that are locked right now are left to the next call
+            freed = await self._db.write(
+                "reap", self._db.side_slots, lambda c: self._free(c, owners), single=True
+            )
             tickets += freed
-        _, solo_due = await self._side_lanes.run(self._look)
+        _, solo_due = await self._db.side_slots.run(self._look)
         return Reaped(buried, tickets, solo_due)
 
     async def _free(self, connection: Connection, owners: Sequence[str], *, losses: int = 1) -> int:
-        return int(await connection.fetchval(self._sql["free_lost"], self._now(), owners, REAP_CHUNK, losses))
+        return int(
+            await connection.fetchval(self._sql["free_lost"], self._db.now(), owners, REAP_CHUNK, losses)
+        )
 
     async def _free_left(self, connection: Connection, owners: Sequence[str]) -> int:
-        """All at once: when their rows are gone nothing says any more that they were leaving."""
+        """Free all of them now: once their rows are gone, nothing says that they were leaving."""
         tickets = 0
         while owners:
             freed = await self._free(connection, owners, losses=0)
@@ -82,6 +90,6 @@ class PostgresFleet(Session):
         return tickets
 
     async def _look(self, connection: Connection) -> tuple[bool, bool]:
-        """Is anybody dead? Does a ticket wait for somebody to take it alone?"""
-        row = await connection.fetchrow(self._sql["look_for_dead"], self._now())
+        """Whether any worker is dead, and whether a ticket waits to be taken alone."""
+        row = await connection.fetchrow(self._sql["look_for_dead"], self._db.now())
         return row["any_dead"], row["solo_due"]

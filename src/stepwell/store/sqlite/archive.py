@@ -1,4 +1,4 @@
-"""Archive: whole runs, copied out, brought back and removed."""
+"""Archive: whole runs, copied out, restored and removed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from stepwell.store.sqlite.session import Session, as_list
 _ALL = 1 << 62
 
 
-def read_tree(session: Session, asked: tuple[RunId, bool]) -> Sequence[RunCopy]:
-    """On the reader: its one transaction of several statements."""
-    run_id, children = asked
+def read_tree(session: Session, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
+    """Copy the tree in one read transaction: the only read of several statements."""
     session.run("begin_read")
     try:
         ids = [row[0] for row in session.rows("tree_ids", run_id)]
@@ -48,18 +47,18 @@ def restore(session: Session, copies: Sequence[RunCopy]) -> Sequence[Started]:
     wanted = as_list([(copy.id, copy.workspace, copy.key) for copy in copies])
     rows = session.rows("runs_in_the_way", wanted)
     if rows:
-        found = {row[0]: row[1:] for row in rows}
-        return [in_the_way(copy, found.get(i)) for i, copy in enumerate(copies)]
+        existing = {row[0]: row[1:] for row in rows}
+        return [_answer(copy, existing.get(i)) for i, copy in enumerate(copies)]
     for copy in copies:
         _write(session, copy)
     return [Started(copy.id, created=True) for copy in copies]
 
 
-def in_the_way(copy: RunCopy, found: tuple[str, str, str, str] | None) -> Started:
-    if found is None:
+def _answer(copy: RunCopy, existing: tuple[str, str, str, str] | None) -> Started:
+    if existing is None:
         return Started(copy.id, created=False)
-    same = found[1:] == (copy.workspace, copy.key, copy.digest)
-    return Started(RunId(found[0]), created=False, conflict=not same)
+    same = existing[1:] == (copy.workspace, copy.key, copy.digest)
+    return Started(RunId(existing[0]), created=False, conflict=not same)
 
 
 def _write(session: Session, copy: RunCopy) -> None:
@@ -100,16 +99,15 @@ def remove(session: Session, run_id: RunId) -> Removal:
     return Removal.REMOVED
 
 
-def purge(session: Session, asked: tuple[float, str]) -> Purged:
-    older_than, after = asked
+def purge(session: Session, older_than: float, *, after: str = "") -> Purged:
     cutoff = session.now - older_than
     page = session.rows("purge_page", after, PURGE_PAGE)
     roots = [
         id for id, _, ended_at, is_root in page if is_root and ended_at is not None and ended_at < cutoff
     ]
     members = session.rows("tree_ends", as_list(roots)) if roots else []
-    kept = {root for root, _, ended_at in members if ended_at is None or ended_at >= cutoff}
-    gone = [member for root, member, _ in members if root not in kept]
+    live = {root for root, _, ended_at in members if ended_at is None or ended_at >= cutoff}
+    gone = [member for root, member, _ in members if root not in live]
     _drop(session, gone)
     young = all(created_at >= cutoff for _, created_at, _, _ in page)
     return Purged(len(gone), None if young or len(page) < PURGE_PAGE else RunId(page[-1][0]))

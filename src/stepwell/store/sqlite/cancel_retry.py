@@ -1,4 +1,4 @@
-"""Endings: what somebody other than the owner may do to a run as a whole: cancel it, retry it."""
+"""Cancel and retry: what people ask for on a run as a whole."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from stepwell.store.sqlite.messages import deliver
 from stepwell.store.sqlite.session import Session
 
 
-def cancel(session: Session, asked: tuple[RunId, str, Encode]) -> CancelOutcome:
-    run_id, reason, encode = asked
+def cancel(session: Session, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
     row = session.row("run_to_cancel", run_id)
     if row is None:
         return CancelOutcome.UNKNOWN
@@ -24,7 +23,7 @@ def cancel(session: Session, asked: tuple[RunId, str, Encode]) -> CancelOutcome:
         deliver(session, [[cancel_request(run_id, reason, encode)]])
         session.run("mark_ending", run_id, ENDING_PRIORITY)
         return CancelOutcome.REQUESTED
-    # Nobody ever had it, so there is nothing to clean up: whoever holds the write lock may end it.
+    # Nobody ever owned it, so there is nothing to clean up: it can be ended right here.
     unconsumed = [key for (key,) in session.rows("inbox_keys", run_id)]
     at = max(session.now, at)
     event = written(Cancelled(reason=reason, unconsumed=unconsumed))
@@ -35,13 +34,11 @@ def cancel(session: Session, asked: tuple[RunId, str, Encode]) -> CancelOutcome:
         session.run(name, run_id)
     if parent:
         ending = Ending(status=Status.CANCELLED, run=run_id)
-        told = child_ended(RunId(parent), parent_path, head + 1, ending)
-        deliver(session, [[told]])
+        deliver(session, [[child_ended(RunId(parent), parent_path, head + 1, ending)]])
     return CancelOutcome.ENDED
 
 
-def retry(session: Session, asked: tuple[RunId, str, bool]) -> RetryOutcome:
-    run_id, needs, undo = asked
+def retry(session: Session, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
     row = session.row("run_to_retry", run_id)
     if row is None:
         return RetryOutcome.UNKNOWN

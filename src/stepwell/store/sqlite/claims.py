@@ -1,4 +1,4 @@
-"""Claims: tickets into the hands of a worker, with the log and the inbox it needs to go on."""
+"""Claims: tickets for a worker, with the log and the messages it needs to continue."""
 
 from __future__ import annotations
 
@@ -14,20 +14,16 @@ from stepwell.domain.commit import (
     Claims,
     InboxRow,
     LogRow,
-    Message,
-    Outcome,
 )
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.limits import Waiting, choose, lanes_for, reach
 from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX
-from stepwell.store.sqlite.limits import give_lanes, slots_now
-from stepwell.store.sqlite.limits import limits as set_limits
-from stepwell.store.sqlite.messages import deliver
+from stepwell.store.sqlite.limits import give_lanes, read_limits, slots_now
 from stepwell.store.sqlite.session import Row, Session, as_list
 
 LAST_SEQ = 2**62
-FRESH_RANK = 1_099_511_627_776  # of a ticket that never began, with priority 0; see schema.sql
+FRESH_RANK = 1_099_511_627_776  # the rank of a fresh ticket with priority 0; see schema.sql
 
 
 class _Group(NamedTuple):
@@ -39,7 +35,7 @@ class _Group(NamedTuple):
     due_at: float
 
 
-class _Found(NamedTuple):
+class _Ticket(NamedTuple):
     due_at: float
     run_id: str
     path: str
@@ -54,52 +50,52 @@ class _Found(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """What a worker could take. `known`: it has a row. `before`: these leases took something already."""
+    """Tickets that a worker could take. `registered`: it has a row. `repeated`: these leases have tickets."""
 
-    known: bool
-    before: bool
-    lanes: bool  # tickets of lanes are there
+    registered: bool
+    repeated: bool
+    lanes: bool  # there are tickets with a lane
     limits: bool  # limits were set
     groups: list[_Group]
 
 
 def nothing_due(session: Session, request: ClaimRequest) -> Claims | None:
-    """What `claim` answers when there is nothing to take; None: there is."""
-    known, before, lanes, _, groups = _open(session, request)
+    """The answer of `claim` if there is nothing to take; None: there is."""
+    registered, repeated, lanes, _, groups = _open(session, request)
     next_due = min([group.due_at for group in groups], default=NEVER)
-    if not known:
+    if not registered:
         return Claims([], session.now, None)
-    if before or lanes or next_due <= session.now:
+    if repeated or lanes or next_due <= session.now:
         return None
     return Claims([], session.now, None if next_due == NEVER else next_due - session.now)
 
 
 def claim(session: Session, request: ClaimRequest) -> Claims:
     now = session.now
-    known, before, lanes, limits, groups = _open(session, request)
-    if not known:
+    registered, repeated, lanes, limits, groups = _open(session, request)
+    if not registered:
         return Claims((), now, None)
-    if before:  # asked again, because the answer was lost
+    if repeated:  # the first answer was lost
         rows = session.rows("taken_before", request.worker, as_list(list(request.leases)))
-        again = [_Found(*row[:-1]) for row in rows]
+        again = [_Ticket(*row[:-1]) for row in rows]
         return Claims(_with_logs(session, again, [LeaseId(row[-1]) for row in rows]), now, 0.0)
     more = False
-    reached = reach(set_limits(session, None)) if limits else None
+    reached = reach(read_limits(session)) if limits else None
     if reached:
         more = give_lanes(session, request, reached)
         _, _, lanes, _, groups = _open(session, request)
         groups = [group for group in groups if not reached.has(group.queue, group.needs)]
-    found, next_due = _look(session, request, groups)
+    tickets, next_due = _look(session, request, groups)
     next_due = now if more else next_due
     blocked = False
     if lanes:
-        found, next_due, blocked = _within_limits(session, request, found, next_due)
-    leases = request.leases[: len(found)]
+        tickets, next_due, blocked = _within_limits(session, request, tickets, next_due)
+    leases = request.leases[: len(tickets)]
     session.many(
         "take_ticket",
-        [(t.run_id, t.path, request.worker, lease) for t, lease in zip(found, leases, strict=True)],
+        [(t.run_id, t.path, request.worker, lease) for t, lease in zip(tickets, leases, strict=True)],
     )
-    claims = _with_logs(session, found, leases)
+    claims = _with_logs(session, tickets, leases)
     return Claims(claims, now, None if next_due == NEVER else max(0.0, next_due - now), blocked)
 
 
@@ -111,12 +107,12 @@ def _open(session: Session, request: ClaimRequest) -> _Open:
     )
     if not rows or rows[0][0] is not None:
         return _Open(False, False, False, False, [])
-    *_, before, lanes, limits = rows[0]
-    return _Open(True, bool(before), bool(lanes), bool(limits), [_Group(*row[:4]) for row in rows[1:]])
+    *_, repeated, lanes, limits = rows[0]
+    return _Open(True, bool(repeated), bool(lanes), bool(limits), [_Group(*row[:4]) for row in rows[1:]])
 
 
-def _look(session: Session, request: ClaimRequest, groups: Sequence[_Group]) -> tuple[list[_Found], float]:
-    """The due tickets in order, and when the first of those that stay will be due."""
+def _look(session: Session, request: ClaimRequest, groups: Sequence[_Group]) -> tuple[list[_Ticket], float]:
+    """The due tickets in order, and when the first of the others will be due."""
     limit = min(request.limit, len(request.leases))
     begun, begun_next = _first_due(session, request, [g for g in groups if _is_started(g.rank)], limit)
     wanted = max(min(request.fresh, limit), limit - len(begun))
@@ -128,20 +124,20 @@ def _look(session: Session, request: ClaimRequest, groups: Sequence[_Group]) -> 
 
 def _first_due(
     session: Session, request: ClaimRequest, groups: Sequence[_Group], limit: int
-) -> tuple[list[_Found], float]:
-    """At most so many of these groups, in order of rank; and when the first of the others is due."""
+) -> tuple[list[_Ticket], float]:
+    """At most `limit` tickets of these groups, by rank; and when the first of the others is due."""
     kind = "solo" if request.solo else "open"
-    taken: list[_Found] = []
+    taken: list[_Ticket] = []
     next_due = NEVER
     for _, ranked in groupby(groups, key=lambda group: group.rank):
-        candidates: list[_Found] = []
+        candidates: list[_Ticket] = []
         for group in ranked:
             wanted = limit - len(taken)
             if group.due_at > session.now or not wanted:
                 next_due = min(next_due, group.due_at)
                 continue
             rows = session.rows(f"{kind}_tickets", group.queue, group.needs, group.rank, wanted + 1)
-            candidates += [_Found(*row) for row in rows]
+            candidates += [_Ticket(*row) for row in rows]
         candidates.sort()
         due = [ticket for ticket in candidates if ticket.due_at <= session.now]
         due = due[: limit - len(taken)]
@@ -152,22 +148,24 @@ def _first_due(
 
 
 def _within_limits(
-    session: Session, request: ClaimRequest, found: Sequence[_Found], next_due: float
-) -> tuple[list[_Found], float, bool]:
-    """These and the tickets of lanes in one order, as far as the limits let them; the lock is ours."""
+    session: Session, request: ClaimRequest, unlimited: Sequence[_Ticket], next_due: float
+) -> tuple[list[_Ticket], float, bool]:
+    """Merge these with the tickets of lanes in one order, as far as the limits allow."""
     kind = "solo" if request.solo else "open"
     limit = min(request.limit, len(request.leases))
     groups = session.rows(f"{kind}_lanes", as_list(list(dict.fromkeys(request.needs))))
     mine = set(lanes_for(request, {lane for lane, _, _ in groups}))
     slots = slots_now(session, mine)
-    tickets = {(t.run_id, t.path): t for t in found}
-    waiting = [Waiting("", *_started_and_priority(t.rank), t.due_at, t.run_id, t.path, False) for t in found]
+    tickets = {(t.run_id, t.path): t for t in unlimited}
+    waiting = [
+        Waiting("", *_started_and_priority(t.rank), t.due_at, t.run_id, t.path, False) for t in unlimited
+    ]
     for lane, needs, rank in groups:
         if lane in mine:
             cleans_up = rank <= -ENDING_PRIORITY
             wanted = 1 if slots.closed(lane) and not cleans_up else limit + 1
             for row in session.rows(f"{kind}_lane_tickets", lane, needs, rank, wanted):
-                ticket = _Found(*row[4:])
+                ticket = _Ticket(*row[4:])
                 tickets[ticket.run_id, ticket.path] = ticket
                 order = (bool(row[1]), row[2], ticket.due_at, ticket.run_id, ticket.path)
                 waiting.append(Waiting(lane, *order, bool(row[3])))
@@ -189,18 +187,18 @@ def _started_and_priority(rank: int) -> tuple[bool, int]:
     return started, -rank if started else FRESH_RANK - rank
 
 
-def _with_logs(session: Session, found: Sequence[_Found], leases: Sequence[LeaseId]) -> list[Claim]:
-    """Read after the leases were taken: what `head` and `wakes` count is there."""
-    if not found:
+def _with_logs(session: Session, tickets: Sequence[_Ticket], leases: Sequence[LeaseId]) -> list[Claim]:
+    """Read logs and inboxes after the leases were taken: everything `head` and `wakes` count is there."""
+    if not tickets:
         return []
-    logs: list[list[LogRow]] = [[] for _ in found]
-    spans = [_span(ticket) for ticket in found]
+    logs: list[list[LogRow]] = [[] for _ in tickets]
+    spans = [_span(ticket) for ticket in tickets]
     _read_logs(session, logs, dict(enumerate(spans)))
-    shortened = {i: (t.run_id, 1, 1) for i, t in enumerate(found) if not t.path and t.base > 1}
-    if shortened:  # a later generation: its first event is kept before what it replays
+    shortened = {i: (t.run_id, 1, 1) for i, t in enumerate(tickets) if not t.path and t.base > 1}
+    if shortened:  # a later generation: its first event comes before those it replays
         _read_logs(session, logs, shortened)
     claims = []
-    for ticket, lease, log in zip(found, leases, logs, strict=True):
+    for ticket, lease, log in zip(tickets, leases, logs, strict=True):
         if log and not ticket.path:
             log.sort()
             assert log[-1].seq == ticket.head, f"{ticket.run_id}: the log ends at {log[-1].seq}"
@@ -217,8 +215,8 @@ def _with_logs(session: Session, found: Sequence[_Found], leases: Sequence[Lease
     return claims
 
 
-def _span(ticket: _Found) -> tuple[str, int, int]:
-    """Which events a claim brings along."""
+def _span(ticket: _Ticket) -> tuple[str, int, int]:
+    """The events that a claim includes."""
     if ticket.path:
         return (ticket.run_id, ticket.head, ticket.head)
     return (ticket.run_id, ticket.base, LAST_SEQ)
@@ -230,14 +228,5 @@ def _read_logs(session: Session, logs: list[list[LogRow]], spans: dict[int, tupl
         logs[places[place]].append(LogRow(*row))
 
 
-def reroute(session: Session, asked: tuple[RunId, str, str]) -> bool:
-    return session.row("reroute", *asked) is not None
-
-
-def finish_remote(session: Session, asked: tuple[Claim, Message]) -> Outcome:
-    claimed, result = asked
-    if session.row("ticket_lease", claimed.run_id, claimed.path) != (claimed.lease,):
-        return Outcome.LOST
-    session.run("delete_ticket", claimed.run_id, claimed.path)
-    deliver(session, [[result]])
-    return Outcome.OK
+def reroute(session: Session, run_id: RunId, *, needs: str, to: str) -> bool:
+    return session.row("reroute", run_id, needs, to) is not None

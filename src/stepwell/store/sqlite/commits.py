@@ -1,4 +1,4 @@
-"""Commits: a batch of members, each judged by its own fence and written wholly or not at all."""
+"""Commits: each member of a batch is checked against its own fence, and written wholly or not at all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Outcome, Park
 from stepwell.domain.fence import check_fence, due_after, was_already_written
 from stepwell.store.sqlite.errors import BAD_VALUE
-from stepwell.store.sqlite.messages import Postman
+from stepwell.store.sqlite.messages import InboxWriter
 from stepwell.store.sqlite.session import Session, as_list
 from stepwell.store.sqlite.starts import start
 
 
 class Fence(msgspec.Struct, frozen=True, gc=False):
-    """The columns of a ticket that decide, and those that a commit changes."""
+    """The columns of a ticket that the fence check reads, and those that a commit changes."""
 
     run_id: str
     lease: str | None
@@ -31,7 +31,7 @@ class Fence(msgspec.Struct, frozen=True, gc=False):
 
 
 def commit(session: Session, calls: Sequence[Sequence[Commit]]) -> list[list[Committed]]:
-    """The answers to several calls, written as one."""
+    """Write the members of several calls together; return the answers to each."""
     members = list(chain.from_iterable(calls))
     if _meet(members):
         answers = [write(session, [member])[0] for member in members]
@@ -42,7 +42,7 @@ def commit(session: Session, calls: Sequence[Sequence[Commit]]) -> list[list[Com
 
 
 def commit_apart(session: Session, calls: Sequence[Sequence[Commit]]) -> list[list[Committed]]:
-    """The same, after a value that the database does not take: only that member is refused."""
+    """Do the same after a value that the database cannot hold: only its member is refused."""
     return [[_write_apart(session, member) for member in call] for call in calls]
 
 
@@ -58,7 +58,7 @@ def _write_apart(session: Session, member: Commit) -> Committed:
 
 
 def _meet(members: Sequence[Commit]) -> bool:
-    """Does one member touch the ticket of another? Then they are written one after the other."""
+    """True if one member touches the ticket of another: then they are written one after the other."""
     ids = {member.run_id for member in members}
     if len(ids) < len(members):
         return True
@@ -66,7 +66,7 @@ def _meet(members: Sequence[Commit]) -> bool:
 
 
 def write(session: Session, members: Sequence[Commit]) -> list[Committed]:
-    """Members that do not meet. One statement reads all fences, then each table is written at once."""
+    """Write members that do not meet: one statement reads all fences, then each table is written at once."""
     wanted = as_list([member.run_id for member in members])
     fences = {row[0]: Fence(*row) for row in session.rows("fences", wanted)}
     answers: list[Committed] = []
@@ -97,7 +97,7 @@ def write(session: Session, members: Sequence[Commit]) -> list[Committed]:
 
 
 def not_written(session: Session, member: Commit, outcome: Outcome, wakes: int) -> Committed:
-    """Lost, or written before: then its answer got lost and it was sent again (Rule 6)."""
+    """Look into the log: is the commit lost, or was it written before and only its answer lost (Rule 6)?"""
     if outcome is Outcome.LOST and member.events:
         last = member.head + len(member.events)
         log = [LogRow(*row) for row in session.rows("own_events", member.run_id, member.head, last)]
@@ -118,7 +118,7 @@ def _append(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -
 
 
 def _note(session: Session, members: Sequence[Commit]) -> None:
-    """Messages taken, waits opened and closed."""
+    """Delete consumed messages; open and close waits."""
     consumed = [(member.run_id, key) for member in members for key in member.consumed]
     opened = [
         (member.run_id, wait.path, wait.kind, wait.name, wait.key, wait.since)
@@ -135,40 +135,40 @@ def _note(session: Session, members: Sequence[Commit]) -> None:
 
 
 def _reach_out(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]) -> dict[str, int]:
-    """Remote tickets, new runs and messages; returns how often a member woke itself."""
-    far = [(member, fence) for member, fence, _ in accepted if member.reaches_out]
-    if not far:
+    """Write remote tickets, new runs and messages; return how often each member woke itself."""
+    reaching = [(member, fence) for member, fence, _ in accepted if member.reaches_out]
+    if not reaching:
         return {}
     now = session.now
-    closed = [(member.run_id, path) for member, _ in far for path in member.tickets_closed]
+    closed = [(member.run_id, path) for member, _ in reaching for path in member.tickets_closed]
     if closed:
         session.many("delete_ticket", closed)
     opened = [
         (member.run_id, new.path, new.queue, new.needs, fence.workspace, new.priority, now, new.seq)
-        for member, fence in far
+        for member, fence in reaching
         for new in member.tickets_opened
     ]
     if opened:
         session.many("put_remote_ticket", opened)
-    runs = [run for member, _ in far for run in member.starts]
+    runs = [run for member, _ in reaching for run in member.starts]
     if runs:
         start(session, [runs])
-    messages = [message for member, _ in far for message in member.deliveries]
+    messages = [message for member, _ in reaching for message in member.deliveries]
     if not messages:
         return {}
-    postman = Postman(session, messages)
+    writer = InboxWriter(session, messages)
     woken: dict[str, int] = {}
-    for member, _ in far:
+    for member, _ in reaching:
         for message in member.deliveries:
-            if postman.lay(message) == "delivered" and message.run_id == member.run_id:
+            if writer.add(message) == "delivered" and message.run_id == member.run_id:
                 woken[member.run_id] = woken.get(member.run_id, 0) + 1
-    postman.write()
+    writer.write()
     return woken
 
 
 def _end(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> None:
-    """The tickets and runs as they are after this commit: kept, parked or finished."""
-    kept, parked, parked_runs, finished = [], [], [], []
+    """Write tickets and runs: an owner continues, parks or finishes."""
+    continued, parked, parked_runs, finished = [], [], [], []
     for member, fence, at in accepted:
         then = member.then
         if isinstance(then, Finish):
@@ -192,9 +192,9 @@ def _end(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> N
             parked.append((*row, due_after(then, session.now)))
             parked_runs.append((member.run_id, then.status.value, then.where_at, then.started_at or None))
         else:
-            kept.append(row)
-    if kept:
-        session.many("write_kept", kept)
+            continued.append(row)
+    if continued:
+        session.many("write_continued", continued)
     if parked:
         session.many("write_parked", parked)
         session.many("park_run", parked_runs)

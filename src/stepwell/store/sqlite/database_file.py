@@ -1,8 +1,8 @@
-"""File: what must be true of the database file before anybody writes to it.
+"""Database file: checks and migrates it before anybody writes to it.
 
-A file that is damaged, newer, somebody else's or out of reach is refused with a reason before a
-byte of it changes. Migrations run under the write lock, in one transaction: a process that dies in
-the middle leaves the file as it was.
+A file that is damaged, newer, of another application or not accessible is refused with a reason before a
+byte of it changes. Migrations run under the write lock, in one transaction: a process that dies in the
+middle leaves the file as it was.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from pathlib import Path
 import apsw
 
 from stepwell.errors import StoreUnavailable, StoreUnusable
+from stepwell.store import queries
 from stepwell.store.sqlite.lock_holder import locked
-from stepwell.store.sqlite.session import STATEMENTS_KEPT
+from stepwell.store.sqlite.session import STATEMENTS_CACHED
 
 APPLICATION_ID = 0x57656C6C  # "Well", in the header of every file of ours
-SQLITE_LEAST = (3, 51, 3)  # before it two connections could lose a page when the log began anew
-OPEN_SECONDS = 10.0  # how long another process may migrate
-QUICK_CHECK_BYTES = 16 * 1024 * 1024  # larger files are checked as far as they are read
+SQLITE_MIN = (3, 51, 3)  # earlier, two connections could lose a page when the log was reset
+OPEN_SECONDS = 10.0  # how long to wait for another process that migrates
+QUICK_CHECK_BYTES = 16 * 1024 * 1024  # larger files are checked only as they are read
 HEADER = b"SQLite format 3\x00"
-# Locks and shared memory do not reach over these.
+# Locks and shared memory do not work across hosts on these.
 NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.")
 
 _WRITER = """
@@ -41,40 +42,36 @@ PRAGMA cell_size_check = ON;
 def migrations() -> list[tuple[int, str]]:
     """Number and text of each, in order."""
     folder = files("stepwell.store.sqlite.migrations")
-    found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
-    found.sort(key=lambda entry: entry.name)
-    return [(int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8")) for entry in found]
-
-
-def _beats() -> str:
-    return (files("stepwell.store.sqlite") / "beats.sql").read_text(encoding="utf-8")
+    entries = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    entries.sort(key=lambda entry: entry.name)
+    return [(int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8")) for entry in entries]
 
 
 def open_writer(path: str) -> apsw.Connection:
-    """The connection that writes, on a file that exists and has the present schema."""
+    """Open the connection that writes; create or migrate the file first."""
     _check_library()
     _check_place(path)
     is_new = not os.path.exists(path) or os.path.getsize(path) == 0
     with _refusing(path):
-        connection = apsw.Connection(path, statementcachesize=STATEMENTS_KEPT)
+        connection = apsw.Connection(path, statementcachesize=STATEMENTS_CACHED)
         try:
             connection.set_busy_timeout(int(OPEN_SECONDS * 1000))
             _check_file(connection, path)
             _switch_to_wal(connection)
             connection.execute(_WRITER)
             _migrate(connection, path)
-            connection.execute(_beats())
+            connection.execute(queries.text("stepwell.store.sqlite", "heartbeat_trigger.sql"))
             if is_new:
                 _sync_folder(path)
         except BaseException:
             connection.close(True)
             raise
-    connection.set_busy_timeout(0)  # from now on the writer waits in its own way (intent.py)
+    connection.set_busy_timeout(0)  # from now on the writer waits in its own way (write_intent.py)
     return connection
 
 
 def _switch_to_wal(connection: apsw.Connection) -> None:
-    """Two processes that make a new file at once meet here; SQLite then says busy without waiting."""
+    """Retry by ourselves: if two processes create a file at once, SQLite says busy here without waiting."""
     until = time.monotonic() + OPEN_SECONDS
     while True:
         try:
@@ -87,10 +84,10 @@ def _switch_to_wal(connection: apsw.Connection) -> None:
 
 
 def open_reader(path: str) -> apsw.Connection:
-    """A connection that only reads; the log's checkpoints are the writer's business."""
+    """Open a connection that only reads; checkpoints are left to the writer."""
     with _refusing(path):
         connection = apsw.Connection(
-            path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS_KEPT
+            path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS_CACHED
         )
         connection.set_busy_timeout(int(OPEN_SECONDS * 1000))
         connection.wal_autocheckpoint(0)
@@ -104,14 +101,14 @@ def _refusing(path: str) -> Iterator[None]:
         yield
     except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError) as error:
         raise StoreUnusable(
-            f"the file is damaged or no SQLite database: {error}",
+            f"the file is damaged or not a SQLite database: {error}",
             hint="choose another path, restore a backup, or try the sqlite3 command .recover",
             path=path,
         ) from error
     except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError) as error:
         raise StoreUnusable(
             f"the file cannot be opened for writing: {error}",
-            hint="make the file and its directory writable for this user: SQLite keeps a log beside the file",
+            hint="make the file and its directory writable for this user: SQLite writes a log next to it",
             path=path,
         ) from error
     except apsw.BusyError as error:
@@ -124,17 +121,17 @@ def _refusing(path: str) -> Iterator[None]:
 
 def _check_library() -> None:
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    if version < SQLITE_LEAST:
-        least = ".".join(map(str, SQLITE_LEAST))
+    if version < SQLITE_MIN:
+        oldest = ".".join(map(str, SQLITE_MIN))
         raise StoreUnusable(
-            f"SQLite {apsw.sqlite_lib_version()} is too old; {least} is the least",
+            f"SQLite {apsw.sqlite_lib_version()} is too old; {oldest} or later is needed",
             hint="pip install --upgrade apsw",
         )
 
 
 def _check_place(path: str) -> None:
     if os.path.isdir(path):
-        raise StoreUnusable("that is a directory", hint=f"name a file in it: {path}/app.db", path=path)
+        raise StoreUnusable("the path is a directory", hint=f"name a file in it: {path}/app.db", path=path)
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise StoreUnusable(
@@ -143,14 +140,14 @@ def _check_place(path: str) -> None:
     kind = _filesystem(os.path.realpath(folder))
     if kind.startswith(NETWORK):
         raise StoreUnusable(
-            f"the file would lie on a network filesystem ({kind}), where SQLite's locks do not work",
+            f"the file would be on a network filesystem ({kind}), where SQLite's locks do not work",
             hint="use a local disk, or PostgreSQL for several hosts",
             path=path,
         )
 
 
 def _filesystem(folder: str) -> str:
-    """The kind of filesystem below a folder; '' where the system does not say."""
+    """The type of the filesystem that holds a folder; '' if the system does not say."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -166,19 +163,19 @@ def _filesystem(folder: str) -> str:
 
 
 def _check_file(connection: apsw.Connection, path: str) -> None:
-    """Ours, not newer, not damaged. Only reads."""
+    """Check that the file is ours, not newer and not damaged. Only reads."""
     if connection.readonly("main"):
         raise apsw.ReadOnlyError("it is read-only for this user")
     with open(path, "rb") as file:
         start = file.read(len(HEADER))
     if start and start != HEADER:
-        raise apsw.NotADBError("it does not begin like one")
+        raise apsw.NotADBError("its header is not that of one")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     application = connection.pragma("application_id")
     if application != APPLICATION_ID and (application or tables):
         raise StoreUnusable(
             "the file is the database of another application",
-            hint="give Stepwell a file of its own; transactional steps can make their tables in it",
+            hint="give Stepwell a file of its own; transactional steps can create their tables in it",
             path=path,
         )
     _check_version(connection, path)
@@ -190,10 +187,10 @@ def _check_file(connection: apsw.Connection, path: str) -> None:
 
 def _check_version(connection: apsw.Connection, path: str) -> int:
     version = int(connection.pragma("user_version"))
-    known = migrations()[-1][0]
-    if version > known:
+    newest = migrations()[-1][0]
+    if version > newest:
         raise StoreUnusable(
-            f"the file was written by a newer Stepwell (schema {version}; this one knows {known})",
+            f"the file was written by a newer Stepwell (schema {version}; this one knows {newest})",
             hint="pip install --upgrade stepwell",
             path=path,
         )
@@ -201,13 +198,13 @@ def _check_version(connection: apsw.Connection, path: str) -> int:
 
 
 def _migrate(connection: apsw.Connection, path: str) -> None:
-    known = migrations()
-    if connection.pragma("user_version") == known[-1][0]:
+    steps = migrations()
+    if connection.pragma("user_version") == steps[-1][0]:
         return
     connection.execute("BEGIN EXCLUSIVE")
     try:
         version = _check_version(connection, path)  # another process may have been faster
-        for number, text in known:
+        for number, text in steps:
             if number > version:
                 connection.execute(text)
                 connection.pragma("user_version", number)
@@ -220,7 +217,7 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    """A file whose name is not on disk is lost with the power."""
+    """Sync the folder: a new file whose name is not on disk is lost in a power failure."""
     folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -1,4 +1,4 @@
-"""Trouble: what SQLite's errors mean to us. They are translated here and nowhere else."""
+"""Errors: what SQLite's errors mean for the caller. They are translated here and nowhere else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import apsw
 
 from stepwell.errors import InvalidInput, PayloadTooLarge, StepwellError, StoreUnavailable, StoreUnusable
 
-# A value that this database cannot hold: wrong type, lone surrogate, too large, a key that is taken.
+# A value that this database cannot hold: wrong type, lone surrogate, too large, an existing key.
 BAD_VALUE = (
     apsw.ConstraintError,
     apsw.MismatchError,
@@ -18,16 +18,16 @@ BAD_VALUE = (
 )
 _BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _HINTS: dict[type[Exception], str] = {
-    apsw.FullError: "the disk is full: make room; nothing was half-written and Stepwell goes on by itself",
-    apsw.IOError: "the disk reports errors: look at the system log; nothing was half-written",
-    apsw.BusyError: "another process holds the write lock for very long; find it and end its transaction",
+    apsw.FullError: "the disk is full: free space and Stepwell continues by itself; nothing was half-written",
+    apsw.IOError: "the disk reports errors: look into the system log; nothing was half-written",
+    apsw.BusyError: "another process has held the write lock for very long; find it and end its transaction",
     apsw.ReadOnlyError: "make the file and its directory writable for this user",
-    apsw.CantOpenError: "the file or its directory cannot be written any more; was it moved or deleted?",
+    apsw.CantOpenError: "the file or its directory can no longer be written; was it moved or deleted?",
 }
 
 
 def translated(error: BaseException, path: str) -> BaseException:
-    """The error as a caller should see it; what is not the database's stays as it is."""
+    """Translate an error of the database; others are returned unchanged."""
     if isinstance(error, StepwellError):
         return error
     if isinstance(error, apsw.TooBigError):
@@ -42,5 +42,5 @@ def translated(error: BaseException, path: str) -> BaseException:
         return InvalidInput(f"the database cannot hold this value: {error}")
     if isinstance(error, apsw.Error):
         hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "")
-        return StoreUnavailable(f"the database did not do it: {error}", hint=hint, path=path)
+        return StoreUnavailable(f"the database failed: {error}", hint=hint, path=path)
     return error

@@ -1,4 +1,4 @@
-"""Limits of the SQLite store: what was set, and what is used of it."""
+"""Limits of the SQLite store, and how much of them is used."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from stepwell.domain.commit import ClaimRequest
 from stepwell.domain.limits import Lane, LaneUse, Limit, Reach, Scope, Slots, rest_counts
 from stepwell.store.sqlite.session import Row, Session
 
-LANES_AT_ONCE = 1000  # given in one claim; the next one goes on
+LANES_AT_ONCE = 1000  # assigned in one claim; the next claim continues
 
 
 def slots_now(session: Session, lanes: Iterable[str]) -> Slots:
-    """What these lanes may still take."""
-    table = limits(session, None)
+    """The free slots of these lanes."""
+    table = read_limits(session)
     resting = _counts(session, "resting_lanes") if rest_counts(table, lanes) else {}
     return Slots(table, _counts(session, "leased_lanes"), resting)
 
 
 def give_lanes(session: Session, request: ClaimRequest, reached: Reach) -> bool:
-    """To runs that bring no limit and are within reach of one that was set; True: there are more."""
+    """Assign lanes to runs within reach of a limit that was set; True: there are more."""
     owned = [row for row in session.rows("owned_without_lane") if reached.has(row[3], row[5])]
     waiting: list[Row] = []
     kind = "solo" if request.solo else "open"
@@ -41,20 +41,20 @@ def _counts(session: Session, name: str) -> dict[str, int]:
     return {lane: count for lane, count in session.rows(name)}  # for the types
 
 
-def limits(session: Session, _: None) -> list[Limit]:
+def read_limits(session: Session) -> list[Limit]:
     return [
-        Limit(kind=kind, workspace=workspace, name=name, most=most, hold=hold)
-        for kind, workspace, name, most, hold in session.rows("read_limits")
+        Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold)
+        for kind, workspace, name, limit, hold in session.rows("read_limits")
     ]
 
 
-def lanes(session: Session, _: None) -> list[LaneUse]:
+def read_lanes(session: Session) -> list[LaneUse]:
     leased, resting = _counts(session, "leased_lanes"), _counts(session, "resting_lanes")
     return [LaneUse(lane, leased.get(lane, 0), resting.get(lane, 0)) for lane in sorted(leased | resting)]
 
 
 def put_limit(session: Session, limit: Limit) -> None:
-    session.run("put_limit", *limit.scope, limit.most, limit.hold)
+    session.run("put_limit", *limit.scope, limit.limit, limit.hold)
 
 
 def drop_limit(session: Session, scope: Scope) -> bool:

@@ -1,8 +1,8 @@
-"""Worker files: a lock that the kernel opens when a worker dies, so nobody waits for its lease.
+"""Liveness locks: the kernel releases them when a worker dies, so nobody has to wait for its lease.
 
 Each registered worker has a file in `<database>.workers` that its process keeps locked. A free lock
-means that the process is gone. No file says nothing: then only the lease counts. A live but frozen
-process keeps its lock, so this never keeps a lease from running out.
+means that the process is gone. Without a file only the lease counts. A frozen process keeps its lock,
+but its lease still expires.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stepwell.domain.ids import WorkerId
 
-TRIES = 20  # then another store of the same worker holds it, which says the same
+TRIES = 20  # after that, another store of the same worker holds it, which is just as good
 
 
 class WorkerFiles:
@@ -23,7 +23,7 @@ class WorkerFiles:
         self._held: dict[str, int] = {}
 
     def hold(self, worker: WorkerId) -> None:
-        """Lock this worker's file until release; the lock is there before its row is."""
+        """Lock this worker's file until release. Call it before the worker's row is written."""
         if worker in self._held:
             return
         path = self._path(worker)
@@ -33,7 +33,7 @@ class WorkerFiles:
             if _try_lock(file) and _is_same(file, path):
                 self._held[worker] = file
                 return
-            os.close(file)  # somebody looks at it right now, or a sweeper removed it meanwhile
+            os.close(file)  # somebody checks it right now, or it was removed meanwhile
             time.sleep(0.001)
 
     def release(self, worker: str) -> None:
@@ -47,11 +47,11 @@ class WorkerFiles:
             self.release(worker)
         try:
             self._folder.rmdir()
-        except OSError:  # others have theirs in it, or it was never made
+        except OSError:  # others have theirs in it, or it was never created
             pass
 
     def is_free(self, worker: str) -> bool:
-        """Has the process that registered this worker ended?"""
+        """True if the process that registered this worker has ended."""
         try:
             file = os.open(self._path(worker), os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -62,14 +62,14 @@ class WorkerFiles:
             os.close(file)
 
     def forget(self, worker: str) -> None:
-        """Remove what a dead worker left behind."""
+        """Remove the file of a dead worker."""
         if worker in self._held:
             self.release(worker)
         elif self.is_free(worker):
             self._path(worker).unlink(missing_ok=True)
 
     def _path(self, worker: str) -> Path:
-        # Ids come from us, but a name must never lead out of the folder.
+        # Ids are ours, but a name must never lead out of the folder.
         return self._folder / worker.encode().hex() if not worker.isalnum() else self._folder / worker
 
 
@@ -83,8 +83,8 @@ def _try_lock(file: int) -> bool:
 
 def _is_same(file: int, path: Path) -> bool:
     try:
-        found = path.stat()
+        current = path.stat()
     except FileNotFoundError:
         return False
     own = os.fstat(file)
-    return (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino)
+    return (own.st_dev, own.st_ino) == (current.st_dev, current.st_ino)

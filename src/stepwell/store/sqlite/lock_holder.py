@@ -1,7 +1,7 @@
-"""Holder: which process keeps the write lock of a database file, as far as the system tells.
+"""Holder: the process that has the write lock of a database file, read from /proc/locks.
 
-Read from /proc/locks. To ask with F_GETLK would mean to open the file of the locks, and closing it again
-would release all locks that this process has on it. Where there is no /proc the holder stays unnamed.
+F_GETLK would need the file of the locks open, and closing it again would release all locks that this
+process has on it. Without /proc the holder stays unnamed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from stepwell.errors import StoreLocked
 
-# Where SQLite's write-ahead log keeps the lock of its writer: a byte of `<database>-shm`.
+# The byte of `<database>-shm` that the writer of a write-ahead log locks.
 _WRITE_LOCK_BYTE = "120"
 _COMMAND_LENGTH = 100
 
@@ -24,24 +24,24 @@ class Holder(NamedTuple):
 
 
 def locked(path: str, seconds: float) -> StoreLocked:
-    """The error for somebody who waited for the write lock for so long: who has it, and what to do."""
+    """The error after waiting that long for the write lock: who has it, and what to do."""
     holder = find_holder(path)
     since = f"has held the write lock of the database for more than {seconds:g} s"
     if holder is None:
         message = f"another process {since}"
-        hint = f"find it with `lsof {path}-shm` and end it or wait for it; nothing was written, so ask again"
+        hint = f"find it with `lsof {path}-shm` and end it or wait for it; nothing was written, so try again"
     elif holder.pid == os.getpid():
         message = f"another engine of this process {since}"
-        hint = "wait for its transactional step, and do less in one; nothing was written, so ask again"
+        hint = "wait for its transactional step, and do less in one; nothing was written, so try again"
     elif holder.stopped:
         message = f"process {holder.pid} ({holder.command}) is stopped and {since}"
         hint = (
-            f"continue it with `kill -CONT {holder.pid}`, or end it with `kill -9 {holder.pid}`: what it had "
-            "not committed is undone and its runs go on elsewhere; nothing of yours was written, so ask again"
+            f"continue it with `kill -CONT {holder.pid}`, or end it with `kill -9 {holder.pid}`: its open "
+            "transaction is rolled back, its runs continue elsewhere; nothing of yours was written: try again"
         )
     else:
         message = f"process {holder.pid} ({holder.command}) {since}"
-        hint = f"wait for it or end it with `kill {holder.pid}`; nothing of yours was written, so ask again"
+        hint = f"wait for it or end it with `kill {holder.pid}`; nothing of yours was written, so try again"
     return StoreLocked(message, hint=hint, path=path)
 
 

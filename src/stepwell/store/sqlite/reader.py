@@ -8,16 +8,16 @@ import apsw
 
 from stepwell.store.sqlite.errors import translated
 from stepwell.store.sqlite.session import Session
-from stepwell.store.sqlite.thread_queue import Operation, Waiting, answer
+from stepwell.store.sqlite.thread_queue import CallQueue, Operation, answer
 
 
 class Reader:
-    """Every read is one statement, so it sees one moment and is soon over."""
+    """Almost every read is one statement, so it sees one moment and is over soon."""
 
     def __init__(self, connection: apsw.Connection, path: str) -> None:
         self._session = Session(connection)
         self._path = path
-        self.waiting = Waiting()
+        self.queue = CallQueue()
         self._thread = threading.Thread(target=self._serve, name="stepwell-reader", daemon=True)
         self._thread.start()
 
@@ -27,7 +27,7 @@ class Reader:
     def _serve(self) -> None:
         stopping = False
         while not stopping:
-            operations, stopping = self.waiting.take()
+            operations, stopping = self.queue.take()
             for operation in operations:
                 self._read(operation)
             answer(operations)

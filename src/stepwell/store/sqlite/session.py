@@ -10,8 +10,12 @@ import msgspec
 
 from stepwell.store import queries
 
-QUERIES = queries.load("stepwell.store.sqlite")
-STATEMENTS_KEPT = 200  # all of ours stay prepared, with room for those of transactional steps
+FILES = (
+    *("writer", "starts", "commits", "cancel_retry", "messages", "claims", "workers"),
+    *("reads", "definitions", "archive", "limits", "rates"),
+)
+QUERIES = queries.load("stepwell.store.sqlite", *FILES)
+STATEMENTS_CACHED = 200  # all of ours stay prepared, with room for those of transactional steps
 
 Values = Sequence[Any] | dict[str, Any]
 Row = tuple[Any, ...]
@@ -24,7 +28,7 @@ class Session:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
-        self.now = 0.0  # one time per transaction
+        self.now = 0.0  # the same for the whole transaction
 
     def run(self, name: str, *values: Any) -> None:
         self.connection.execute(QUERIES[name], values)
@@ -33,18 +37,18 @@ class Session:
         self.connection.executemany(QUERIES[name], rows)
 
     def rows(self, name: str, *values: Any) -> list[Row]:
-        found: list[Row] = self.connection.execute(QUERIES[name], values).fetchall()
-        return found
+        rows: list[Row] = self.connection.execute(QUERIES[name], values).fetchall()
+        return rows
 
     def rows_named(self, name: str, values: dict[str, Any]) -> list[Row]:
-        found: list[Row] = self.connection.execute(QUERIES[name], values).fetchall()
-        return found
+        rows: list[Row] = self.connection.execute(QUERIES[name], values).fetchall()
+        return rows
 
     def row(self, name: str, *values: Any) -> Row | None:
-        found = self.rows(name, *values)
-        return found[0] if found else None
+        rows = self.rows(name, *values)
+        return rows[0] if rows else None
 
 
 def as_list(values: object) -> str:
-    """Many values as one parameter."""
+    """Encode many values as one parameter."""
     return _encode(values).decode()

@@ -13,31 +13,31 @@ from stepwell.store.sqlite.session import Session, as_list
 
 
 def start(session: Session, calls: Sequence[Sequence[NewRun]]) -> list[list[Started]]:
-    """The answers to several calls, written as one."""
+    """Write the runs of several calls together; return the answers to each."""
     runs: Sequence[NewRun] = list(chain.from_iterable(calls))
     if lanes := brought(runs):
         runs = _owned_within_limits(session, runs, lanes)
-    known = known_starts(session, runs)
+    existing = existing_runs(session, runs)
     takers = _takers(session, runs)
     created: list[NewRun] = []
     answers: list[Started] = []
     for run in runs:
-        found = known.get(run.identity)
-        if found is None:
-            known[run.identity] = (run.id, run.digest)
+        match = existing.get(run.identity)
+        if match is None:
+            existing[run.identity] = (run.id, run.digest)
             created.append(run)
             claim = run.taken(session.now) if run.wanted and run.owner in takers else None
             answers.append(Started(run.id, created=True, claim=claim))
         else:
-            answers.append(Started(found[0], created=False, conflict=found[1] != run.digest))
+            answers.append(Started(match[0], created=False, conflict=match[1] != run.digest))
     if created:
         _insert(session, created, takers)
     ordered = iter(answers)
     return [[next(ordered) for _ in call] for call in calls]
 
 
-def known_starts(session: Session, runs: Sequence[NewRun]) -> dict[Identity, tuple[RunId, str]]:
-    """Those that have a run: its id and the digest of its input."""
+def existing_runs(session: Session, runs: Sequence[NewRun]) -> dict[Identity, tuple[RunId, str]]:
+    """Existing runs with the identity of one of these: id, and digest of the input."""
     keys = [run.identity for run in runs if run.key]
     ids = [run.id for run in runs if not run.key]
     rows = session.rows("known_keys", as_list(keys)) if keys else []
@@ -46,7 +46,7 @@ def known_starts(session: Session, runs: Sequence[NewRun]) -> dict[Identity, tup
 
 
 def _owned_within_limits(session: Session, runs: Sequence[NewRun], lanes: set[str]) -> Sequence[NewRun]:
-    """The same runs: their starter owns those of these lanes for which there is a slot."""
+    """Return the runs; their starter owns those of these lanes that have a free slot."""
     waiting = session.row("any_due_in_lanes", session.now) is not None
     return owned_within(runs, slots_now(session, lanes), waiting=waiting)
 

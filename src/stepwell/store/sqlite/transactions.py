@@ -1,9 +1,8 @@
-"""Transact: a user's own writes and the event of its step in one transaction.
+"""Transactions: a user's own writes and the event of its step, committed together.
 
-The body runs on the writer's thread with the engine's connection: a second connection of another
-SQLite library in this process would break the file's locks. It may do what it likes with its own
-tables, but not end the transaction, nor touch ours; and nobody else can write meanwhile, so its
-statements have a time limit.
+The body runs on the writer's thread with the engine's connection: a second SQLite library in this process
+would break the file's locks. It may do anything with its own tables, but must not end the transaction or
+touch ours. Nobody else can write meanwhile, so its statements have a time limit.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from stepwell.errors import InvalidDefinition, InvalidRequest, StepTimedOut
 from stepwell.store.sqlite.commits import Fence, not_written, write
 from stepwell.store.sqlite.errors import translated
 from stepwell.store.sqlite.session import Session, as_list
-from stepwell.store.sqlite.thread_queue import Undone
+from stepwell.store.sqlite.thread_queue import RolledBack
 
-BODY_SECONDS = 10.0  # others wait for the write lock for 15
+BODY_SECONDS = 10.0  # less than the 15 s for which others wait for the write lock
 PROGRESS_STEPS = 10_000  # of SQLite's machine between two looks at the clock; less than a millisecond
 
 OURS = frozenset(
@@ -44,7 +43,7 @@ Turn = Callable[[Any], Awaitable[Commit] | Commit]
 
 
 class StepConnection:
-    """What a transactional step writes with: `execute` and `executemany` of the engine's connection."""
+    """The connection of a transactional step: `execute` and `executemany` of the engine's own."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection: apsw.Connection | None = connection
@@ -61,7 +60,7 @@ class StepConnection:
         return cursor
 
     def changes(self) -> int:
-        """How many rows the last statement changed."""
+        """Return how many rows the last statement changed."""
         return self._open().changes()
 
     def last_insert_rowid(self) -> int:
@@ -70,7 +69,7 @@ class StepConnection:
     def _open(self) -> apsw.Connection:
         if self._connection is None:
             raise InvalidRequest(
-                "the transactional step has ended; its connection cannot be used any more",
+                "the transactional step has ended; its connection can no longer be used",
                 hint="read what you need inside the step and return it",
             )
         return self._connection
@@ -84,7 +83,7 @@ class StepConnection:
         except apsw.AuthError as error:
             raise InvalidRequest(
                 "a transactional step cannot end its transaction, attach files or write Stepwell's tables",
-                hint="write your own tables and return: that and the step's event are committed together",
+                hint="write your own tables and return: they and the step's event are committed together",
             ) from error
         except apsw.InterruptError as error:
             raise StepTimedOut(
@@ -94,12 +93,11 @@ class StepConnection:
 
     def end(self) -> None:
         self._connection = None
-        for cursor in self._cursors:  # a statement that was not read to its end would block the commit
+        for cursor in self._cursors:  # a statement with unread rows would block the commit
             cursor.close(True)
 
 
-def transact(session: Session, asked: tuple[Callable[[Any], Any], Turn]) -> Committed:
-    body, turn = asked
+def transact(session: Session, body: Callable[[Any], Any], turn: Turn) -> Committed:
     try:
         with _guarded(session.connection) as connection:
             result = body(connection)
@@ -110,18 +108,18 @@ def transact(session: Session, asked: tuple[Callable[[Any], Any], Turn]) -> Comm
             )
         commit = turn(result)
         assert isinstance(commit, Commit), "on SQLite a turn is a plain function"
-    except StopIteration as error:  # no future can carry it
-        raise Undone(error=RuntimeError("the transactional step raised StopIteration")) from error
+    except StopIteration as error:  # a future cannot carry it
+        raise RolledBack(error=RuntimeError("the transactional step raised StopIteration")) from error
     except BaseException as error:
         broken = isinstance(error, apsw.Error) and not isinstance(error, apsw.ConstraintError | apsw.SQLError)
-        raise Undone(error=translated(error, "") if broken else error) from error
+        raise RolledBack(error=translated(error, "") if broken else error) from error
     fence = session.row("fences", as_list([commit.run_id]))
     if fence is None:
-        raise Undone(not_written(session, commit, Outcome.LOST, 0))
+        raise RolledBack(not_written(session, commit, Outcome.LOST, 0))
     ticket = Fence(*fence)
     outcome = check_fence(commit, lease=ticket.lease, head=ticket.head, wakes=ticket.wakes)
-    if outcome is not Outcome.OK:  # also when it was written before: then so were the body's writes
-        raise Undone(not_written(session, commit, outcome, ticket.wakes))
+    if outcome is not Outcome.OK:  # also if it was written before: then the body's writes were, too
+        raise RolledBack(not_written(session, commit, outcome, ticket.wakes))
     [committed] = write(session, [commit])
     return committed
 
@@ -129,14 +127,14 @@ def transact(session: Session, asked: tuple[Callable[[Any], Any], Turn]) -> Comm
 @contextmanager
 def _guarded(connection: apsw.Connection) -> Iterator[StepConnection]:
     until = time.monotonic() + BODY_SECONDS
-    given = StepConnection(connection)
-    # Setting an authorizer makes SQLite prepare every statement anew, also a kept COMMIT.
+    step_connection = StepConnection(connection)
+    # Setting an authorizer makes SQLite prepare every statement again, even a cached COMMIT.
     connection.set_authorizer(_allow)
     connection.set_progress_handler(lambda: time.monotonic() > until, PROGRESS_STEPS)
     try:
-        yield given
+        yield step_connection
     finally:
-        given.end()
+        step_connection.end()
         connection.set_progress_handler(None)
         connection.set_authorizer(None)
 

@@ -1,7 +1,7 @@
-"""Wakeups: processes on one file tell each other that something changed.
+"""Wakeups: hints between the processes that use one file.
 
-Who listens has a datagram socket in `<database>.hints`; who hints sends one byte to each. A full
-socket needs no second hint, and one that nobody answers was left by a process that died.
+Each listener binds a datagram socket in `<database>.hints`; a notifier sends one byte to each. A full
+socket needs no second hint, and a socket that refuses belongs to a dead process.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATH_MAX = 100  # bytes; a socket's address holds 107 on Linux, 103 elsewhere
+PATH_MAX = 100  # bytes; a socket's address may have 107 on Linux, 103 elsewhere
 ENDING = ".sock"
-GRAIN_SECONDS = 0.05
+TICK_SECONDS = 0.05
 
 
-class Hints:
+class SocketWakeups:
     def __init__(self, database: str) -> None:
         self._place = f"{os.path.abspath(database)}.hints"
         self._folder = Path(self._place)
-        self._handle: int | None = None  # of the folder, where its path is too long for an address
+        self._handle: int | None = None  # of the folder, if its path is too long for an address
         self._name = f"{os.getpid()}-{os.urandom(4).hex()}{ENDING}"
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -32,7 +32,7 @@ class Hints:
         self._sure_at = 0.0
         self._others: list[str] = []
 
-    # Hearing
+    # Receiving
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         if self._socket is None:
@@ -48,23 +48,23 @@ class Hints:
         return stop
 
     def _open(self) -> None:
-        found = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        found.setblocking(False)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        listening.setblocking(False)
         for last in (False, False, True):  # another process may remove the empty folder in between
             self._forget_handle()
             self._folder.mkdir(exist_ok=True)
             try:
-                found.bind(self._address(self._name))
+                listening.bind(self._address(self._name))
                 break
             except FileNotFoundError:
                 if last:
-                    found.close()
+                    listening.close()
                     raise
-        self._socket = found
+        self._socket = listening
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(found, self._heard)
+        self._loop.add_reader(listening, self._receive)
 
-    def _heard(self) -> None:
+    def _receive(self) -> None:
         assert self._socket is not None
         try:
             while True:
@@ -74,7 +74,7 @@ class Hints:
         for callback in list(self._listeners):
             callback()
 
-    # Telling
+    # Sending
 
     def hint(self) -> None:
         try:
@@ -84,12 +84,13 @@ class Hints:
         if changed != self._seen or time.monotonic() < self._sure_at:
             self._look(changed)
         for name in self._others:
-            self._tell(name)
+            self._send(name)
 
     def _look(self, changed: int) -> None:
-        """Who listens; only when the folder changed, for this is asked after every commit.
+        """List the listeners, only if the folder changed: hints are sent after every commit.
 
-        Its time has the grain of the kernel's ticks, so after a change it is looked at for a moment.
+        A folder's time has the resolution of the kernel's ticks, so it is listed again for a moment after
+        each change.
         """
         self._forget_handle()
         try:
@@ -98,9 +99,9 @@ class Hints:
             names = []
         self._others = [name for name in names if name.endswith(ENDING) and name != self._name]
         if changed != self._seen:
-            self._seen, self._sure_at = changed, time.monotonic() + GRAIN_SECONDS
+            self._seen, self._sure_at = changed, time.monotonic() + TICK_SECONDS
 
-    def _tell(self, name: str) -> None:
+    def _send(self, name: str) -> None:
         try:
             if self._sender is None:
                 self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -109,7 +110,7 @@ class Hints:
                 self._sender.sendto(b"!", self._address(name))
             except ConnectionRefusedError:  # its process died
                 (self._folder / name).unlink(missing_ok=True)
-        except OSError:  # full, or gone just now
+        except OSError:  # full, or just removed
             pass
 
     def _address(self, name: str) -> str:
@@ -134,7 +135,7 @@ class Hints:
         self._forget_handle()
         try:
             self._folder.rmdir()
-        except OSError:  # others listen, or it was never made
+        except OSError:  # others listen, or it was never created
             pass
 
     def _close_socket(self) -> None:

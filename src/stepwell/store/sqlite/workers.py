@@ -1,4 +1,4 @@
-"""Fleet: which workers live, and what becomes of the tickets of those that do not."""
+"""Workers: their leases, and the tickets of those that died."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from stepwell.store.base import REAP_CHUNK
 from stepwell.store.sqlite.liveness_locks import WorkerFiles
 from stepwell.store.sqlite.session import Session, as_list
 
-SLACK_SECONDS = 1.0  # less is not a clock that was set back, only two callers that overtook each other
+SLACK_SECONDS = 1.0  # a smaller step back is two callers that overtook each other, not a clock that was set
 
 
 class LeaseClock:
-    """What leases run on: the host's time since boot, which nobody can set; in tests the given clock.
+    """The clock of leases: the host's time since boot, which nobody can set; in tests the test's clock.
 
-    Times of another boot cannot be compared, but then its processes are gone for certain.
+    Times of another boot cannot be compared, but then its processes are certainly gone.
     """
 
     def __init__(self, clock: Callable[[], float] | None) -> None:
@@ -36,7 +36,7 @@ def _since_boot() -> float:
 def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:  # not Linux: leases still run out, only a restart of the host is noticed later
+    except OSError:  # not Linux: leases still expire, but a restart of the host is noticed later
         return "host"
 
 
@@ -84,16 +84,16 @@ class Fleet:
         self._leave(session, worker)
 
     def _leave(self, session: Session, worker: str) -> int:
-        """Free what it owns, without counting it as lost; how many tickets."""
+        """Free its tickets without counting a loss; return how many."""
         owned = session.rows("owned_by", worker)
         session.many("free_ticket", [(run_id, path, session.now, 0) for run_id, path, _ in owned])
         return len(owned)
 
     def left(self, worker: str) -> None:
-        """After the worker's row is gone for good."""
+        """Delete the worker's file, after its row was deleted for good."""
         self._files.forget(worker)
 
-    def reap(self, session: Session, _: object) -> tuple[list[str], Reaped]:
+    def reap(self, session: Session) -> tuple[list[str], Reaped]:
         """Delete dead workers and free a chunk of their tickets; the ids are for `left`."""
         buried, _, _ = self._look(session)
         dead = [worker.id for worker in buried]
@@ -104,13 +104,13 @@ class Fleet:
         solo_due = session.row("solo_due", session.now) is not None
         return dead, Reaped(len(dead), left + len(lost), solo_due)
 
-    def nobody_dead(self, session: Session, _: object) -> tuple[list[str], Reaped] | None:
-        """What `reap` answers when there is nothing to take back; None: there is."""
+    def nobody_dead(self, session: Session) -> tuple[list[str], Reaped] | None:
+        """The answer of `reap` if there is nothing to free; None: there is."""
         dead, any_lost, solo_due = self._look(session)
         return None if dead or any_lost else ([], Reaped(0, 0, solo_due))
 
     def _look(self, session: Session) -> tuple[list[_Worker], bool, bool]:
-        """The dead; whether any ticket has an owner that is no worker; whether one waits to be alone."""
+        """The dead workers; whether a ticket's owner has no row; whether a ticket waits to be taken alone."""
         now = self._clock.now()
         rows = session.rows("fleet", session.now)
         any_lost, solo_due, *contact = rows[0][:5]
@@ -119,10 +119,10 @@ class Fleet:
         return dead, bool(any_lost), bool(solo_due)
 
     def _is_dead(self, worker: _Worker, contact: _Contact, now: float) -> bool:
-        """Its process is gone, or its lease ran out while the fleet was in contact for one lease.
+        """Its process is gone, or its lease expired while workers were in contact for one lease, up to now.
 
-        "Up to now": else the first to reap after an outage would kill everybody. A lease that ends
-        later than a renewal could make it is from before the clock was set back.
+        Without "up to now" the first to reap after an outage would take all workers for dead. A lease that
+        ends later than a renewal could make it is from before the clock was set back.
         """
         if self._files.is_free(worker.id):
             return True
@@ -137,7 +137,7 @@ class Fleet:
         return in_contact and not now <= worker.lease_until <= now + lease + SLACK_SECONDS
 
     def workers(self, session: Session, wall: float) -> Sequence[WorkerRow]:
-        """With the leases' ends shown on the wall clock. Those whose process is gone are workers no more."""
+        """Workers whose process lives, with the ends of their leases as wall clock times."""
         shift = wall - self._clock.now() if self._clock.boot else 0.0
         rows = [_Worker(*row) for row in session.rows("all_workers")]
         return [

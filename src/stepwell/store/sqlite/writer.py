@@ -1,8 +1,8 @@
 """Writer: the one thread of a process that writes, and how it shares a transaction among callers.
 
-It takes everything that waits and writes it in one transaction: nobody waits for a timer, and the
-cost of reaching the disk is shared by all who came meanwhile (group commit). When a value cannot be
-written the transaction is rolled back and each operation is done again on its own.
+It takes everything that waits and writes it in one transaction (group commit): nobody waits for a timer,
+and all callers share the cost of reaching the disk. If a value cannot be written, the transaction is rolled
+back and each operation is done again on its own.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from stepwell.store.sqlite.errors import BAD_VALUE, translated
 from stepwell.store.sqlite.guard import Place, check_place
 from stepwell.store.sqlite.lock_holder import locked
 from stepwell.store.sqlite.session import Session
-from stepwell.store.sqlite.thread_queue import Operation, Undone, Waiting, answer
+from stepwell.store.sqlite.thread_queue import CallQueue, Operation, RolledBack, answer
 from stepwell.store.sqlite.write_intent import LOOK_SECONDS, Intent
 
-LOCK_SECONDS = 15.0  # how long a caller waits for the write lock of another process
-HURRY_SECONDS = 0.1  # after that the lock is held by somebody slow: look less often, but
-REST_SECONDS = 0.001  # within the moment for which a busy writer steps aside
-CHECKPOINT_PAGES = 2000  # 8 MiB of log before its pages go into the database
-TRUNCATE_PAGES = 16384  # 64 MiB: a reader was in the way for long; wait for it a moment
+LOCK_SECONDS = 15.0  # how long a caller waits while another process holds the write lock
+HURRY_SECONDS = 0.1  # after that the holder is slow: look less often, but
+REST_SECONDS = 0.001  # often enough to meet the moment in which a busy writer steps aside
+CHECKPOINT_PAGES = 2000  # 8 MiB of log before its pages are moved into the database
+TRUNCATE_PAGES = 16384  # 64 MiB: a reader was in the way for long; wait for it briefly
 
 
 class Writer:
@@ -43,19 +43,19 @@ class Writer:
         self._checkpoint_at = CHECKPOINT_PAGES
         connection.wal_autocheckpoint(0)
         connection.set_wal_hook(self._on_wal)
-        self.waiting = Waiting()
-        # A daemon: a program that ends without close() must not hang; what was answered is on disk.
+        self.queue = CallQueue()
+        # A daemon: a program that ends without close() must not hang, and everything answered is on disk.
         self._thread = threading.Thread(target=self._serve, name="stepwell-writer", daemon=True)
         self._thread.start()
 
     def join(self) -> None:
-        """Until it has done all that was asked and let go of the file."""
+        """Wait until it has done everything in the queue and closed the file."""
         self._thread.join()
 
     def _serve(self) -> None:
         stopping = False
         while not stopping:
-            operations, stopping = self.waiting.take()
+            operations, stopping = self.queue.take()
             for batch in _batches(operations):
                 self._perform(batch)
                 answer(batch)
@@ -66,7 +66,7 @@ class Writer:
     # Transactions
 
     def _perform(self, batch: Sequence[Operation]) -> None:
-        """Leaves an answer or an error in each operation."""
+        """Leave an answer or an error in each operation."""
         try:
             check_place(self._path, self._place)  # 2 us
             batch = self._not_light(batch)
@@ -75,11 +75,11 @@ class Writer:
                 batch = self._begin(batch)
             if batch:
                 self._transaction(batch)
-        except Undone as undone:
-            batch[0].answer, batch[0].error = undone.answer, undone.error
-        except _Struck as struck:
-            struck.operation.error = StoreUnavailable(f"injected at {struck.__cause__}")
-            rest = [operation for operation in batch if operation is not struck.operation]
+        except RolledBack as rolled_back:
+            batch[0].answer, batch[0].error = rolled_back.answer, rolled_back.error
+        except _InjectedFault as fault:
+            fault.operation.error = StoreUnavailable(f"injected at {fault.__cause__}")
+            rest = [operation for operation in batch if operation is not fault.operation]
             if rest:
                 self._perform(rest)
         except BaseException as error:
@@ -93,9 +93,10 @@ class Writer:
                     operation.error = translated(error, self._path)
 
     def _not_light(self, batch: Sequence[Operation]) -> Sequence[Operation]:
-        """What is left: an idle process asks with one statement each, finds nothing and leaves it at that.
+        """Try the light form of each operation; return those that need a transaction.
 
-        Where a transaction is needed anyway, all go into it. So do they with failpoints, which are
+        An idle process asks with one statement per operation, finds nothing to do, and needs no
+        transaction. If one is needed anyway, all operations go into it; also with failpoints, which are
         places in a transaction, and after a rollback that failed (see _begin).
         """
         if failpoints.hit is not None or any(operation.verb.light is None for operation in batch):
@@ -122,7 +123,7 @@ class Writer:
             operation.error = translated(error, self._path)
 
     def _transaction(self, batch: Sequence[Operation], *, apart: bool = False) -> None:
-        """From `_begin` on: the write lock is ours."""
+        """Write the operations and commit. `_begin` has taken the write lock."""
         session = self._session
         try:
             session.now = self._clock()
@@ -130,8 +131,8 @@ class Writer:
                 verb = group[0].verb
                 work = verb.apart if apart and verb.apart else verb.work
                 answers = work(session, [operation.load for operation in group])
-                for operation, found in zip(group, answers, strict=True):
-                    operation.answer = found
+                for operation, result in zip(group, answers, strict=True):
+                    operation.answer = result
             _hit(batch, "mid")
             session.run("commit")
         except BaseException:
@@ -141,12 +142,12 @@ class Writer:
         _hit_committed(batch)
 
     def _begin(self, batch: Sequence[Operation]) -> Sequence[Operation]:
-        """Take the write lock for these. Who must wait says so, and a busy writer lets it in.
+        """Take the write lock. If it is taken, announce that we wait, so that a busy writer lets us in.
 
-        An operation that has waited for too long, also behind others, is answered with an error that
-        names the holder of the lock; the rest comes back. None left: the lock was not taken.
+        An operation that has waited too long, in the queue or here, gets an error that names the holder of
+        the lock. Returns the others; if none are left, the lock was not taken.
         """
-        if self._session.connection.in_transaction:  # a rollback failed, too: the disk was in trouble
+        if self._session.connection.in_transaction:  # a rollback failed as well: the disk had errors
             self._session.run("rollback")
         self._sync(all([operation.verb.unsynced for operation in batch]))
         if self._try_begin():
@@ -158,7 +159,7 @@ class Writer:
                 if self._try_begin():
                     return batch
                 now = time.monotonic()
-                if late := [operation for operation in batch if now > operation.asked + LOCK_SECONDS]:
+                if late := [operation for operation in batch if now > operation.submitted + LOCK_SECONDS]:
                     self._refuse(late)
                     batch = [operation for operation in batch if operation not in late]
                 time.sleep(LOOK_SECONDS if now < began + HURRY_SECONDS else REST_SECONDS)
@@ -167,7 +168,7 @@ class Writer:
             self._intent.withdraw()
 
     def _sync(self, unsynced: bool) -> None:
-        """Whether the next commit waits for the disk. Half of those of a worker are claims alone."""
+        """Set whether the next commit waits for the disk. Half of a worker's commits are only claims."""
         if unsynced != self._unsynced:
             self._session.run("sync_later" if unsynced else "sync_at_once")
             self._unsynced = unsynced
@@ -191,7 +192,7 @@ class Writer:
         return apsw.SQLITE_OK
 
     def _checkpoint(self) -> None:
-        """Between transactions, after the callers were answered, so that no commit pays for it."""
+        """Checkpoint between transactions, after the callers were answered, so that no commit pays for it."""
         if self._wal_pages < CHECKPOINT_PAGES:
             self._checkpoint_at = CHECKPOINT_PAGES
         if self._wal_pages < self._checkpoint_at:
@@ -201,9 +202,9 @@ class Writer:
             mode = apsw.SQLITE_CHECKPOINT_TRUNCATE
         try:
             self._session.connection.wal_checkpoint(mode=mode)
-        except apsw.Error:  # busy, or the disk is full: the log keeps everything until the next time
+        except apsw.Error:  # busy, or the disk is full: everything stays in the log until the next time
             pass
-        # A reader may hold back its end; do not try again at every commit.
+        # A reader may keep the log from being reset; do not try again at every commit.
         self._checkpoint_at = self._wal_pages + CHECKPOINT_PAGES
 
     def _close(self) -> None:
@@ -211,14 +212,14 @@ class Writer:
         connection.set_wal_hook(None)
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.Error:  # others are at work; they will do it
+        except apsw.Error:  # others have it open; they will do it
             pass
         connection.close()
         self._intent.close()
 
 
 def _batches(operations: Sequence[Operation]) -> list[list[Operation]]:
-    """What goes into one transaction: everything, save those that must be alone."""
+    """Split operations into transactions: everything together, except those that must be alone."""
     batches: list[list[Operation]] = []
     for operation in operations:
         if operation.verb.alone or not batches or batches[-1][0].verb.alone:
@@ -229,15 +230,15 @@ def _batches(operations: Sequence[Operation]) -> list[list[Operation]]:
 
 
 def _groups(batch: Sequence[Operation]) -> list[list[Operation]]:
-    """Operations of one verb go together, so that fifty starts are three statements, not 150."""
-    groups: dict[str, list[Operation]] = {}
+    """Put operations of one verb together, so that fifty starts are three statements, not 150."""
+    groups: dict[object, list[Operation]] = {}  # by what they do: several verbs may share a name
     for operation in batch:
-        groups.setdefault(operation.verb.name, []).append(operation)
+        groups.setdefault(operation.verb.work, []).append(operation)
     return list(groups.values())
 
 
-class _Struck(Exception):
-    """A test's fault hit this operation; the others of its transaction are tried again."""
+class _InjectedFault(Exception):
+    """A failpoint hit this operation; the others of its transaction are tried again."""
 
     def __init__(self, operation: Operation) -> None:
         super().__init__()
@@ -251,11 +252,11 @@ def _hit(batch: Sequence[Operation], moment: str) -> None:
         try:
             failpoints.hit(f"{operation.verb.name}.{moment}")
         except failpoints.Injected as fault:
-            raise _Struck(operation) from fault
+            raise _InjectedFault(operation) from fault
 
 
 def _hit_committed(batch: Sequence[Operation]) -> None:
-    """A fault from here on cannot undo anything: only the answer is lost."""
+    """A fault after the commit cannot undo anything: only the answer is lost."""
     if failpoints.hit is None:
         return
     for operation in batch:

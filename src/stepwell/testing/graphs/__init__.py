@@ -1,1 +1,1 @@
-"""Cases of graphs: scripted work, virtual time, one line of JSON for each."""
+"""Graph cases: scripted work, virtual time, one line of JSON per case."""

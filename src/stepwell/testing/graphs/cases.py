@@ -1,12 +1,12 @@
-"""Cases: a graph, what its work nodes do, what happens from outside, and what is expected.
+"""Cases: a graph, the script of its work nodes, events from outside, and the expected result.
 
-`task` is the scripted work node: script[node] is a list, one entry an attempt, of
-{dur (ms), out | fail (code) | handle}; attempts of a retry container around it count on; node[i]
-overrides it in loop iteration i; an `out` that begins with '=' is an expression.
+`task` is the scripted work node: script[node] is a list with one entry per attempt,
+{dur (ms), out | fail (code) | handle}; attempts continue across those of a retry container around it;
+node[i] overrides it in loop iteration i; an `out` that begins with '=' is an expression.
 
-`graphs` are further graphs by name, for `workflow` nodes: of the case's graph, which such a node calls
-by its own `name`, and of one another. The script is for the tasks of all of them; each call of a graph
-counts as another attempt of its tasks.
+`graphs` has further graphs by name, for `workflow` nodes to call; they can also call the case's graph by
+its own `name`, and one another. The script covers the tasks of all of them; each call of a graph counts
+as another attempt of its tasks.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ class Case:
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Case:
-        """A case as it is written; other fields than those named here are for people, and left alone."""
+        """A case from its JSON; other fields are for readers, and ignored."""
         if not isinstance(body, Mapping):
-            raise InvalidInput("a case is an object with `id` and `graph`", hint="put it in braces")
+            raise InvalidInput("a case must be an object with `id` and `graph`", hint="put it in braces")
         script = _shaped(body, "script", Mapping, "an object")
         for node, lines in script.items():
             if not isinstance(lines, list) or not all(isinstance(line, Mapping) for line in lines):
                 hint = 'write [{"dur": 5, "out": 1}]'
-                raise InvalidInput(f"script.{node} is no list of objects", hint=hint)
+                raise InvalidInput(f"script.{node} is not a list of objects", hint=hint)
             for line in lines:
                 _number(line.get("dur", 0), f"script.{node}: dur")
         events = _shaped(body, "events", list, "a list")
         for event in events:
             if not isinstance(event, Mapping):
                 hint = 'write {"t": 5, "event": "paid"}'
-                raise InvalidInput("events has something that is no object", hint=hint)
+                raise InvalidInput("events has an entry that is not an object", hint=hint)
             _number(event.get("t", 0), "events: t")
             if "approve" in event and "response" not in event:
                 raise InvalidInput("an approval needs a response", hint='write "response": "approved"')
@@ -70,19 +70,19 @@ class Case:
         )
 
 
-def _shaped(body: Mapping[str, Any], name: str, shape: type, told: str) -> Any:
-    found = body.get(name)
-    if found is None:
+def _shaped(body: Mapping[str, Any], name: str, shape: type, article: str) -> Any:
+    value = body.get(name)
+    if value is None:
         return shape() if shape is list else {}
-    if not isinstance(found, shape):
-        raise InvalidInput(f"{name} is not {told}", hint=f"give {told}, or leave it out")
-    return found
+    if not isinstance(value, shape):
+        raise InvalidInput(f"{name} is not {article}", hint=f"give {article}, or leave it out")
+    return value
 
 
-def _number(found: Any, name: str) -> None:
-    if isinstance(found, bool) or not isinstance(found, int | float):
+def _number(value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         hint = "give milliseconds, without quotes"
-        raise InvalidInput(f"{name} is {found!r}, not a number", hint=hint)
+        raise InvalidInput(f"{name} is {value!r}, not a number", hint=hint)
 
 
 def read_cases(path: str | Path) -> list[Case]:
@@ -90,21 +90,21 @@ def read_cases(path: str | Path) -> list[Case]:
 
 
 def case_bodies(path: str | Path) -> list[Any]:
-    """The cases of a file as they are written there."""
+    """The cases of a file, as JSON."""
     try:
         body = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise InvalidInput(f"{path} is no JSON: {error}") from None
-    found = body.get("cases") if isinstance(body, dict) else body
-    if not isinstance(found, list) or not found:
+        raise InvalidInput(f"{path} is not JSON: {error}") from None
+    cases = body.get("cases") if isinstance(body, dict) else body
+    if not isinstance(cases, list) or not cases:
         raise InvalidInput(f"{path} has no list of cases", hint='write {"cases": [...]}, or the list alone')
-    return found
+    return cases
 
 
 class Script:
-    """What the tasks of a case do; counts how often each was started."""
+    """The script of a case's tasks; counts how often each was started."""
 
     def __init__(self, case: Case) -> None:
         self._script = case.script
@@ -112,7 +112,7 @@ class Script:
         self.starts: Counter[str] = Counter()
 
     def line(self, node: str, path: str, attempt: int, run: str = "") -> dict[str, Any]:
-        """The entry for this attempt; the last one goes on for ever, no script takes no time."""
+        """The entry for this attempt; the last one repeats, and a task without a script takes no time."""
         lines = self._script.get(_indexed(node, path), self._script.get(node, []))
         tried = self._attempts.setdefault(_CONTAINER_ATTEMPT.sub("", path), [])
         place = (run, path, attempt)
@@ -122,13 +122,13 @@ class Script:
         return dict(lines[min(index, len(lines) - 1)]) if lines else {}
 
     def forget(self) -> None:
-        """Begin anew, as for another run of the same case."""
+        """Start over, for another run of the same case."""
         self._attempts.clear()
         self.starts.clear()
 
     @property
     def handles(self) -> set[str]:
-        """Those that some line names."""
+        """The handles that the script names."""
         lines = [line for entries in self._script.values() for line in entries]
         return {str(line["handle"]) for line in lines if line.get("handle")}
 
@@ -142,17 +142,17 @@ class Script:
 
 def _indexed(node: str, path: str) -> str:
     """A in lines[3]/A is A[3]; in nested loops the innermost counts."""
-    found = _INDEX.findall(path)
-    return f"{node}[{found[-1]}]" if found else node
+    indexes = _INDEX.findall(path)
+    return f"{node}[{indexes[-1]}]" if indexes else node
 
 
-def verdict(case: Case, found: Mapping[str, Any]) -> list[str]:
-    """What differs from what the case expects; nothing: it passes."""
+def verdict(case: Case, line: Mapping[str, Any]) -> list[str]:
+    """The differences from the case's `expect`; none if it passes."""
     wrong = []
-    if "invalid" in found and case.expect and "invalid" not in case.expect:
-        wrong.append(f"the graph was refused: {', '.join(found['invalid'])}")
+    if "invalid" in line and case.expect and "invalid" not in case.expect:
+        wrong.append(f"the graph was refused: {', '.join(line['invalid'])}")
     for name, wanted in case.expect.items():
-        got = found.get(name)
+        got = line.get(name)
         if name in ("steps", "starts") and isinstance(got, dict) and isinstance(wanted, dict):
             wrong += [
                 f"{name}.{k} is {got.get(k)!r}, not {v!r}" for k, v in wanted.items() if got.get(k) != v
@@ -161,13 +161,13 @@ def verdict(case: Case, found: Mapping[str, Any]) -> list[str]:
             lacks = Counter(map(str, wanted)) - Counter(got)
             wrong += [f"log lacks {kind}; it has {got!r}" for kind in lacks.elements()]
         elif name == "history" and isinstance(got, list):
-            told = [[t, status] for status, t in got]
-            if not equal(told, wanted) and not equal(got, wanted):
-                wrong.append(f"history is {told!r}, not {wanted!r}")
+            history = [[t, status] for status, t in got]
+            if not equal(history, wanted) and not equal(got, wanted):
+                wrong.append(f"history is {history!r}, not {wanted!r}")
         elif name == "invalid" and isinstance(got, list) and isinstance(wanted, list):
             if set(got) != set(map(str, wanted)):
                 wrong.append(f"invalid is {got!r}, not {wanted!r}")
         elif not equal(got, wanted):
-            why = f" ({found['error']})" if name == "status" and found.get("error") else ""
+            why = f" ({line['error']})" if name == "status" and line.get("error") else ""
             wrong.append(f"{name} is {got!r}{why}, not {wanted!r}")
     return wrong

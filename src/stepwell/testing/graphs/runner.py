@@ -1,4 +1,4 @@
-"""Runner: one case through the real engine, on a real store, in virtual time."""
+"""Runner: runs one case through the real engine, on a real store, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from stepwell.app import Engine
-from stepwell.authoring.graphs.build.plan import Plan
-from stepwell.authoring.graphs.build.plan_builder import Builder
+from stepwell.authoring.graphs.build.plan import GraphPlan
+from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
 from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.history.trace import trace
@@ -30,44 +30,44 @@ from stepwell.testing.graphs.virtual import Patient, VirtualClock, VirtualLoop, 
 
 _NEVER = 1e8
 _LOOK = 3600.0
-# Only the case moves time: leases do not run out, and nobody looks round without a reason.
+# Only the case moves time: leases do not expire, and no periodic task runs.
 _SETTINGS = Settings(
     lease_seconds=1e9,
     heartbeat_seconds=_NEVER,
-    sweep_seconds=_NEVER,
+    reap_seconds=_NEVER,
     poll_seconds=_NEVER,
     keep_lease_seconds=1e-6,
 )
-_TURNS = 1000  # of the loop, until a run has been taken that can be
+_TURNS = 1000  # of the loop, at most, until a run is claimed
 _MEMORY = ("", "memory", "memory:", "memory://")
-_TOLD = {"merge_conflict": "MERGE_CONFLICT", "join_late": "JOIN_LATE"}
+_LOGGED = {"merge_conflict": "MERGE_CONFLICT", "join_late": "JOIN_LATE"}
 
 
 def run_case(case: Case, url: str = "", *, replay_always: bool = False) -> dict[str, Any]:
-    """The line that the case gives."""
+    """The result line of a case."""
     script = Script(case)
-    builder, mark = Builder(registry(script)), SystemIds().token()
-    plans: list[Plan] = []
+    builder, mark = PlanBuilder(registry(script)), SystemIds().token()
+    plans: list[GraphPlan] = []
     for graph in (case.graph, *case.graphs.values()):
         plan, problems = builder.examine(_marked(graph, case, mark))
         if plan is None:
             return {"id": case.id, "invalid": list(dict.fromkeys(problem.code for problem in problems))}
         plans.append(plan)
-    # Their own names: a database that was used before has other runs, whose work is not ours.
+    # Names of their own: a database that was used before may have runs of other cases.
     names = [f"case-{mark}", *(f"{name}-{mark}" for name in case.graphs)]
     programs = [GraphWorkflow(plan, name=name) for plan, name in zip(plans, names, strict=True)]
     looked, worker._LOOK_SECONDS = worker._LOOK_SECONDS, _NEVER
     try:
-        found: dict[str, Any] = run_virtually(
+        line: dict[str, Any] = run_virtually(
             lambda loop: _Play(case, programs, script, loop, url).run(replay_always)
         )
     finally:
         worker._LOOK_SECONDS = looked
-    return found
+    return line
 
 
 def _marked(graph: Any, case: Case, mark: str) -> Any:
-    """The graph with its `workflow` nodes calling the graphs of this case; what is none stays as it is."""
+    """The graph with its `workflow` nodes calling the graphs of this case; anything else stays as it is."""
     if not isinstance(graph, dict) or not isinstance(graph.get("nodes"), list):
         return graph
     names = {name: f"{name}-{mark}" for name in case.graphs}
@@ -87,7 +87,7 @@ def _marked(graph: Any, case: Case, mark: str) -> Any:
 
 
 def _word(value: Any) -> str:
-    """0 is a key as any other; what is no text is the text that a template makes of it."""
+    """A value as a template renders it into text; 0 is a key like any other."""
     return text(value, DEFAULT_LIMITS)
 
 
@@ -99,7 +99,7 @@ async def _ended(run: RunHandle[Any]) -> None:
 
 
 def _alone(url: str) -> str:
-    """One process needs no LISTEN; its connection would wait in real time."""
+    """A single process needs no LISTEN; its connection would wait in real time."""
     if url.startswith(("postgresql://", "postgres://")) and "poll_only=" not in url:
         return f"{url}{'&' if '?' in url else '?'}poll_only=1"
     return ":memory:" if url in _MEMORY else url
@@ -136,16 +136,16 @@ class _Play:
                 await asyncio.wait({ended, still}, return_when=asyncio.FIRST_COMPLETED)
                 ended.cancel()
                 still.cancel()
-            return await self._tell(run)
+            return await self._line(run)
 
     def _refused(self, code: str) -> dict[str, Any]:
-        """Nothing was started, so nothing happened; the line has all its fields."""
+        """The line of a run that was not accepted: it has all fields, but nothing happened."""
         happened: dict[str, Any] = {"steps": {}, "starts": {}, "log": [], "history": []}
         head = {"id": self._case.id, "status": "refused", "error": code, "output": None, "t": 0}
         return {**head, **happened}
 
     async def _stand_still(self, store: Any, run: RunHandle[Any]) -> None:
-        """Until nothing can move the run any more, nor whom it called: it is told as it is then."""
+        """Wait until nothing can move the run or its children any further; it is reported as it is then."""
         while True:
             await asyncio.sleep(_LOOK)
             called = await store.read_tree(run.id, children=True) if self._case.graphs else ()
@@ -157,8 +157,8 @@ class _Play:
     async def _happen(self, run: RunHandle[Any], begin: float) -> None:
         """The outside world: approvals, events and a cancel, each at its time.
 
-        What the run does by itself in that instant comes first: a question that is asked then is open, and a
-        wait whose time is up then is over.
+        The run's own work in that instant comes first: an approval requested then is open, and a wait that
+        expires then is over.
         """
         await self._begun(run)
         for event in self._case.events:
@@ -182,17 +182,17 @@ class _Play:
                 self._log.append("RESPONSE_REJECTED")
 
     async def _begun(self, run: RunHandle[Any]) -> None:
-        """What happens at 0 happens to a run that has begun; that takes no time."""
+        """Events at 0 happen to a run that has begun; beginning takes no time."""
         for _ in range(_TURNS):
             if await run.status() is not Status.PENDING:
                 return
             await asyncio.sleep(0)
 
     async def _approve(self, run: RunHandle[Any], event: dict[str, Any]) -> None:
-        """Who answers is the first assignee, unless the case says otherwise (`by`)."""
+        """Answer as the first assignee, unless the case says otherwise (`by`)."""
         path = await self._place(run, event["approve"])
-        found = [w for w in (await run.state()).waits.values() if w.path == path]
-        by = found[0].assignees[0] if found and found[0].assignees else ""
+        waits = [w for w in (await run.state()).waits.values() if w.path == path]
+        by = waits[0].assignees[0] if waits and waits[0].assignees else ""
         await run.decide(await self._answer(event), path=path, by=str(event.get("by", by)))
 
     async def _answer(self, event: dict[str, Any]) -> Any:
@@ -200,18 +200,18 @@ class _Play:
         return {"response": event["response"], **rest} if rest else event["response"]
 
     async def _place(self, run: RunHandle[Any], named: str) -> str:
-        """The question's path; a bare node id also finds it in a loop."""
+        """The path of an open approval; a bare node id also matches it in a loop."""
         waits = [w.path for w in (await run.state()).waits.values() if w.what == "approval"]
         inside = [path for path in waits if path.endswith(f"/{named}")]
         return f"0/{named}" if f"0/{named}" in waits or not inside else inside[0]
 
-    async def _tell(self, run: RunHandle[Any]) -> dict[str, Any]:
+    async def _line(self, run: RunHandle[Any]) -> dict[str, Any]:
         info = await run.info()
         log = [ev.read(row) async for row in run.log()]
-        told = trace(self._plan, run.id, log)
+        history = trace(self._plan, run.id, log)
         problem = msgspec.json.decode(info.error, type=Problem) if info.error else None
         starts = {node.id: 0 for node in self._plan.nodes()}
-        for entry in told.entries:
+        for entry in history.entries:
             if entry.queued_at is not None and entry.type not in ("task", "merge"):
                 starts[entry.node] += 1
         starts.update(self._script.starts)
@@ -226,8 +226,8 @@ class _Play:
             "error": problem.code if problem is not None and str(info.status) == "failed" else None,
             "output": msgspec.json.decode(info.output) if info.output is not None else None,
             "t": at(info.ended_at) if info.ended_at is not None else None,
-            "steps": {entry.path: str(entry.status) for entry in told.entries},
+            "steps": {entry.path: str(entry.status) for entry in history.entries},
             "starts": starts,
-            "log": [_TOLD[event.kind] for event in log if event.kind in _TOLD] + self._log,
-            "history": [[status, at(moment)] for status, moment in told.history],
+            "log": [_LOGGED[event.kind] for event in log if event.kind in _LOGGED] + self._log,
+            "history": [[status, at(moment)] for status, moment in history.history],
         }

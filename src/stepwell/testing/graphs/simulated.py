@@ -1,7 +1,7 @@
-"""Simulated: a graph driven without engine or store: facts in virtual time, straight to the frontier.
+"""Simulated: drives a graph without an engine or store, feeding facts in virtual time to the frontier.
 
-For property tests that want thousands of graphs, and to see the order of facts. The same frontier
-runs on the kernel; only who answers it differs.
+For property tests over thousands of graphs, and to see the order of facts. The kernel runs the same
+frontier; only the source of the answers differs.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.errors import NodeError
-from stepwell.authoring.graphs.nodes.waits import Event, Poll, Question
+from stepwell.authoring.graphs.nodes.waits import ApprovalRequest, EventRequest, PollRequest
 from stepwell.authoring.graphs.run.frontier import Frontier
 from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT
-from stepwell.authoring.graphs.run.state import Ask, Failure, Note, Purpose, Step
+from stepwell.authoring.graphs.run.state import Command, CommandKind, Failure, Marker, NodeRun
 from stepwell.errors import ExpressionError
 from stepwell.testing.graphs.cases import Case, Script
 
-Fact = tuple[str, str, Any]  # path, answer | fail, value
+FrontierFact = tuple[str, str, Any]  # path, answer | fail, value
 
 
 class Simulated:
     """One run of one case."""
 
-    def __init__(self, plan: Plan, case: Case, observe: Callable[[Step], None] | None = None) -> None:
+    def __init__(self, plan: GraphPlan, case: Case, observe: Callable[[NodeRun], None] | None = None) -> None:
         self.case = case
         self.script = Script(case)
         self.now = 0.0
-        self.facts: list[Fact] = []
-        self.notes: list[Any] = []
+        self.facts: list[FrontierFact] = []
+        self.markers: list[Any] = []
         self.steps: dict[str, str] = {}
         self.settled: list[str] = []
         self._observe = observe
-        self._queue: list[tuple[float, int, Ask, str, Any]] = []
+        self._queue: list[tuple[float, int, Command, str, Any]] = []
         self._count = 0
-        self._asks: dict[str, Ask] = {}
+        self._commands: dict[str, Command] = {}
         self.frontier = Frontier(
             plan, run={"id": "run", "workflow": plan.name}, clock=lambda path: self.now, observe=self._seen
         )
@@ -46,86 +46,86 @@ class Simulated:
     def run(self) -> Frontier:
         self.frontier.begin(self.case.input)
         self._act()
-        while self.frontier.end is None and self._queue:
-            at, _, ask, how, value = heapq.heappop(self._queue)
-            if ask.done:
+        while self.frontier.result is None and self._queue:
+            at, _, command, how, value = heapq.heappop(self._queue)
+            if command.done:
                 continue
             self.now = at
-            self.feed(ask, how, value)
+            self.feed(command, how, value)
         return self.frontier
 
-    def replay(self, facts: list[Fact]) -> None:
-        """Feed recorded facts instead of living through them."""
+    def replay(self, facts: list[FrontierFact]) -> None:
+        """Feed recorded facts instead of running the case."""
         self.frontier.begin(self.case.input)
         self._act(live=False)
         for path, how, value in facts:
-            self.feed(self._asks[path], how, value, live=False)
+            self.feed(self._commands[path], how, value, live=False)
 
-    def feed(self, ask: Ask, how: str, value: Any, *, live: bool = True) -> None:
-        self.facts.append((ask.path, how, value))
+    def feed(self, command: Command, how: str, value: Any, *, live: bool = True) -> None:
+        self.facts.append((command.path, how, value))
         if how == "answer":
-            self.frontier.answer(ask, value)
+            self.frontier.answer(command, value)
         else:
-            self.frontier.fail(ask, value)
+            self.frontier.fail(command, value)
         self._act(live=live)
 
     def _act(self, *, live: bool = True) -> None:
         for action in self.frontier.take_actions():
-            if isinstance(action, Note):
-                self.notes.append(action)
-            elif isinstance(action, Ask) and not action.done:
-                self._asks[action.path] = action
+            if isinstance(action, Marker):
+                self.markers.append(action)
+            elif isinstance(action, Command) and not action.done:
+                self._commands[action.path] = action
                 if live:
                     self._answer(action)
 
-    def _answer(self, ask: Ask) -> None:
-        if ask.purpose is Purpose.WORK:
-            self._work(ask)
-        elif isinstance(ask.data, Event | Question):
-            if ask.data.timeout is not None:
-                assert ask.step is not None
-                late = Failure(WAIT_TIMEOUT, "late", ask.step.node.id, ask.path)
-                self._later(ask.data.timeout, ask, "fail", late)
-        elif isinstance(ask.data, Poll):
-            self._later(ask.data.seconds, ask, "answer", None)
-        elif ask.purpose not in (Purpose.CHILD, Purpose.MAILBOX):
-            self._later(ask.data, ask, "answer", None)
+    def _answer(self, command: Command) -> None:
+        if command.kind is CommandKind.WORK:
+            self._work(command)
+        elif isinstance(command.data, EventRequest | ApprovalRequest):
+            if command.data.timeout is not None:
+                assert command.node_run is not None
+                late = Failure(WAIT_TIMEOUT, "late", command.node_run.node.id, command.path)
+                self._later(command.data.timeout, command, "fail", late)
+        elif isinstance(command.data, PollRequest):
+            self._later(command.data.seconds, command, "answer", None)
+        elif command.kind not in (CommandKind.CHILD, CommandKind.MAILBOX):
+            self._later(command.data, command, "answer", None)
 
-    def _work(self, ask: Ask) -> None:
-        assert ask.step is not None
-        node = ask.step.node
+    def _work(self, command: Command) -> None:
+        assert command.node_run is not None
+        node = command.node_run.node
         policy = node.behaviour.spec.retry
         elapsed, attempt = 0.0, 0
         while True:
             attempt += 1
             self.script.starts[node.id] += 1
-            line = self.script.line(node.id, ask.path, attempt)
+            line = self.script.line(node.id, command.path, attempt)
             elapsed += line.get("dur", 0) / 1000
             code = line.get("fail")
             if not code:
-                self._later(elapsed, ask, *self._came_out(line, ask))
+                self._later(elapsed, command, *self._came_out(line, command))
                 return
             wait = policy.wait_after(attempt, NodeError(code), 0.0)
             if wait is None:
-                self._later(elapsed, ask, "fail", Failure(code, code, node.id, ask.path, attempt))
+                self._later(elapsed, command, "fail", Failure(code, code, node.id, command.path, attempt))
                 return
             elapsed += wait
 
-    def _came_out(self, line: dict[str, Any], ask: Ask) -> tuple[str, Any]:
-        assert ask.step is not None
+    def _came_out(self, line: dict[str, Any], command: Command) -> tuple[str, Any]:
+        assert command.node_run is not None
         try:
-            output = self.script.output(line, ask.data[0][0])
+            output = self.script.output(line, command.data[0][0])
         except ExpressionError as error:
-            return "fail", Failure(error.code, error.message, ask.step.node.id, ask.path)
+            return "fail", Failure(error.code, error.message, command.node_run.node.id, command.path)
         return "answer", msgspec.json.encode({"output": output, "handle": line.get("handle", "out")})
 
-    def _later(self, seconds: float, ask: Ask, how: str, value: Any) -> None:
+    def _later(self, seconds: float, command: Command, how: str, value: Any) -> None:
         self._count += 1
-        heapq.heappush(self._queue, (round(self.now + seconds, 6), self._count, ask, how, value))
+        heapq.heappush(self._queue, (round(self.now + seconds, 6), self._count, command, how, value))
 
-    def _seen(self, step: Step) -> None:
-        self.steps[step.path] = step.status
-        if step.status not in ("running", "waiting"):
-            self.settled.append(step.path)
+    def _seen(self, node_run: NodeRun) -> None:
+        self.steps[node_run.path] = node_run.status
+        if node_run.status not in ("running", "waiting"):
+            self.settled.append(node_run.path)
         if self._observe is not None:
-            self._observe(step)
+            self._observe(node_run)

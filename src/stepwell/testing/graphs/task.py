@@ -9,11 +9,11 @@ import msgspec
 
 from stepwell.authoring.graphs.errors import NodeError
 from stepwell.authoring.graphs.nodes.node_data import NodeData
-from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeOutcome, NodeType, Now, Role
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.nodes.retry import retry_of
 from stepwell.authoring.graphs.nodes.steps import RESULTS, NodeResult, outcome_of
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import ExpressionError
@@ -21,7 +21,7 @@ from stepwell.testing.graphs.cases import Script
 
 
 class TaskWork:
-    def __init__(self, data: NodeData, compiler: Compiler, script: Script | None) -> None:
+    def __init__(self, data: NodeData, compiler: NodeCompiler, script: Script | None) -> None:
         self._node = compiler.node
         self._script = script
         self.spec = StepSpec(
@@ -47,21 +47,21 @@ class TaskWork:
         except ExpressionError as error:
             raise NodeError(error.code, error.message, hint=error.hint, config=True) from None
 
-    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (scope,), {}
 
-    def outcome(self, result: bytes | msgspec.Raw) -> Outcome:
+    def outcome(self, result: bytes | msgspec.Raw) -> NodeOutcome:
         return outcome_of(result)
 
 
 def registry(script: Script | None = None) -> NodeRegistry:
-    """The built-in nodes and `task`, with the handles that the script names besides the usual ones."""
+    """The built-in nodes and `task`, with the handles that the script names in addition to its own."""
     handles = frozenset({"out", "error", *(script.handles if script is not None else ())})
-    made = NodeType(
+    task = NodeType(
         name="task",
         data=NodeData,
         role=Role.WORK,
         compile=lambda data, compiler: TaskWork(data, compiler, script),
         handles=lambda data: handles,
     )
-    return NodeRegistry([made])
+    return NodeRegistry([task])

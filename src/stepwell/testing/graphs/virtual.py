@@ -1,11 +1,11 @@
-"""VirtualLoop: an asyncio loop whose time jumps, beside a store that really works.
+"""VirtualLoop: an asyncio loop whose time jumps, on top of a real store.
 
-While a call to the store is under way, time stands still and the loop waits for its answer; when
-nothing is, time jumps to the next timer. So a case that takes a day in virtual time takes
-milliseconds, on SQLite and PostgreSQL too, and always the same virtual time.
+While a store call is under way, time stands still and the loop waits for its answer; otherwise time
+jumps to the next timer. So a case that takes a day in virtual time takes milliseconds, on SQLite and
+PostgreSQL too, and always the same virtual time.
 
-Times are sums of floats, so what falls into one instant is apart by their last bits. Whoever acts from
-outside waits until the instant is over (`instant_over`): then a rule and not those bits decides.
+Times are sums of floats, so times of one instant differ in their last bits. Code that acts from outside
+waits until the instant is over (`instant_over`), so that a rule decides the order and not those bits.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from typing import Any, TypeVarTuple, cast
 
 BEGIN = 1_800_000_000.0
 _INSTANT_DIGITS = 9
-# Seconds. The store's clock counts from 1970 and has 2e-7 of them in its last bit; cases count milliseconds.
+# Seconds. The last bit of the store's clock, which counts from 1970, is 2e-7; cases count milliseconds.
 _INSTANT = 1e-5
 _Ts = TypeVarTuple("_Ts")
 
 
 class Bench:
-    """Counts what is under way outside virtual time."""
+    """Counts the calls under way outside virtual time."""
 
     def __init__(self) -> None:
         self.calls = 0
 
 
 class _Selector(selectors.SelectSelector):
-    """Asked to wait for a timer: waits for the store if it is busy, else lets time jump."""
+    """Instead of waiting for a timer, waits for the store if it is busy, or lets time jump."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__()
         self._bench = bench
         self.now = 0.0
-        self.patient: deque[asyncio.Future[None]] = deque()  # until nothing more happens in this instant
+        self.patient: deque[asyncio.Future[None]] = deque()  # waiting for the end of this instant
 
     def select(self, timeout: float | None = None) -> Any:
         if timeout is not None and timeout <= 0:
             return super().select(0)
-        found = super().select(0)
-        if found:
-            return found
+        ready = super().select(0)
+        if ready:
+            return ready
         if self._bench.calls > 0:
             return super().select(0.05)
         if self.patient and (timeout is None or timeout > _INSTANT):
@@ -61,9 +61,9 @@ class _Selector(selectors.SelectSelector):
 
 
 class _Timer(asyncio.TimerHandle):
-    """Of those that are due in one instant the first that was asked for is the first.
+    """Orders timers of one instant by when they were requested.
 
-    A heap alone gives equals in any order, and sums of floats of one instant differ in their last bit.
+    A heap alone returns equals in any order, and sums of floats of one instant differ in their last bit.
     """
 
     place: tuple[float, int]
@@ -74,7 +74,7 @@ class _Timer(asyncio.TimerHandle):
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
-        self._asked = itertools.count()
+        self._order = itertools.count()
         self._scheduled: list[_Timer]
         self.bench = Bench()
         self._virtual = _Selector(self.bench)
@@ -85,7 +85,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.now
 
     async def instant_over(self) -> None:
-        """Until all is done that is due in this instant, and nothing is under way in the store."""
+        """Wait until everything due in this instant is done, and no store call is under way."""
         waiting = self.create_future()
         self._virtual.patient.append(waiting)
         try:
@@ -102,14 +102,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         timer = _Timer(when, callback, args, self, context)
-        timer.place = (round(when, _INSTANT_DIGITS), next(self._asked))
+        timer.place = (round(when, _INSTANT_DIGITS), next(self._order))
         heapq.heappush(self._scheduled, timer)
         timer._scheduled = True  # type: ignore[attr-defined]  # so that the loop counts it when it is cancelled
         return timer
 
 
 class VirtualClock:
-    """The engine's clock and the store's, both of them virtual."""
+    """The clock of the engine and of the store."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -125,21 +125,21 @@ class VirtualClock:
 
 
 class Patient:
-    """A store whose calls hold the time while they are under way."""
+    """A store whose calls stop virtual time while they are under way."""
 
-    polls = False  # all that happens to it happens in this process
+    polls = False  # only this process writes to it
 
     def __init__(self, store: Any, bench: Bench) -> None:
         self._store = store
         self._bench = bench
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if not inspect.isroutine(found):
-            return found
+        attribute = getattr(self._store, name)
+        if not inspect.isroutine(attribute):
+            return attribute
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            answer = found(*args, **kwargs)
+            answer = attribute(*args, **kwargs)
             return self._held(answer) if inspect.isawaitable(answer) else answer
 
         return call

@@ -25,7 +25,7 @@ from stepwell.store.base import PURGE_PAGE
 from stepwell.testing.stores.scene import Scene, checked
 
 DAY = 86_400.0
-LANE = Lane("default", "order", "default", workflow_most=10).text
+LANE = Lane("default", "order", "default", workflow_limit=10).text
 
 
 async def a_busy_run(scene: Scene) -> RunId:

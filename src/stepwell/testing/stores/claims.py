@@ -90,7 +90,7 @@ class ClaimRules:
     @pytest.mark.req("K41", "K19", "K21")
     @checked
     async def test_fresh_tickets_have_their_share_within_a_limit_too(self, scene: Scene) -> None:
-        lane = Lane("", "order", QUEUE, workflow_most=4).text
+        lane = Lane("", "order", QUEUE, workflow_limit=4).text
         begun, fresh = await _both(scene, lane=lane)
 
         first = await scene.claims("w1", limit=6, fresh=1)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from stepwell.domain.events import Cancelled, read
-from stepwell.errors import KeyMissing
+from stepwell.errors import CodecMissing
 from stepwell.testing.stores.scene import Scene, checked
 
 
@@ -42,7 +42,7 @@ class EncodingRules:
         await scene.store.write_codec_check(b"", expected=None)
         await scene.store.close()
 
-        with pytest.raises(KeyMissing):
+        with pytest.raises(CodecMissing):
             await scene.store.open()
         await scene.store.open(encoded=True)
 

@@ -11,13 +11,13 @@ from stepwell.domain.limits import Lane, LaneUse, Limit, Scope
 from stepwell.testing.stores.scene import QUEUE, Scene, checked
 
 
-def lane(most: int | None = None, *, workflow: str = "order", workspace_most: int | None = None) -> str:
-    return Lane("default", workflow, QUEUE, "", workspace_most, most).text
+def lane(limit: int | None = None, *, workflow: str = "order", workspace_limit: int | None = None) -> str:
+    return Lane("default", workflow, QUEUE, "", workspace_limit, limit).text
 
 
-def keyed(key: str, most: int = 1, hold: str = "active") -> str:
+def keyed(key: str, limit: int = 1, hold: str = "active") -> str:
     assert hold in ("active", "run")
-    return Lane("default", "order", QUEUE, key, None, None, most, "run" if hold == "run" else "active").text
+    return Lane("default", "order", QUEUE, key, None, None, limit, "run" if hold == "run" else "active").text
 
 
 async def started(scene: Scene, count: int, text: str) -> list[str]:
@@ -66,7 +66,7 @@ class LimitRules:
     @checked
     async def test_every_limit_of_a_lane_counts(self, scene: Scene) -> None:
         for workflow in ("a", "b", "c"):
-            await started(scene, 2, lane(2, workflow=workflow, workspace_most=5))
+            await started(scene, 2, lane(2, workflow=workflow, workspace_limit=5))
         await scene.worker()
 
         taken = await scene.claimed_ids("w1")
@@ -137,7 +137,7 @@ class LimitRules:
     async def test_a_limit_that_is_set_replaces_what_the_run_brings(self, scene: Scene) -> None:
         await started(scene, 6, lane(1))
         await scene.worker()
-        limit = Limit(kind="workflow", workspace="default", name="order", most=3)
+        limit = Limit(kind="workflow", workspace="default", name="order", limit=3)
 
         counts = [len(await scene.claim_as("w1"))]
         await scene.store.put_limit(limit)
@@ -158,7 +158,7 @@ class LimitRules:
     async def test_a_queue_has_a_limit_of_its_own(self, scene: Scene) -> None:
         await started(scene, 3, lane(9))
         await started(scene, 3, lane(9, workflow="other"))
-        await scene.store.put_limit(Limit(kind="queue", name=QUEUE, most=4))
+        await scene.store.put_limit(Limit(kind="queue", name=QUEUE, limit=4))
 
         assert len(await scene.claim_as(await scene.worker())) == 4
         assert Scope("queue", "", QUEUE) == (await scene.store.read_limits())[0].scope
@@ -166,8 +166,8 @@ class LimitRules:
     @pytest.mark.req("K19", "R2")
     @checked
     async def test_many_claimers_at_once_never_exceed_it(self, scene: Scene) -> None:
-        await started(scene, 40, lane(7, workspace_most=9))
-        await started(scene, 40, lane(7, workflow="other", workspace_most=9))
+        await started(scene, 40, lane(7, workspace_limit=9))
+        await started(scene, 40, lane(7, workflow="other", workspace_limit=9))
         workers = [await scene.worker(f"w{number}") for number in range(6)]
 
         async with asyncio.TaskGroup() as group:
@@ -206,7 +206,7 @@ class LimitRules:
     @pytest.mark.req("K19", "K22")
     @checked
     async def test_lanes_of_other_queues_and_versions_are_left_alone(self, scene: Scene) -> None:
-        await scene.start(lane=Lane("default", "order", "gpu", workflow_most=5).text, queue="gpu")
+        await scene.start(lane=Lane("default", "order", "gpu", workflow_limit=5).text, queue="gpu")
         await scene.start(lane=lane(5), needs="order@2")
         mine = await scene.start(lane=lane(5))
 

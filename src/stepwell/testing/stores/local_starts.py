@@ -87,7 +87,7 @@ class OwnStartRules:
     @checked
     async def test_limits_that_were_set_are_asked_first(self, scene: Scene) -> None:
         await scene.worker("w1")
-        await scene.store.put_limit(Limit(kind="workflow", workspace="default", name="order", most=1))
+        await scene.store.put_limit(Limit(kind="workflow", workspace="default", name="order", limit=1))
 
         new, claim = await start_own(scene)
         _, other = await start_own(scene, lane=lane(1))
@@ -116,8 +116,8 @@ class OwnStartRules:
     @checked
     async def test_of_many_that_start_together_as_many_as_there_are_slots(self, scene: Scene) -> None:
         await scene.worker("w1")
-        await start_own(scene, lane=lane(9, workflow="other", workspace_most=3))
-        text = lane(9, workspace_most=3)
+        await start_own(scene, lane=lane(9, workflow="other", workspace_limit=3))
+        text = lane(9, workspace_limit=3)
         runs = [scene.new_run(lane=text, owner="w1", lease=f"l{n}") for n in range(4)]
 
         answers = await scene.store.start(runs)
@@ -177,7 +177,7 @@ class OwnStartRules:
     @checked
     async def test_many_starters_and_claimers_at_once_never_exceed_it(self, scene: Scene) -> None:
         workers = [await scene.worker(f"w{number}") for number in range(4)]
-        text = lane(7, workspace_most=9)
+        text = lane(7, workspace_limit=9)
 
         async def begin(worker: str) -> None:
             for _ in range(5):
@@ -194,7 +194,7 @@ class OwnStartRules:
     @checked
     async def test_a_limit_without_a_number_keeps_nobody_back(self, scene: Scene) -> None:
         await scene.worker("w1")
-        await scene.store.put_limit(Limit(kind="workflow", workspace="default", name="order", most=None))
+        await scene.store.put_limit(Limit(kind="workflow", workspace="default", name="order", limit=None))
 
         _, claim = await start_own(scene)
 
@@ -205,7 +205,7 @@ class OwnStartRules:
     async def test_what_was_owned_before_a_limit_was_set_counts(self, scene: Scene) -> None:
         await scene.worker("w1")
         await start_own(scene)
-        await scene.store.put_limit(Limit(kind="workflow", workspace="default", name="order", most=1))
+        await scene.store.put_limit(Limit(kind="workflow", workspace="default", name="order", limit=1))
         await start_own(scene)
 
         assert await scene.claimed_ids("w1") == []

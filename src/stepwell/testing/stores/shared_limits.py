@@ -9,15 +9,15 @@ from stepwell.testing.stores.limits import lane, started
 from stepwell.testing.stores.scene import QUEUE, Scene, checked
 
 
-def limit(kind: Kind, name: str, most: int | None, hold: str = "active") -> Limit:
+def limit(kind: Kind, name: str, limit: int | None, hold: str = "active") -> Limit:
     workspace = "" if kind == "queue" else "default"
     return Limit(
-        kind=kind, workspace=workspace, name=name, most=most, hold="run" if hold == "run" else "active"
+        kind=kind, workspace=workspace, name=name, limit=limit, hold="run" if hold == "run" else "active"
     )
 
 
-def child_lane(most: int | None = None) -> str:
-    return Lane("default", "order", QUEUE, "", None, most, child=True).text
+def child_lane(limit: int | None = None) -> str:
+    return Lane("default", "order", QUEUE, "", None, limit, child=True).text
 
 
 async def two_at_a_time(scene: Scene, most_two: Limit) -> None:

@@ -14,7 +14,7 @@ from stepwell.testing.stores.scene import Scene, checked
 
 async def transact(scene: Scene, body: Callable[[Any], Any], turn: Callable[[Any], Commit]) -> Committed:
     """Calls with plain functions where the store wants them, else with coroutines."""
-    if scene.store.turn_first:
+    if scene.store.sync_transactions:
         return await scene.store.transact(body, turn)
 
     async def awaited(connection: Any) -> Any:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepwell.authoring.graphs import expressions
-from stepwell.authoring.graphs.expressions import Expression, Limits, compile_expression
+from stepwell.authoring.graphs.expressions import Expression, ExpressionLimits, compile_expression
 from stepwell.authoring.graphs.templates.template import compile_template
 from stepwell.errors import BadExpression, ExpressionError
 
@@ -191,14 +191,14 @@ def test_what_fits_the_limits_needs_little_stack(source: str, expected: Any) -> 
 def test_every_level_full_of_operators_still_fits_the_stack() -> None:
     source = "(false||true&&0<2+1*-" * 39 + "1" + "?1:2)" * 39
 
-    assert compile_expression(source, Limits(nodes=700)).evaluate({}) == 1
+    assert compile_expression(source, ExpressionLimits(nodes=700)).evaluate({}) == 1
 
 
 def test_limits_can_be_set() -> None:
     with pytest.raises(BadExpression, match="at most 3 parts"):
-        compile_expression("1 + 1 + 1", Limits(nodes=3))
+        compile_expression("1 + 1 + 1", ExpressionLimits(nodes=3))
     with pytest.raises(ExpressionError, match="more than 10 steps"):
-        compile_expression("ctx.range.map(x, x)", Limits(steps=10)).evaluate(SCOPE)
+        compile_expression("ctx.range.map(x, x)", ExpressionLimits(steps=10)).evaluate(SCOPE)
 
 
 @pytest.mark.slow
@@ -283,7 +283,7 @@ def test_objects_that_are_not_json_are_never_touched() -> None:
         "trap",
         "trap.map(x, x)",
     ):
-        with pytest.raises(ExpressionError, match="no JSON value"):
+        with pytest.raises(ExpressionError, match="not a JSON value"):
             compile_expression(f"ctx.{source}").evaluate(scope)
     assert compile_expression("ctx.trap == 1").evaluate(scope) is False
 

@@ -266,7 +266,7 @@ def test_every_function_has_a_case_with_a_value_and_one_that_is_refused() -> Non
 
 
 def test_every_form_of_the_syntax_has_a_case() -> None:
-    forms = {*get_args(syntax.Node), *get_args(syntax.Link)}
+    forms = {*get_args(syntax.SyntaxNode), *get_args(syntax.Link)}
 
     assert {form.__name__ for form in forms} - {kind for _, kind in used_in(GIVES)} == set()
 
@@ -276,7 +276,7 @@ def used_in(table: list[tuple[str, Any]]) -> set[tuple[str, str]]:
     return {use for source, _ in table for part in parts(parsed(source)) for use in uses(part)}
 
 
-def parsed(source: str) -> syntax.Node:
+def parsed(source: str) -> syntax.SyntaxNode:
     return Parser(tokens(source), DEFAULT_LIMITS).whole()
 
 
@@ -294,15 +294,15 @@ def parts(value: object) -> Iterator[object]:
 def uses(part: object) -> Iterator[tuple[str, str]]:
     yield "", type(part).__name__
     match part:
-        case syntax.Chain(rest=rest):
+        case syntax.ChainExpr(rest=rest):
             yield from ((sign, "operator") for sign, _, _ in rest)
         case syntax.Logic(sign=sign):
             yield sign, "operator"
-        case syntax.Choice():
+        case syntax.ConditionalExpr():
             yield "?:", "operator"
         case syntax.Prefix(sign=sign):
             yield ("-x" if sign == "-" else sign), "operator"
-        case syntax.Call(function=name) | syntax.Method(function=name):
+        case syntax.CallExpr(function=name) | syntax.Method(function=name):
             yield name, "function"
         case syntax.Has():
             yield "has", "function"

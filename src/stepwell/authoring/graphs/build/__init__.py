@@ -1,1 +1,1 @@
-"""From a definition to a plan: checked once, compiled once, kept by content hash."""
+"""From a definition to a plan: checked and compiled once, cached by content hash."""

@@ -1,27 +1,31 @@
-"""Checks of a graph's structure: what can be known before it runs, all of it at once."""
+"""Checks: every problem of a graph's structure that shows before it runs, all at once."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+from zoneinfo import available_timezones
 
 from stepwell.authoring.graphs.build.dominators import ending_of, topological
-from stepwell.authoring.graphs.format.definition import Definition, Edge, Node
+from stepwell.authoring.graphs.format.cron import cron_fault
+from stepwell.authoring.graphs.format.definition import Edge, GraphDefinition, Node, Trigger
 from stepwell.authoring.graphs.nodes.control import ConditionData, SwitchData
 from stepwell.authoring.graphs.nodes.join import MergeData
 from stepwell.authoring.graphs.nodes.node_type import Role
-from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
 LOOPS_MAX = 3  # loops in loops
 NESTING_MAX = 10  # containers of any type
-_COMPARED_MAX = 20  # words: to find what somebody meant, each is compared with every id of the graph
+_COMPARED_MAX = 20  # words: each is compared with every id of the graph to suggest a name
 
 
 class Checks:
-    def __init__(self, definition: Definition, broken: frozenset[str]) -> None:
+    def __init__(self, definition: GraphDefinition, broken: frozenset[str]) -> None:
         self._definition = definition
-        self._broken = broken  # ids of nodes that could not be read: no second complaint about them
+        self._broken = broken  # ids of unreadable nodes: their problems are reported already
         self.problems: list[GraphProblem] = []
         self._nodes: dict[str, Node] = {}
         self._compared = 0
@@ -54,34 +58,36 @@ class Checks:
             GraphProblem(code=code, message=message, node=node, edge=edge, field=field, suggestion=suggestion)
         )
 
-    def _meant(self, word: str, known: Collection[str]) -> str:
-        """A suggestion for a word that nobody knows; one for each of thousands nobody would read."""
+    def _meant(self, word: str, names: Collection[str]) -> str:
+        """A suggestion for an unknown word. Only for the first ones: nobody reads thousands."""
         self._compared += 1
-        found = did_you_mean(word, known) if self._compared <= _COMPARED_MAX else ""
-        return found or "use a name that there is, or take it out"
+        hint = did_you_mean_one_of(word, names) if self._compared <= _COMPARED_MAX else ""
+        return hint or "use an existing name, or remove it"
 
     def _limits(self) -> None:
-        found, limit = len(self._definition.nodes), self._definition.settings.max_nodes
-        if found > limit:
+        count, limit = len(self._definition.nodes), self._definition.settings.max_nodes
+        if count > limit:
             self._add(
                 "GRAPH_TOO_LARGE",
-                f"the graph has {found} nodes; the limit is {limit}",
-                suggestion="move a part into a workflow of its own, or raise settings.maxNodes (at most 500)",
+                f"the graph has {count} nodes; the limit is {limit}",
+                suggestion="move part into a separate workflow, or raise settings.maxNodes (at most 500)",
             )
 
     def _ids(self) -> None:
-        """People read `Pay` and `pay` as one name, and some file systems do."""
-        known: dict[str, str] = {}
+        """Ids must differ in more than case: readers, and some file systems, take `Pay` and `pay` as one."""
+        ids: dict[str, str] = {}
         for node in self._definition.nodes:
-            first = known.setdefault(node.id.lower(), node.id)
+            first = ids.setdefault(node.id.lower(), node.id)
             if node.id in self._nodes or first != node.id:
-                only = "" if first == node.id else f", but for case: {excerpt(first)}"
+                message = f"two nodes have the id {excerpt(node.id)}"
+                if first != node.id:
+                    message = f"the ids {excerpt(first)} and {excerpt(node.id)} differ only in case"
                 self._add(
                     "NODE_ID_DUPLICATE",
-                    f"two nodes have the id {excerpt(node.id)}{only}",
+                    message,
                     node=node.id,
                     field="id",
-                    suggestion="give one of them another id",
+                    suggestion="change one of the ids",
                 )
             self._nodes[node.id] = node
 
@@ -98,7 +104,7 @@ class Checks:
                 )
             kind = node.type
             handles = kind.handles(node.data)
-            # What is disabled goes on by `out`; where there is none, everything behind it would be skipped.
+            # A disabled node continues by `out`; without that handle, everything after it would be skipped.
             routes = kind.role in (Role.CONTAINER, Role.JOIN) or kind.name in ("condition", "switch")
             routes = routes or (bool(handles) and "out" not in handles)
             if routes and node.data.disabled:
@@ -107,7 +113,7 @@ class Checks:
                     f"a {node.type.name} cannot be disabled",
                     node=node.id,
                     field="disabled",
-                    suggestion="take it out, or lead the edges past it",
+                    suggestion="remove it, or route the edges around it",
                 )
             if node.parent:
                 self._parent(node)
@@ -130,13 +136,13 @@ class Checks:
                 f"a {parent.type.name} has no body",
                 node=node.id,
                 field="parentId",
-                suggestion="only loop, try and retry have one",
+                suggestion="only loop, try and retry have a body",
             )
             return
         if node.type.role is not Role.CONTAINER:
             return
         around = self._around(node)
-        loops = sum(found.type.name == "loop" for found in around)
+        loops = sum(container.type.name == "loop" for container in around)
         if (node.type.name == "loop" and loops > LOOPS_MAX) or len(around) > NESTING_MAX:
             deep = f"loops are nested more than {LOOPS_MAX} deep"
             if loops <= LOOPS_MAX:
@@ -145,23 +151,23 @@ class Checks:
                 "NESTING_TOO_DEEP",
                 deep,
                 node=node.id,
-                suggestion="move the inner part into a workflow of its own",
+                suggestion="move the inner part into a separate workflow",
             )
 
     def _around(self, node: Node) -> list[Node]:
-        """The container and those around it."""
+        """The container and the containers around it."""
         around: dict[str, Node] = {}
-        found: Node | None = node
-        while found is not None and found.id not in around:
-            around[found.id] = found
-            found = self._nodes.get(found.parent)
-        if found is not None:
+        container: Node | None = node
+        while container is not None and container.id not in around:
+            around[container.id] = container
+            container = self._nodes.get(container.parent)
+        if container is not None:
             self._add(
                 "PARENT_CYCLE",
                 "the node is inside itself",
                 node=node.id,
                 field="parentId",
-                suggestion="take parentId out, or name the container around it",
+                suggestion="remove parentId, or name the enclosing container",
             )
         return list(around.values())
 
@@ -173,23 +179,23 @@ class Checks:
                 "START_COUNT",
                 f"the graph has {len(roots)} start nodes",
                 node=roots[1].id if len(roots) > 1 else "",
-                suggestion="a graph has exactly one",
+                suggestion="a graph needs exactly one",
             )
         for node in starts:
             if node.parent:
                 self._add(
                     "START_IN_CONTAINER",
-                    "a body begins at its nodes without in-edges",
+                    "a body starts at its nodes without incoming edges",
                     node=node.id,
-                    suggestion="take it out of the body",
+                    suggestion="remove it from the body",
                 )
 
     def _edge_fits(self, edge: Edge) -> bool:
         source, target = self._nodes.get(edge.source), self._nodes.get(edge.target)
         if source is None or target is None:
             other = source or target
-            for id, found, name in ((edge.source, source, "source"), (edge.target, target, "target")):
-                if found is None and id not in self._broken:
+            for id, end, name in ((edge.source, source, "source"), (edge.target, target, "target")):
+                if end is None and id not in self._broken:
                     self._add(
                         "EDGE_UNKNOWN_NODE",
                         f"there is no node {excerpt(id)}",
@@ -214,11 +220,11 @@ class Checks:
         if target.type.name == "start":
             self._add(
                 "EDGE_INTO_START",
-                "nothing comes before the start",
+                "no edge may lead to the start",
                 node=target.id,
                 edge=edge.id,
                 field="target",
-                suggestion="lead it to another node; what repeats goes into a loop",
+                suggestion="connect it to another node; use a loop for repetition",
             )
         if source.parent != target.parent:
             self._add(
@@ -232,7 +238,7 @@ class Checks:
         return True
 
     def _endings(self, edges: list[Edge]) -> None:
-        """What is behind a try's `finally` is apart from its body."""
+        """A try's `finally` and the nodes after it are separate from its body."""
         for node in self._definition.nodes:
             first = getattr(node.data, "finally_", None)
             if first is None:
@@ -243,7 +249,7 @@ class Checks:
             if first not in inside:
                 self._add(
                     "UNKNOWN_FINALLY",
-                    f"{excerpt(first)} is no node of its body",
+                    f"{excerpt(first)} is not a node of its body",
                     node=node.id,
                     field="finally",
                     suggestion=self._meant(first, inside),
@@ -251,7 +257,7 @@ class Checks:
             elif not inside - last:
                 self._add(
                     "EMPTY_CONTAINER",
-                    "the try has nothing but its finally",
+                    "the try has only its finally",
                     node=node.id,
                     suggestion="put at least one node beside it (parentId)",
                 )
@@ -262,7 +268,7 @@ class Checks:
                         f"{edge.target} runs when the body of {node.id} has ended",
                         node=edge.source,
                         edge=edge.id,
-                        suggestion="nothing in the body leads to its finally",
+                        suggestion="remove this edge: the body must not lead to its finally",
                     )
 
     def _duplicates(self, edges: list[Edge]) -> None:
@@ -272,10 +278,10 @@ class Checks:
             if key in seen:
                 self._add(
                     "DUPLICATE_EDGE",
-                    "the same connection twice",
+                    "the same connection appears twice",
                     node=edge.source,
                     edge=edge.id,
-                    suggestion="take one of them out",
+                    suggestion="remove one of them",
                 )
             seen.add(key)
         for id, count in Counter(edge.id for edge in self._definition.edges).items():
@@ -284,11 +290,11 @@ class Checks:
                     "DUPLICATE_EDGE_ID",
                     f"{count} edges have the id {excerpt(id)}",
                     edge=id,
-                    suggestion="give each an id of its own",
+                    suggestion="give each edge its own id",
                 )
 
     def _handles(self) -> None:
-        """Edges leave by the ids of branches and cases, so each must be one handle and no other."""
+        """Edges leave by the ids of branches and cases, so each id must name one handle."""
         for node in self._definition.nodes:
             data, taken = node.data, {"error"}
             if isinstance(data, ConditionData):
@@ -303,10 +309,10 @@ class Checks:
                 if handle in taken:
                     self._add(
                         "DUPLICATE_HANDLE",
-                        f"the {node.type.name} has the handle {excerpt(handle)} already",
+                        f"the {node.type.name} already has a handle {excerpt(handle)}",
                         node=node.id,
                         field=field,
-                        suggestion="give it another id, and lead its edges from there",
+                        suggestion="choose another id, and connect its edges there",
                     )
                 taken.add(handle)
 
@@ -323,7 +329,7 @@ class Checks:
                     f"it has only {inputs[node.id]} branches",
                     node=node.id,
                     field="count",
-                    suggestion=f"count at most {inputs[node.id]}, or lead more branches to it",
+                    suggestion=f"count at most {inputs[node.id]}, or connect more branches",
                 )
 
     def _cycles(self, edges: list[Edge]) -> None:
@@ -341,12 +347,12 @@ class Checks:
                 "CYCLE",
                 f"these nodes lead back to themselves: {', '.join(named[:10])}",
                 node=named[0],
-                suggestion="put what repeats into a loop container",
+                suggestion="put the repeating part into a loop container",
             )
         self.cyclic = bool(on_cycle)
 
     def _reachable(self, edges: list[Edge]) -> None:
-        """In the root only the start begins by itself."""
+        """In the root, only the start begins by itself."""
         unsure = self.cyclic or self._broken or self._definition.edges_unread
         if unsure or not any(n.type.name == "start" for n in self._definition.nodes):
             return
@@ -357,12 +363,12 @@ class Checks:
                     "NODE_UNREACHABLE",
                     "nothing leads to this node",
                     node=node.id,
-                    suggestion="connect it, or take it out",
+                    suggestion="connect it, or remove it",
                 )
 
 
 def _on_cycles(stuck: set[int], successors: list[list[int]]) -> set[int]:
-    """Of the nodes on cycles and behind them, those on cycles: leaves are taken off until none is left."""
+    """The nodes on cycles, out of those on or after cycles: remove leaves until none is left."""
     inside = {index: [t for t in successors[index] if t in stuck] for index in stuck}
     leads: dict[int, list[int]] = {index: [] for index in stuck}
     for index, targets in inside.items():
@@ -378,3 +384,57 @@ def _on_cycles(stuck: set[int], successors: list[list[int]]) -> set[int]:
                 gone.add(before)
                 leaves.append(before)
     return stuck - gone
+
+
+# Saving
+
+
+def saving_problems(body: Any, definition: GraphDefinition) -> Iterator[GraphProblem]:
+    """Settings without effect, refused when a graph is saved or registered. Saved graphs keep theirs."""
+    if definition.settings.error_workflow is not None:
+        yield GraphProblem(
+            code="NOT_SUPPORTED",
+            message="no workflow is started when a run fails",
+            field="settings.errorWorkflow",
+            suggestion="connect the error edges to a workflow node, or put the nodes into a try",
+        )
+    nodes = {node.id: node for node in definition.nodes}
+    for raw in body.get("nodes") or ():
+        node = nodes.get(str(raw.get("id"))) if isinstance(raw, Mapping) else None
+        if node is not None and _has_join_mode(raw, node.type.data.model_fields):
+            yield GraphProblem(
+                code="INVALID_DATA",
+                message=f"a {node.type.name} has no joinMode; use a merge and its mode instead",
+                node=node.id,
+                field="joinMode",
+                suggestion="put a merge in front of it, with mode any, count or timeout in its data",
+            )
+    for trigger in definition.triggers:
+        yield from _schedule(trigger)
+
+
+def _has_join_mode(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
+    data = raw.get("data")
+    inside = isinstance(data, Mapping) and "joinMode" in data and "join_mode" not in fields
+    return inside or "joinMode" in raw
+
+
+def _schedule(trigger: Trigger) -> Iterator[GraphProblem]:
+    if trigger.type != "schedule":
+        return
+    fault = "it is missing" if trigger.cron is None else cron_fault(trigger.cron)
+    if fault:
+        yield GraphProblem(
+            code="CRON",
+            message=f"the schedule of trigger {trigger.id} is never due: {fault}",
+            field=f"triggers.{trigger.id}.cron",
+            suggestion="write minute, hour, day of the month, month, day of the week: 0 2 * * 1-5",
+        )
+    zones = available_timezones()
+    if zones and trigger.timezone not in zones:
+        yield GraphProblem(
+            code="TIMEZONE",
+            message=f"no time zone is called {trigger.timezone[:60]!r}",
+            field=f"triggers.{trigger.id}.timezone",
+            suggestion="use a name from the IANA database, such as Europe/Berlin",
+        )

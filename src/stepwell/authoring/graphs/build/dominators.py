@@ -1,8 +1,8 @@
 """Structure of one scope: order, dominators, post-dominators, and which nodes each join may cancel.
 
 A scope is a graph without cycles, so one pass in topological order finds the dominators. The region
-of a join J are the nodes that J's fork (its immediate dominator) leads to and from which every path
-to an end of the scope passes through J: what J alone is responsible for.
+of a join J is the set of nodes that J's fork (its immediate dominator) leads to and from which every
+path to an end of the scope passes through J: J alone is responsible for them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Structure:
     order: tuple[int, ...]  # topological; shorter than the scope when there is a cycle
     idom: tuple[int, ...]  # -1: the opening of the scope
     regions: dict[int, tuple[int, ...]]  # of each join
-    join_of: tuple[int, ...]  # the join of the smallest region that a node is in; -1: none
+    join_of: tuple[int, ...]  # by node: the join of the smallest region around it; -1: none
 
 
 def topological(count: int, successors: Sequence[Sequence[int]]) -> list[int]:
-    """Every node after its predecessors; nodes on a cycle and behind it are missing."""
+    """Every node after its predecessors; nodes on a cycle or after one are missing."""
     waiting = [0] * count
     for targets in successors:
         for target in targets:
@@ -36,19 +36,19 @@ def topological(count: int, successors: Sequence[Sequence[int]]) -> list[int]:
 
 
 def ending_of(data: Any, edges: Iterable[Any]) -> frozenset[str]:
-    """The ids of a try's finally: the node it names and all that follow it."""
+    """The ids of a try's finally: the node it names and all that follow."""
     first = getattr(data, "finally_", None)
     if first is None:
         return frozenset()
-    behind: dict[str, list[str]] = {}
+    after: dict[str, list[str]] = {}
     for edge in edges:
-        behind.setdefault(edge.source, []).append(edge.target)
-    found, waiting = {first}, [first]
+        after.setdefault(edge.source, []).append(edge.target)
+    ids, waiting = {first}, [first]
     while waiting:
-        new = [target for target in behind.get(waiting.pop(), ()) if target not in found]
-        found.update(new)
+        new = [target for target in after.get(waiting.pop(), ()) if target not in ids]
+        ids.update(new)
         waiting.extend(new)
-    return frozenset(found)
+    return frozenset(ids)
 
 
 def analyse(count: int, edges: Sequence[tuple[int, int]], joins: Sequence[int]) -> Structure:
@@ -69,13 +69,13 @@ def analyse(count: int, edges: Sequence[tuple[int, int]], joins: Sequence[int]) 
 def _dominators(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]:
     """The immediate dominator of each node; -1 stands for the scope's opening (or its end)."""
     idom = [-1] * len(order)
-    depth = [0] * (len(order) + 1)  # the last one is that of -1
+    depth = [0] * (len(order) + 1)  # the last one is for -1
     depth[-1] = -1
     for node in order:
-        found: int | None = None
+        meet: int | None = None
         for other in before[node]:
-            found = other if found is None else _meet(found, other, idom, depth)
-        idom[node] = -1 if found is None else found
+            meet = other if meet is None else _meet(meet, other, idom, depth)
+        idom[node] = -1 if meet is None else meet
         depth[node] = depth[idom[node]] + 1
     return idom
 
@@ -98,8 +98,8 @@ def _regions(
     # The joins that a node must pass, nearest first, linked: next_join[n], next_join[next_join[n]] ...
     next_join = [-1] * (len(order) + 1)
     for node in reversed(order):
-        behind = after[node]
-        next_join[node] = behind if behind >= 0 and is_join[behind] else next_join[behind]
+        next_node = after[node]
+        next_join[node] = next_node if next_node >= 0 and is_join[next_node] else next_join[next_node]
     enter, leave = _intervals(order, idom)
     members: dict[int, list[int]] = {join: [] for join in joins}
     for node in range(len(order)):
@@ -110,7 +110,7 @@ def _regions(
                 members[join].append(node)
             join = next_join[join]
     join_of = [-1] * len(order)
-    for join, inside in sorted(members.items(), key=lambda found: -len(found[1])):
+    for join, inside in sorted(members.items(), key=lambda region: -len(region[1])):
         for node in inside:
             join_of[node] = join
     return {join: tuple(inside) for join, inside in members.items()}, join_of

@@ -1,11 +1,11 @@
-"""Plan: a graph made ready to run. Immutable, shared by all its runs."""
+"""GraphPlan: a compiled graph. Immutable, shared by all its runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from stepwell.authoring.graphs.format.definition import Definition
+from stepwell.authoring.graphs.format.definition import GraphDefinition
 from stepwell.authoring.graphs.nodes.node_data import NodeData
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.problems import GraphProblem
@@ -18,7 +18,7 @@ class EdgePlan:
         self.source = source
         self.target = target
         self.handle = handle
-        self.order = order  # of declaration: who wins a conflict
+        self.order = order  # of declaration: decides who wins a conflict
 
 
 class NodePlan:
@@ -51,15 +51,15 @@ class NodePlan:
         self.data = data
         self.variable = data.output_variable
         self.disabled = data.disabled
-        self.behaviour: Any = None  # what the type compiled; its shape depends on the role
+        self.behaviour: Any = None  # compiled by the node type; its class depends on the role
         self.uses_time = False
         self.ins: tuple[EdgePlan, ...] = ()
         self.outs: tuple[EdgePlan, ...] = ()
         self.connected: frozenset[str] = frozenset()  # handles with an edge
         self.idom = -1
-        self.join = -1  # whose strategy decides about this node's failure
-        self.region: tuple[int, ...] = ()  # what this join may cancel
-        self.timed_joins: tuple[int, ...] = ()  # joins whose clock starts when this node settles
+        self.join = -1  # the join whose strategy handles this node's failure
+        self.region: tuple[int, ...] = ()  # nodes that this join may cancel
+        self.timed_joins: tuple[int, ...] = ()  # joins whose deadline starts when this node settles
         self.body: ScopePlan | None = None
         self.ending: ScopePlan | None = None  # of a try: its finally
 
@@ -79,19 +79,19 @@ class ScopePlan:
         self.by_id = {node.id: node for node in nodes}
         self.entries = tuple(node.index for node in nodes if not node.ins)
         self.joins = tuple(node.index for node in nodes if node.role is Role.JOIN)
-        self.timed_joins: tuple[int, ...] = ()  # whose clock starts when the scope opens
+        self.timed_joins: tuple[int, ...] = ()  # joins whose deadline starts when the scope opens
 
 
-class Plan:
+class GraphPlan:
     def __init__(
-        self, definition: Definition, root: ScopePlan, hash: str, warnings: tuple[GraphProblem, ...] = ()
+        self, definition: GraphDefinition, root: ScopePlan, hash: str, warnings: tuple[GraphProblem, ...] = ()
     ) -> None:
         self.definition = definition
         self.name = definition.name
         self.settings = definition.settings
         self.root = root
         self.hash = hash
-        self.warnings = warnings  # what it says in vain; it is run all the same
+        self.warnings = warnings  # settings without effect; the graph still runs
 
     def scopes(self) -> Iterator[ScopePlan]:
         """The root and all bodies, outer ones first."""
@@ -108,14 +108,14 @@ class Plan:
             yield from scope.nodes
 
     def forks(self) -> dict[str, str]:
-        """Fork → join, by id: which node's branches meet where."""
-        found: dict[str, str] = {}
+        """Fork → join, by id: where the branches of a node meet."""
+        joins: dict[str, str] = {}
         for scope in self.scopes():
             for index in scope.joins:
                 join = scope.nodes[index]
                 if join.idom >= 0:
-                    found[scope.nodes[join.idom].id] = join.id
-        return found
+                    joins[scope.nodes[join.idom].id] = join.id
+        return joins
 
     @property
     def input_schema(self) -> Any:

@@ -1,4 +1,4 @@
-"""Building: from a graph's JSON to its plan, once for each content."""
+"""PlanBuilder: from a graph's JSON to its plan, built once for each content."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from stepwell.authoring.graphs.build.checks import Checks
+from stepwell.authoring.graphs.build.checks import Checks, saving_problems
 from stepwell.authoring.graphs.build.dominators import analyse, ending_of
-from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, Plan, ScopePlan
-from stepwell.authoring.graphs.build.save_checks import saving_problems
+from stepwell.authoring.graphs.build.plan import EdgePlan, GraphPlan, NodePlan, ScopePlan
 from stepwell.authoring.graphs.build.warnings import warnings
 from stepwell.authoring.graphs.format.content_hash import content_hash, version_hash
-from stepwell.authoring.graphs.format.definition import Definition, Edge, Node, read
-from stepwell.authoring.graphs.format.foreign import imported
-from stepwell.authoring.graphs.format.input_limits import plain_problems
+from stepwell.authoring.graphs.format.definition import Edge, GraphDefinition, Node, read
+from stepwell.authoring.graphs.format.foreign import from_foreign_editor
+from stepwell.authoring.graphs.format.input_limits import json_problems
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
-from stepwell.authoring.graphs.templates.node_compiler import Compiler, Sources
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler, Sources
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import excerpt
 
 _CACHE_MAX = 256
 
 
-class Builder:
-    """Builds plans with one set of node types and steps; keeps the latest, by content hash."""
+class PlanBuilder:
+    """Builds plans with one set of node types and steps; caches the latest by content hash."""
 
     def __init__(
         self,
@@ -37,12 +36,12 @@ class Builder:
     ) -> None:
         self.registry = registry
         self._steps = steps
-        self._stored = stored  # graphs that were accepted before: what is refused since then is let pass
-        self._plans: OrderedDict[str, Plan] = OrderedDict()
+        self._stored = stored  # accepted before: rules that are newer do not apply
+        self._plans: OrderedDict[str, GraphPlan] = OrderedDict()
 
-    def build(self, body: Any) -> Plan:
-        """The plan of a graph. InvalidGraph holds every problem at once."""
-        problems = plain_problems(body)
+    def build(self, body: Any) -> GraphPlan:
+        """The plan of a graph. Raises InvalidGraph with every problem at once."""
+        problems = json_problems(body)
         key = "" if problems else content_hash(body)
         plan = self._plans.get(key)
         if plan is None:
@@ -61,12 +60,12 @@ class Builder:
     def check(self, body: Any) -> list[GraphProblem]:
         return self.examine(body)[1]
 
-    def examine(self, body: Any) -> tuple[Plan | None, list[GraphProblem]]:
-        problems = plain_problems(body)
+    def examine(self, body: Any) -> tuple[GraphPlan | None, list[GraphProblem]]:
+        problems = json_problems(body)
         return (None, problems) if problems else self._examine(body)
 
-    def _examine(self, body: Any) -> tuple[Plan | None, list[GraphProblem]]:
-        body, strange = imported(body, self.registry.names)
+    def _examine(self, body: Any) -> tuple[GraphPlan | None, list[GraphProblem]]:
+        body, strange = from_foreign_editor(body, self.registry.names)
         definition, problems = read(body, self.registry)
         problems[:0] = strange
         if definition is None:
@@ -77,19 +76,19 @@ class Builder:
             problems.extend(saving_problems(body, definition))
         sources = Sources()
         compilers = {
-            node.id: Compiler(node.id, problems, self._steps, self.registry.mergers, sources)
+            node.id: NodeCompiler(node.id, problems, self._steps, self.registry.mergers, sources)
             for node in definition.nodes
         }
         behaviours = {node.id: node.type.compile(node.data, compilers[node.id]) for node in definition.nodes}
         if problems:
             return None, problems
         root = _scope("", definition, behaviours, compilers)
-        told = warnings(definition, compilers)
-        return Plan(definition, root, version_hash(definition.as_dict()), told), []
+        hints = warnings(definition, compilers)
+        return GraphPlan(definition, root, version_hash(definition.as_dict()), hints), []
 
 
 def _scope(
-    owner: str, definition: Definition, behaviours: dict[str, Any], compilers: dict[str, Compiler]
+    owner: str, definition: GraphDefinition, behaviours: dict[str, Any], compilers: dict[str, NodeCompiler]
 ) -> ScopePlan:
     by_parent: dict[str, list[Node]] = {}
     for node in definition.nodes:
@@ -99,7 +98,7 @@ def _scope(
     for order, edge in enumerate(definition.edges):
         edges_of.setdefault(parent_of[edge.source], []).append((order, edge))
 
-    def build(name: str, members: list[Node]) -> ScopePlan:  # as deep as containers are nested
+    def build(name: str, members: list[Node]) -> ScopePlan:  # recurses as deep as containers are nested
         plans = []
         for index, node in enumerate(members):
             plan = NodePlan(node.id, index, node.type.role, node.type.name, node.data)
@@ -126,9 +125,9 @@ def _connect(plans: list[NodePlan], edges: list[tuple[int, Edge]]) -> None:
     outs: dict[int, list[EdgePlan]] = {}
     ins: dict[int, list[EdgePlan]] = {}
     for order, edge in edges:
-        made = EdgePlan(place[edge.source], place[edge.target], edge.handle, order)
-        outs.setdefault(made.source, []).append(made)
-        ins.setdefault(made.target, []).append(made)
+        plan_edge = EdgePlan(place[edge.source], place[edge.target], edge.handle, order)
+        outs.setdefault(plan_edge.source, []).append(plan_edge)
+        ins.setdefault(plan_edge.target, []).append(plan_edge)
     for plan in plans:
         plan.outs = tuple(outs.get(plan.index, ()))
         plan.ins = tuple(ins.get(plan.index, ()))
@@ -138,12 +137,12 @@ def _connect(plans: list[NodePlan], edges: list[tuple[int, Edge]]) -> None:
 def _structure(scope: ScopePlan) -> None:
     nodes = scope.nodes
     pairs = [(edge.source, edge.target) for node in nodes for edge in node.outs]
-    found = analyse(len(nodes), pairs, scope.joins)
+    structure = analyse(len(nodes), pairs, scope.joins)
     clocks: dict[int, list[int]] = {}
     for node in nodes:
-        node.idom = found.idom[node.index]
-        node.join = found.join_of[node.index]
-        node.region = found.regions.get(node.index, ())
+        node.idom = structure.idom[node.index]
+        node.join = structure.join_of[node.index]
+        node.region = structure.regions.get(node.index, ())
         if node.role is Role.JOIN and node.behaviour.timeout is not None:
             clocks.setdefault(node.idom, []).append(node.index)
     for index, joins in clocks.items():

@@ -1,70 +1,69 @@
-"""Warnings: what a graph says in vain, or hardly as it was meant. It can be run all the same.
+"""Warnings: settings that have no effect, or probably not the intended one. The graph still runs.
 
-The format allows these fields in every node, and an expression may ask for any name, so they are no problems.
+The format allows these fields in every node, and an expression may use any name, so they are not problems.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stepwell.authoring.graphs.format.definition import Definition, Node
+from stepwell.authoring.graphs.format.definition import GraphDefinition, Node
 from stepwell.authoring.graphs.nodes.containers import LoopData
 from stepwell.authoring.graphs.nodes.control import SetData
 from stepwell.authoring.graphs.nodes.node_type import Role
-from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
 _SEEN = frozenset({"ctx", "run", "step"})
 _SEEN_BY_MERGES = frozenset({"base", "branches"})
-# Variables that mean something already where they are read.
+# Variables whose names the engine uses as well.
 _HIDDEN = {
-    "input": "behind it ctx.input is no longer the input of the run",
-    "error": "behind an error edge ctx.error is the failure",
+    "input": "after this node, ctx.input is no longer the input of the run",
+    "error": "after an error edge, ctx.error is the failure",
     "loop": "in a loop, nodes of @node see the loop as ctx.loop",
 }
 
 
-def warnings(definition: Definition, compilers: Mapping[str, Compiler]) -> tuple[GraphProblem, ...]:
-    """All of them, node by node, for a graph that has no problems."""
-    found: list[GraphProblem] = []
+def warnings(definition: GraphDefinition, compilers: Mapping[str, NodeCompiler]) -> tuple[GraphProblem, ...]:
+    """All warnings, node by node, of a graph without problems."""
+    problems: list[GraphProblem] = []
     nodes = {node.id: node for node in definition.nodes}
     for node in definition.nodes:
-        found += _unused(node)
-        found += _too_long(node, definition.settings.max_execution_ms)
-        found += _variables(node)
-        found += _unknown_names(node, compilers[node.id], looped=_in_a_loop(node, nodes))
-    return tuple(found)
+        problems += _unused(node)
+        problems += _too_long(node, definition.settings.max_execution_ms)
+        problems += _variables(node)
+        problems += _unknown_names(node, compilers[node.id], looped=_in_a_loop(node, nodes))
+    return tuple(problems)
 
 
 def _unused(node: Node) -> Iterator[GraphProblem]:
     data, role, kind = node.data, node.type.role, node.type.name
     if data.queue is not None and role is not Role.WORK:
-        where = "the queue of its workflow" if role is Role.CHILD else "the worker that has the run"
+        where = "on the queue of its workflow" if role is Role.CHILD else "on the worker that has the run"
         yield _warning(
             "FIELD_UNUSED",
-            f"a {kind} is done by {where}",
+            f"a {kind} runs {where}",
             node,
             "queue",
-            "take it out, or give it to a work node",
+            "remove it, or set it on a work node",
         )
     if data.retry is not None and role not in (Role.WORK, Role.CHILD):
         yield _warning(
             "FIELD_UNUSED", f"a {kind} has no attempts", node, "retry", "put it into a retry container"
         )
     if isinstance(data, LoopData) and data.batch_size is not None and data.items is None:
-        yield _warning(
-            "FIELD_UNUSED", "only items come in batches", node, "batchSize", "take it out, or give items"
-        )
+        yield _warning("FIELD_UNUSED", "only items are batched", node, "batchSize", "remove it, or set items")
 
 
 def _too_long(node: Node, limit: int | None) -> Iterator[GraphProblem]:
-    """Work counts to the run's limit; waits, and containers that may hold some, do not."""
+    """Work counts towards the run's limit; waits, and containers that may hold some, do not."""
     timeout = node.data.timeout_ms
     if node.type.role is Role.WORK and None not in (timeout, limit) and (timeout or 0) > (limit or 0):
         message = f"the run times out first: settings.maxExecutionMs is {limit:,}"
         yield _warning(
-            "TIMEOUT_UNREACHABLE", message, node, "timeoutMs", "shorten it, or give the run longer"
+            "TIMEOUT_UNREACHABLE", message, node, "timeoutMs", "shorten it, or raise the run's limit"
         )
 
 
@@ -74,20 +73,20 @@ def _variables(node: Node) -> Iterator[GraphProblem]:
         written += [(f"values.{name}", name) for name in node.data.values]
     for field, name in written:
         if name in _HIDDEN:
-            yield _warning("VARIABLE_HIDDEN", _HIDDEN[name], node, field, "give the variable another name")
+            yield _warning("VARIABLE_HIDDEN", _HIDDEN[name], node, field, "rename the variable")
 
 
-def _unknown_names(node: Node, compiler: Compiler, *, looped: bool) -> Iterator[GraphProblem]:
-    known = _SEEN | ({"loop"} if looped else frozenset())
+def _unknown_names(node: Node, compiler: NodeCompiler, *, looped: bool) -> Iterator[GraphProblem]:
+    seen = _SEEN | ({"loop"} if looped else frozenset())
     for field, names in compiler.names.items():
-        fits = known | _SEEN_BY_MERGES if node.type.role is Role.JOIN else known
+        fits = seen | _SEEN_BY_MERGES if node.type.role is Role.JOIN else seen
         for name in sorted(names - fits):
-            message = f"nothing is called {excerpt(name)} here, so there is no value"
-            yield _warning("UNKNOWN_NAME", message, node, field, did_you_mean(name, fits))
+            message = f"there is no name {excerpt(name)} here, so it has no value"
+            yield _warning("UNKNOWN_NAME", message, node, field, did_you_mean_one_of(name, fits))
 
 
 def _in_a_loop(node: Node, nodes: Mapping[str, Node]) -> bool:
-    """A loop's own fields see it too, all but its items."""
+    """Whether expressions of the node see `loop`; a loop's own fields do, except its items."""
     around: Node | None = node
     while around is not None:
         if around.type.name == "loop":

@@ -1,4 +1,4 @@
-"""Compiler: syntax into closures. Each closure takes the frame and gives a value or raises a Fault."""
+"""Compiler: syntax into closures. Each closure takes the frame and returns a value or raises a fault."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.authoring.graphs.expressions import links, operators
-from stepwell.authoring.graphs.expressions.closure import Closure
-from stepwell.authoring.graphs.expressions.fault import Fault
-from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
+from stepwell.authoring.graphs.expressions.frame import Closure, Frame
 from stepwell.authoring.graphs.expressions.functions import FUNCTIONS
 from stepwell.authoring.graphs.expressions.logic import all_true, any_true, choose, inverted
 from stepwell.authoring.graphs.expressions.lookup import is_present
@@ -17,9 +16,9 @@ from stepwell.authoring.graphs.expressions.operators import OPERATORS
 from stepwell.authoring.graphs.expressions.pattern import compiled
 from stepwell.authoring.graphs.expressions.relations import FAST
 from stepwell.authoring.graphs.expressions.syntax import (
-    Call,
-    Chain,
-    Choice,
+    CallExpr,
+    ChainExpr,
+    ConditionalExpr,
     Constant,
     Field,
     Has,
@@ -32,28 +31,28 @@ from stepwell.authoring.graphs.expressions.syntax import (
     MapOf,
     Method,
     Name,
-    Node,
     Prefix,
+    SyntaxNode,
 )
 from stepwell.authoring.graphs.expressions.values import type_name
 from stepwell.errors import BadExpression
 
-# These give back what they were given; every other function may make a list or a map.
+# These return one of their arguments; every other function may make a list or a map.
 PASSING_ON = frozenset({"default", "dyn"})
 
 
 class Compiler:
-    """One use for one expression: `compile` gives its closure; `slots` and `constructs` then describe it."""
+    """For one expression: `compile` returns its closure; `slots` and `constructs` then describe it."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._variables: list[str] = []
-        # How many variables of macros are alive at once.
+        # How many macro variables are alive at once.
         self.slots = 0
-        # Whether it can make a list or a map, whose size nobody has checked yet.
+        # Whether it can make a list or a map, whose size must then be checked.
         self.constructs = False
 
-    def compile(self, node: Node) -> Closure:
+    def compile(self, node: SyntaxNode) -> Closure:
         match node:
             case Constant(value):
                 return lambda frame: value
@@ -61,13 +60,13 @@ class Compiler:
                 return self._path(node, ())
             case Links():
                 return self._links(node)
-            case Chain():
+            case ChainExpr():
                 return self._chain(node)
             case Logic(sign, operands):
                 closures = tuple(map(self.compile, operands))
                 columns = tuple(operand.at + 1 for operand in operands)
                 return (all_true if sign == "&&" else any_true)(closures, columns)
-            case Choice():
+            case ConditionalExpr():
                 cases = tuple(
                     (self.compile(condition), self.compile(value), condition.at + 1)
                     for condition, value in node.cases
@@ -75,7 +74,7 @@ class Compiler:
                 return choose(cases, self.compile(node.otherwise))
             case Prefix():
                 return self._prefix(node)
-            case Call(function, arguments, at):
+            case CallExpr(function, arguments, at):
                 return self._call(function, arguments, at)
             case Has(operand, name, at):
                 inner = self.compile(operand)
@@ -85,7 +84,7 @@ class Compiler:
             case MapOf():
                 return self._map(node)
 
-    # Lookups and what follows them
+    # Lookups and links
 
     def _path(self, base: Name, fields: tuple[Field, ...]) -> Closure:
         texts = tuple(self._source[base.at : field.end] for field in fields)
@@ -135,8 +134,8 @@ class Compiler:
         self._variables.pop()
         return MACRO_BUILDERS[link.macro](slot, only, body, link.weight, link.at + 1)
 
-    def _check(self, function: str, patterns: tuple[Node, ...], at: int) -> None:
-        """What can be known of a call before it is made."""
+    def _check(self, function: str, patterns: tuple[SyntaxNode, ...], at: int) -> None:
+        """Check what is constant in a call."""
         if function not in PASSING_ON:
             self.constructs = True
         if function == "matches" and patterns and isinstance(patterns[0], Constant):
@@ -145,12 +144,12 @@ class Compiler:
                 raise BadExpression("a pattern is a string", column=pattern.at + 1)
             try:
                 compiled(pattern.value)
-            except Fault as fault:
+            except ExpressionFault as fault:
                 raise BadExpression(fault.message, hint=fault.hint, column=pattern.at + 1) from None
 
     # Operators and calls
 
-    def _chain(self, node: Chain) -> Closure:
+    def _chain(self, node: ChainExpr) -> Closure:
         first = self.compile(node.first)
         rest = [(sign, self.compile(operand), at + 1) for sign, operand, at in node.rest]
         self.constructs = self.constructs or any(sign == "+" for sign, _, _ in rest)
@@ -170,12 +169,12 @@ class Compiler:
             return inverted(inner, node.count % 2 == 1, column)
         return _negated(inner, node.count, column)
 
-    def _call(self, function: str, arguments: tuple[Node, ...], at: int) -> Closure:
+    def _call(self, function: str, arguments: tuple[SyntaxNode, ...], at: int) -> Closure:
         self._check(function, arguments[1:2], at)
         closures = tuple(map(self.compile, arguments))
         if function == "default":
             value, fallback = closures
-            return lambda frame: fallback(frame) if (found := value(frame)) is None else found
+            return lambda frame: fallback(frame) if (got := value(frame)) is None else got
         return _called(FUNCTIONS[function].call, closures, at + 1)
 
     # Lists and maps
@@ -195,15 +194,17 @@ class Compiler:
         entries = tuple((self.compile(key), self.compile(value), key.at + 1) for key, value in node.entries)
 
         def run(frame: Frame) -> Any:
-            found: dict[str, Any] = {}
+            result: dict[str, Any] = {}
             for name_of, value_of, column in entries:
                 key = name_of(frame)
                 if type(key) is not str:
-                    raise Fault(f"keys of a map are strings, this one is {type_name(key)}", column=column)
-                if key in found:
-                    raise Fault(f"the key {key[:60]!r} stands twice in the map", column=column)
-                found[key] = value_of(frame)
-            return found
+                    raise ExpressionFault(
+                        f"keys of a map are strings, this one is {type_name(key)}", column=column
+                    )
+                if key in result:
+                    raise ExpressionFault(f"the key {key[:60]!r} occurs twice in the map", column=column)
+                result[key] = value_of(frame)
+            return result
 
         return run
 
@@ -219,7 +220,7 @@ def _binary(
         one, two = left(frame), right(frame)
         try:
             return operator(frame, one, two)
-        except Fault as fault:
+        except ExpressionFault as fault:
             fault.column = fault.column or column
             raise
 
@@ -233,7 +234,7 @@ def _fold(first: Closure, rest: tuple[tuple[Callable[[Frame, Any, Any], Any], Cl
             other = operand(frame)
             try:
                 value = operator(frame, value, other)
-            except Fault as fault:
+            except ExpressionFault as fault:
                 fault.column = fault.column or column
                 raise
         return value
@@ -247,7 +248,7 @@ def _negated(inner: Closure, count: int, column: int) -> Closure:
         try:
             for _ in range(count):
                 value = operators.negate(frame, value)
-        except Fault as fault:
+        except ExpressionFault as fault:
             fault.column = fault.column or column
             raise
         return value
@@ -257,10 +258,10 @@ def _negated(inner: Closure, count: int, column: int) -> Closure:
 
 def _called(call: Callable[..., Any], arguments: tuple[Closure, ...], column: int) -> Closure:
     def run(frame: Frame) -> Any:
-        given = [argument(frame) for argument in arguments]
+        values = [argument(frame) for argument in arguments]
         try:
-            return call(frame, *given)
-        except Fault as fault:
+            return call(frame, *values)
+        except ExpressionFault as fault:
             fault.column = fault.column or column
             raise
 

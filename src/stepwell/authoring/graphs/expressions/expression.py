@@ -1,24 +1,25 @@
-"""Expression: compiled once, evaluated often, never with an effect."""
+"""Expression: compiled once, evaluated often, without side effects."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
-from stepwell.authoring.graphs.expressions.closure import Closure
 from stepwell.authoring.graphs.expressions.compiler import Compiler
-from stepwell.authoring.graphs.expressions.fault import Fault
-from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
+from stepwell.authoring.graphs.expressions.frame import Closure, Frame
 from stepwell.authoring.graphs.expressions.lexer import Token, tokens
-from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, Limits
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, ExpressionLimits
 from stepwell.authoring.graphs.expressions.logic import not_boolean
 from stepwell.authoring.graphs.expressions.parser import Parser
-from stepwell.authoring.graphs.expressions.suggestion import suggestion
 from stepwell.authoring.graphs.expressions.values import TYPE_NAMES, check_size, type_name
+from stepwell.domain.suggest import did_you_mean
 from stepwell.errors import BadExpression, ExpressionError
 
-# A graph keeps its own compiled expressions; this is for those that are compiled again and again.
+_NAMES_COMPARED_MAX = 100  # the names come from data
+# A graph keeps its own compiled expressions; this cache is for callers that compile again and again.
 CACHE_SIZE = 1_024
 SHOWN_SOURCE = 200
 
@@ -36,10 +37,10 @@ class Expression:
         names: frozenset[str],
         slots: int,
         constructs: bool,
-        limits: Limits,
+        limits: ExpressionLimits,
     ) -> None:
         self.source = source
-        # The names it needs in its scope.
+        # The names that it uses.
         self.names = names
         self._closure = closure
         self._slots = slots
@@ -47,25 +48,25 @@ class Expression:
         self._limits = limits
 
     def evaluate(self, scope: Mapping[str, Any], now: float | None = None) -> Any:
-        """A JSON value. `now` is the time in seconds that now() shall tell.
+        """A JSON value. `now` is the time in seconds that now() returns.
 
-        What is in the scope is handed out as it is, not copied: do not change what you get.
+        Values of the scope are returned as they are, not copied: do not change them.
         ExpressionError names the column, and the path that is missing.
         """
         return self.evaluate_in(Frame(scope, now, self._limits))
 
     def evaluate_in(self, frame: Frame) -> Any:
-        """The same with a frame that several expressions share, and so its budget."""
+        """The same with a frame, and so a budget, that several expressions share."""
         if self._slots:
             frame.locals = [None] * self._slots
         try:
             value = self._closure(frame)
             kind = type(value)
             if kind not in TYPE_NAMES:
-                raise Fault(f"the value is {type_name(value)}", column=1)
-            if frame.odd or (self._constructs and (kind is list or kind is dict)):
+                raise ExpressionFault(f"the value is {type_name(value)}", column=1)
+            if frame.non_finite or (self._constructs and (kind is list or kind is dict)):
                 check_size(value, self._limits.string_length, self._limits)
-        except Fault as fault:
+        except ExpressionFault as fault:
             raise expression_error(fault, self.source) from None
         return value
 
@@ -80,16 +81,16 @@ class Expression:
         return f"Expression({self.source!r})"
 
 
-def compile_expression(source: str, limits: Limits = DEFAULT_LIMITS) -> Expression:
-    """BadExpression says what is wrong in which column. Compiled expressions are kept for reuse."""
+def compile_expression(source: str, limits: ExpressionLimits = DEFAULT_LIMITS) -> Expression:
+    """Compile and cache. BadExpression names the error and its column."""
     if not isinstance(source, str):
-        raise BadExpression(f"an expression is text, this is {type_name(source)}", column=1)
+        raise BadExpression(f"an expression must be text, this is {type_name(source)}", column=1)
     check_source(source, limits)
     return _compiled(source, limits)
 
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
-def _compiled(source: str, limits: Limits) -> Expression:
+def _compiled(source: str, limits: ExpressionLimits) -> Expression:
     try:
         return from_tokens(source, tokens(source), limits)
     except BadExpression as error:
@@ -97,9 +98,9 @@ def _compiled(source: str, limits: Limits) -> Expression:
         raise
 
 
-def from_tokens(source: str, found: list[Token], limits: Limits) -> Expression:
-    """For templates, where the source is the whole text and the tokens are those of one `{{ }}`."""
-    parser = Parser(found, limits)
+def from_tokens(source: str, read: list[Token], limits: ExpressionLimits) -> Expression:
+    """For templates: the source is the whole text, the tokens are those of one `{{ }}`."""
+    parser = Parser(read, limits)
     syntax = parser.whole()
     compiler = Compiler(source)
     closure = compiler.compile(syntax)
@@ -113,8 +114,8 @@ def from_tokens(source: str, found: list[Token], limits: Limits) -> Expression:
     )
 
 
-def check_source(source: str, limits: Limits) -> None:
-    # No character has less than one byte, so most texts need no encoding to be measured.
+def check_source(source: str, limits: ExpressionLimits) -> None:
+    # A character has at least one byte, so most texts need not be encoded to be measured.
     size = len(source)
     if 4 * size > limits.source_bytes:
         size = max(size, len(source.encode(errors="surrogatepass")))
@@ -127,12 +128,12 @@ def check_source(source: str, limits: Limits) -> None:
 
 
 def names(expression: Expression) -> frozenset[str]:
-    """The names an expression needs in its scope: {"ctx"} for `ctx.items.map(x, x.id)`."""
+    """The names that an expression uses: {"ctx"} for `ctx.items.map(x, x.id)`."""
     return expression.names
 
 
-def expression_error(fault: Fault, source: str) -> ExpressionError:
-    hint = suggestion(fault.wanted, fault.known) if fault.wanted else ""
+def expression_error(fault: ExpressionFault, source: str) -> ExpressionError:
+    hint = did_you_mean(fault.wanted, islice(fault.names, _NAMES_COMPARED_MAX)) if fault.wanted else ""
     hint = "; ".join(part for part in (hint, fault.hint) if part)
     return ExpressionError(
         fault.message, hint=hint, column=fault.column, path=fault.path, expression=source[:SHOWN_SOURCE]

@@ -1,12 +1,14 @@
-"""Fault: what goes wrong inside an evaluation, until it becomes an ExpressionError or is absorbed."""
+"""ExpressionFault: an error inside an evaluation, until it becomes an ExpressionError or is absorbed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+# Comparing is quadratic in the lengths, and the names may come from data.
 
-class Fault(Exception):
-    """Cheap to raise: `||`, `exists` and their like absorb it. The words are finished only at the end."""
+
+class ExpressionFault(Exception):
+    """Cheap to raise, because `||`, `exists` and others absorb it. The message is completed at the end."""
 
     def __init__(
         self,
@@ -16,17 +18,17 @@ class Fault(Exception):
         column: int = 0,
         path: str = "",
         wanted: str = "",
-        known: Iterable[str] = (),
+        names: Iterable[str] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.column = column
         self.path = path
-        # What was looked for and what there is, for "did you mean".
+        # The missing name and the existing ones, for "did you mean".
         self.wanted = wanted
-        self.known = known
+        self.names = names
 
 
-class BudgetSpent(Fault):
-    """The evaluation did too much; nothing absorbs this one, or a loop of absorbed errors would go on."""
+class BudgetSpent(ExpressionFault):
+    """The evaluation exceeded its budget. Never absorbed: a loop of absorbed errors would continue."""

@@ -1,6 +1,6 @@
-"""Functions: the whole list of what an expression can call, each also as x.function(...).
+"""Functions: all functions that an expression can call, each also as x.function(...).
 
-A function gets JSON values and gives one; it pays for its work in steps and has no other effect.
+A function takes JSON values and returns one; it pays for its work in steps and has no side effects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stepwell.authoring.graphs.expressions import (
     time_functions,
 )
 
-# Written as functions, but what they are given is not evaluated first.
+# Written as functions, but their arguments are not evaluated first.
 SPECIAL = frozenset({"has"})
 MACROS = frozenset({"map", "filter", "exists", "all", "exists_one"})
 
@@ -44,12 +44,12 @@ def _default(frame: object, value: Any, fallback: Any) -> Any:
 
 
 def _dyn(frame: object, value: Any) -> Any:
-    """CEL's "do not check the type"; nothing is checked beforehand here."""
+    """CEL's "do not check the type"; here types are never checked beforehand."""
     return value
 
 
 FUNCTIONS: dict[str, Function] = {
-    # The second value is evaluated only when it is needed; the compiler sees to that.
+    # The compiler evaluates the second value only if it is needed.
     "default": Function(_default, 2, 2, "default(ctx?.limit, 10)"),
     "dyn": Function(_dyn, 1, 1, "dyn(x)"),
     "size": Function(collection_functions.size, 1, 1, "size(ctx.items)"),

@@ -1,4 +1,4 @@
-"""Lexer: text into tokens. Text of a template is read up to the `}}` that closes it."""
+"""Lexer: text into tokens. In a template, it reads up to the closing `}}`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 from stepwell.authoring.graphs.expressions.literals import read_number, read_string
 from stepwell.errors import BadExpression
 
-Kind = Literal["name", "quoted", "number", "string", "sign", "end"]
+TokenKind = Literal["name", "quoted", "number", "string", "sign", "end"]
 
-# One pattern, tried once for each token: what costs in compiling is the number of calls. The first that
-# fits counts, so strings (with their prefixes) come before names.
-# `?.5` is a choice with a number in it, every other `?.` asks for a member that may be absent.
+# One pattern, tried once for each token: the cost of compiling is the number of calls. The first
+# alternative that matches counts, so strings (with their prefixes) come before names.
+# `?.5` is a conditional with a number in it, every other `?.` looks up a member that may be absent.
 TOKEN = re.compile(
     r"""(?:[ \t\r\n\f]+|//[^\n]*)*(?:
         (?P<string>[rRbB]{0,2}["'])
@@ -30,17 +30,17 @@ MISTAKES = {
     "=": "write == to compare; nothing is assigned in an expression",
     "&": "write && for and",
     "|": "write || for or; there are no filters, call a function: lower(x)",
-    "$": "names stand alone: ctx.input.id",
-    "#": "names stand alone: ctx.input.id",
+    "$": "write names without a prefix: ctx.input.id",
+    "#": "write names without a prefix: ctx.input.id",
     ";": "an expression is one value; there are no statements",
     "^": "there is no power operator",
     "~": "there are no bit operators",
-    "@": "names stand alone: ctx.input.id",
+    "@": "write names without a prefix: ctx.input.id",
 }
 
 
 class Token(NamedTuple):
-    kind: Kind
+    kind: TokenKind
     text: str
     value: str | int | float | None
     start: int
@@ -49,13 +49,13 @@ class Token(NamedTuple):
 
 def tokens(source: str, start: int = 0, *, in_template: bool = False) -> list[Token]:
     """All tokens and an "end". In a template "end" is the closing `}}`, which need not be the text's end."""
-    found: list[Token] = []
-    add, match = found.append, TOKEN.match
+    read: list[Token] = []
+    add, match = read.append, TOKEN.match
     at = start
     braces = 0
     while True:
         part = match(source, at)
-        assert part is not None, "what has no meaning is a token too"
+        assert part is not None, "the pattern also matches characters without a meaning"
         kind = part.lastgroup
         assert kind is not None
         begin, at = part.span(kind)
@@ -66,7 +66,7 @@ def tokens(source: str, start: int = 0, *, in_template: bool = False) -> list[To
             elif sign == "}":
                 if in_template and not braces and source.startswith("}", at):
                     add(Token("end", "}}", None, begin, at + 1))
-                    return found
+                    return read
                 braces -= 1
             add(Token("sign", sign, None, begin, at))
         elif kind == "name":
@@ -75,7 +75,7 @@ def tokens(source: str, start: int = 0, *, in_template: bool = False) -> list[To
             if in_template:
                 raise _never_closed(start)
             add(Token("end", "", None, at, at))
-            return found
+            return read
         else:
             token = _literal(kind, source, begin, at)
             add(token)
@@ -105,7 +105,7 @@ def _never_closed(start: int) -> BadExpression:
 def _strange(character: str, at: int) -> BadExpression:
     if character.isalpha():
         return BadExpression(
-            f"names have only letters a to z, digits and _, so {character!r} cannot stand here",
+            f"names have only letters a to z, digits and _, so {character!r} is not allowed here",
             column=at + 1,
             hint="write the key in brackets: ctx['größe']",
         )

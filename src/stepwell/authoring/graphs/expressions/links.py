@@ -6,17 +6,16 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from stepwell.authoring.graphs.expressions import lookup
-from stepwell.authoring.graphs.expressions.closure import Closure
-from stepwell.authoring.graphs.expressions.fault import Fault
-from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
+from stepwell.authoring.graphs.expressions.frame import Closure, Frame
 from stepwell.authoring.graphs.expressions.syntax import Field, Index, Name
 
-# Takes the value that the links before it gave.
+# Takes the value of the links before it.
 LinkClosure: TypeAlias = Callable[[Frame, Any], Any]
 
 
 def path(base: Name, fields: tuple[Field, ...], texts: tuple[str, ...]) -> Closure:
-    """ctx.a.b in one closure. When something is missing it is walked again, slowly, to say what."""
+    """ctx.a.b in one closure. If something is missing, a second, slower walk finds out what."""
     name = base.name
     keys = tuple(field.name for field in fields)
 
@@ -82,10 +81,10 @@ def method(
         return lambda frame, value: fallback(frame) if value is None else value
 
     def run(frame: Frame, value: Any) -> Any:
-        given = [argument(frame) for argument in arguments]
+        values = [argument(frame) for argument in arguments]
         try:
-            return call(frame, value, *given)
-        except Fault as fault:
+            return call(frame, value, *values)
+        except ExpressionFault as fault:
             fault.column = fault.column or column
             raise
 

@@ -1,4 +1,4 @@
-"""Literals: how strings and numbers are written, with CEL's escapes."""
+"""Literals: strings and numbers, with CEL's escapes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _escape(source: str, at: int) -> tuple[str, int]:
     if octal := DIGITS[8].match(source, at + 1):
         return _character(int(octal[0], 8), at), at + 4
     raise BadExpression(
-        f"\\{letter} is no escape",
+        f"\\{letter} is not an escape",
         column=at + 1,
         hint="write \\\\ for a backslash, or a raw string: r'\\d+'",
     )
@@ -92,7 +92,7 @@ def read_number(source: str, start: int, text: str) -> tuple[int | float, int]:
     if text[:2] in ("0x", "0X"):
         return _integer(int(text, 16), start), end
     if text.isdigit():
-        # Python refuses to read very long digit strings; nothing that long fits anyway.
+        # Python refuses to parse very long digit strings; none that long fits anyway.
         return _integer(int(text) if len(text.lstrip("0")) <= 20 else INTEGER_MAX + 2, start), end
     value = float(text)
     if value == float("inf"):

@@ -1,21 +1,20 @@
-"""Logic: `&&`, `||`, `!` and `?:`. Only booleans count; what cannot change the outcome may be a fault.
+"""Logic: `&&`, `||`, `!` and `?:`. Only booleans count; a fault that cannot change the result is absorbed.
 
-As in CEL, `x || y` is true when either side is, whatever the other one does, and `x && y` is false
-when either side is. Otherwise a fault of one side is the fault of the whole.
+As in CEL, `x || y` is true if either side is, even if the other one is a fault, and `x && y` is false
+if either side is. Otherwise a fault of one side is the fault of the whole.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from stepwell.authoring.graphs.expressions.closure import Closure
-from stepwell.authoring.graphs.expressions.fault import BudgetSpent, Fault
-from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.fault import BudgetSpent, ExpressionFault
+from stepwell.authoring.graphs.expressions.frame import Closure, Frame
 from stepwell.authoring.graphs.expressions.values import type_name
 
 
-def not_boolean(place: str, value: Any, column: int) -> Fault:
-    return Fault(
+def not_boolean(place: str, value: Any, column: int) -> ExpressionFault:
+    return ExpressionFault(
         f"{place} needs a bool, this is {type_name(value)}",
         hint="compare it: x != 0, x != '', x != null, size(x) > 0",
         column=column,
@@ -37,14 +36,14 @@ def _decided_by(
     numbered = tuple(zip(operands, columns, strict=True))
 
     def run(frame: Frame) -> Any:
-        first_fault: Fault | None = None
+        first_fault: ExpressionFault | None = None
         for operand, column in numbered:
             try:
                 value = operand(frame)
             except BudgetSpent:
                 raise
-            except Fault as fault:
-                # Without its traceback it does not hold on to this very frame.
+            except ExpressionFault as fault:
+                # Without its traceback, it does not keep this frame alive.
                 first_fault = first_fault or fault.with_traceback(None)
                 continue
             if value is decisive:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from math import copysign, inf, isfinite, isnan, nan
 from typing import Any, Protocol
 
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.literals import INTEGER_MAX, INTEGER_MIN
 from stepwell.authoring.graphs.expressions.values import type_name
 
-# One step is work on so many characters, on so many items that Python itself goes through, or on so
-# many items that are looked at here one by one.
+# One step pays for this number of characters, of items that Python itself walks, or of items that are
+# compared here one by one.
 CHARACTERS_A_STEP = 512
 ELEMENTS_A_STEP = 16
 COMPARISONS_A_STEP = 4
@@ -33,35 +33,35 @@ class Operator(Protocol):
 def integer(value: int) -> int:
     if INTEGER_MIN <= value <= INTEGER_MAX:
         return value
-    raise Fault(
-        "the result does not fit in 64 bits", hint="use double(x) where size matters more than precision"
+    raise ExpressionFault(
+        "the result does not fit in 64 bits", hint="use double(x) if size matters more than precision"
     )
 
 
 def double(frame: Frame, value: float) -> float:
     if not isfinite(value):
-        frame.odd = True
+        frame.non_finite = True
     return value
 
 
 def string(frame: Frame, value: str) -> str:
     if len(value) > frame.limits.string_length:
-        raise Fault(f"a string has at most {frame.limits.string_length:,} characters")
+        raise ExpressionFault(f"a string has at most {frame.limits.string_length:,} characters")
     return value
 
 
 def items(frame: Frame, value: list[Any]) -> list[Any]:
     if len(value) > frame.limits.list_length:
-        raise Fault(f"a list has at most {frame.limits.list_length:,} items")
+        raise ExpressionFault(f"a list has at most {frame.limits.list_length:,} items")
     return value
 
 
 def read_text(frame: Frame, *texts: str) -> None:
-    """Pays for looking through texts."""
+    """Pay for reading texts."""
     frame.spend(1 + sum(map(len, texts)) // CHARACTERS_A_STEP)
 
 
-def mismatch(verb: str, left: object, right: object) -> Fault:
+def mismatch(verb: str, left: object, right: object) -> ExpressionFault:
     hint = ""
     if {type(left), type(right)} == {int, float}:
         hint = "convert one of them: double(x) or int(x)"
@@ -69,7 +69,7 @@ def mismatch(verb: str, left: object, right: object) -> Fault:
         hint = "convert one of them: string(x), int(x) or double(x)"
     elif left is None or right is None:
         hint = "give null a value first: default(x, 0)"
-    return Fault(f"{verb} {type_name(left)} and {type_name(right)}", hint=hint)
+    return ExpressionFault(f"{verb} {type_name(left)} and {type_name(right)}", hint=hint)
 
 
 def add(frame: Frame, left: Any, right: Any) -> Any:
@@ -81,12 +81,12 @@ def add(frame: Frame, left: Any, right: Any) -> Any:
             return double(frame, left + right)
         if kind is str:
             if len(left) + len(right) > frame.limits.string_length:
-                raise Fault(f"a string has at most {frame.limits.string_length:,} characters")
+                raise ExpressionFault(f"a string has at most {frame.limits.string_length:,} characters")
             read_text(frame, left, right)
             return left + right
         if kind is list:
             if len(left) + len(right) > frame.limits.list_length:
-                raise Fault(f"a list has at most {frame.limits.list_length:,} items")
+                raise ExpressionFault(f"a list has at most {frame.limits.list_length:,} items")
             frame.spend(1 + (len(left) + len(right)) // ELEMENTS_A_STEP)
             return left + right
     raise mismatch("+ cannot join", left, right)
@@ -117,13 +117,13 @@ def divide(frame: Frame, left: Any, right: Any) -> Any:
     if kind is type(right):
         if kind is int:
             if not right:
-                raise Fault("division by zero")
+                raise ExpressionFault("division by zero")
             quotient = abs(left) // abs(right)
             return integer(quotient if (left < 0) == (right < 0) else -quotient)
         if kind is float:
             if right:
                 return double(frame, left / right)
-            frame.odd = True
+            frame.non_finite = True
             return nan if isnan(left) or not left else copysign(inf, left) * copysign(1.0, right)
     raise mismatch("/ does not go with", left, right)
 
@@ -131,7 +131,7 @@ def divide(frame: Frame, left: Any, right: Any) -> Any:
 def modulo(frame: Frame, left: Any, right: Any) -> Any:
     if type(left) is int and type(right) is int:
         if not right:
-            raise Fault("division by zero")
+            raise ExpressionFault("division by zero")
         # The sign is that of the left side. The one quotient that overflows is a fault in CEL too.
         integer(abs(left) // abs(right) if (left < 0) == (right < 0) else 0)
         rest = abs(left) % abs(right)
@@ -144,11 +144,11 @@ def negate(frame: Frame, value: Any) -> Any:
         return integer(-value)
     if type(value) is float:
         return -value
-    raise Fault(f"- needs a number, this is {type_name(value)}")
+    raise ExpressionFault(f"- needs a number, this is {type_name(value)}")
 
 
 def equal(frame: Frame, left: Any, right: Any) -> bool:
-    """Never a fault for JSON values. Lists and maps are compared by what is in them."""
+    """Never a fault for JSON values. Lists and maps are compared by content."""
     kind, other = type(left), type(right)
     if kind is not list and kind is not dict:
         if kind is other:
@@ -160,7 +160,7 @@ def equal(frame: Frame, left: Any, right: Any) -> bool:
 
 
 def _equal_inside(frame: Frame, left: Any, right: Any) -> bool:
-    """With a list of what is left to compare: data may be deep, and wide in every level."""
+    """Compare with an explicit stack: data may be deep, and wide at every level."""
     waiting: list[tuple[Any, Any]] = [(left, right)]
     while waiting:
         one, two = waiting.pop()
@@ -184,7 +184,7 @@ def unequal(frame: Frame, left: Any, right: Any) -> bool:
 
 
 def ordered(frame: Frame, left: Any, right: Any) -> tuple[Any, Any]:
-    """The two as Python can compare them; a fault unless they have an order."""
+    """The two values in a form that Python can compare; a fault if they have no order."""
     kind, other = type(left), type(right)
     if kind is other and kind in ORDERED:
         if kind is str:
@@ -196,7 +196,7 @@ def ordered(frame: Frame, left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def as_double(value: int | float) -> float:
-    """CEL compares an int with a double as doubles, so that beyond 2^53 neighbours are equal."""
+    """CEL compares an int with a double as doubles, so beyond 2^53 neighbours are equal."""
     try:
         return float(value)
     except OverflowError:
@@ -227,10 +227,10 @@ def contained(frame: Frame, item: Any, container: Any) -> bool:
     if type(container) is dict:
         # In CEL a key may also be an int or a bool; here no map has such a key.
         if type(item) not in (str, int, bool):
-            raise Fault(f"no key of a map is {type_name(item)}")
+            raise ExpressionFault(f"no key of a map is {type_name(item)}")
         return type(item) is str and item in container
     if type(container) is not list:
-        raise Fault(f"in needs a list or a map on its right, this is {type_name(container)}")
+        raise ExpressionFault(f"in needs a list or a map on its right, this is {type_name(container)}")
     if type(item) is str:
         # Python's own search is right for strings: nothing else equals one.
         frame.spend(1 + len(container) // ELEMENTS_A_STEP)

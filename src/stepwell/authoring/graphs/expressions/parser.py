@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from stepwell.authoring.graphs.expressions.functions import FUNCTIONS, MACROS, SPECIAL
 from stepwell.authoring.graphs.expressions.lexer import Token
-from stepwell.authoring.graphs.expressions.limits import Limits
+from stepwell.authoring.graphs.expressions.limits import ExpressionLimits
 from stepwell.authoring.graphs.expressions.literals import INTEGER_MAX, INTEGER_MIN
-from stepwell.authoring.graphs.expressions.suggestion import suggestion
 from stepwell.authoring.graphs.expressions.syntax import (
-    Call,
-    Chain,
-    Choice,
+    CallExpr,
+    ChainExpr,
+    ConditionalExpr,
     Constant,
     Field,
     Has,
@@ -27,9 +26,10 @@ from stepwell.authoring.graphs.expressions.syntax import (
     MapOf,
     Method,
     Name,
-    Node,
     Prefix,
+    SyntaxNode,
 )
+from stepwell.domain.suggest import did_you_mean
 from stepwell.errors import BadExpression
 
 LEVELS = (
@@ -55,9 +55,9 @@ OTHER_LANGUAGES = {
 
 
 class Parser:
-    """One use: `Parser(tokens, limits).expression()`; afterwards `roots` holds the names it needs."""
+    """For one use: `Parser(tokens, limits).expression()`; then `roots` has the names that it uses."""
 
-    def __init__(self, tokens: list[Token], limits: Limits) -> None:
+    def __init__(self, tokens: list[Token], limits: ExpressionLimits) -> None:
         self._tokens = tokens
         self._next = 0
         self._limits = limits
@@ -66,7 +66,7 @@ class Parser:
         self._variables: list[str] = []
         self.roots: set[str] = set()
 
-    def whole(self) -> Node:
+    def whole(self) -> SyntaxNode:
         if len(self._tokens) == 1:
             raise BadExpression("there is no expression here", column=self._peek.start + 1)
         node = self._choice()
@@ -104,13 +104,13 @@ class Parser:
         token = self._peek
         if token.kind == "end":
             return BadExpression(
-                f"the expression ends where {wanted} is expected",
+                f"the expression ends, but {wanted} is expected",
                 column=token.start + 1,
                 hint="complete or remove it",
             )
         hint = OTHER_LANGUAGES.get(token.text, "")
         return BadExpression(
-            f"{token.text!r} stands where {wanted} is expected", column=token.start + 1, hint=hint
+            f"{wanted} is expected instead of {token.text!r}", column=token.start + 1, hint=hint
         )
 
     # Limits
@@ -138,11 +138,11 @@ class Parser:
 
     # Grammar
 
-    def _choice(self) -> Node:
+    def _choice(self) -> SyntaxNode:
         first = self._operators(0)
         if not self._is("?"):
             return first
-        cases: list[tuple[Node, Node]] = []
+        cases: list[tuple[SyntaxNode, SyntaxNode]] = []
         condition = first
         while self._is("?"):
             at = self._take().start
@@ -153,15 +153,15 @@ class Parser:
             self._expect(":")
             cases.append((condition, value))
             condition = self._operators(0)
-        return Choice(tuple(cases), condition, first.at)
+        return ConditionalExpr(tuple(cases), condition, first.at)
 
-    def _operators(self, level: int) -> Node:
+    def _operators(self, level: int) -> SyntaxNode:
         """Left to right within a level; each level calls the next one, five in all."""
         if level == len(LEVELS):
             return self._prefix()
         first = self._operators(level + 1)
         signs = LEVELS[level]
-        rest: list[tuple[str, Node, int]] = []
+        rest: list[tuple[str, SyntaxNode, int]] = []
         while self._peek.text in signs and self._peek.kind in ("sign", "name"):
             sign = self._take()
             self._count(sign.start)
@@ -170,9 +170,9 @@ class Parser:
             return first
         if level < LOGIC:
             return Logic(rest[0][0], (first, *(operand for _, operand, _ in rest)), first.at)
-        return Chain(first, tuple(rest), first.at)
+        return ChainExpr(first, tuple(rest), first.at)
 
-    def _prefix(self) -> Node:
+    def _prefix(self) -> SyntaxNode:
         token = self._peek
         if token.kind != "sign" or token.text not in "!-":
             return self._links()
@@ -182,7 +182,7 @@ class Parser:
         self._count(token.start, count)
         number = self._peek
         if token.text == "-" and number.kind == "number":
-            # The sign belongs to the literal, or the smallest integer could not be written.
+            # The sign belongs to the literal; otherwise the smallest integer could not be written.
             operand = self._links(negative=True)
             return operand if count == 1 else Prefix("-", count - 1, operand, token.start)
         if self._peek.kind == "sign" and self._peek.text in "!-":
@@ -193,7 +193,7 @@ class Parser:
             operand = self._links()
         return Prefix(token.text, count, operand, token.start)
 
-    def _links(self, *, negative: bool = False) -> Node:
+    def _links(self, *, negative: bool = False) -> SyntaxNode:
         base = self._primary(negative)
         links: list[Link] = []
         while self._peek.kind == "sign" and self._peek.text in (".", "?.", "["):
@@ -256,18 +256,18 @@ class Parser:
         end = self._expect(")").end
         return Macro(name.text, variable.text, only, body, self._nodes - before, name.start, end)
 
-    def _arguments(self) -> tuple[tuple[Node, ...], int]:
+    def _arguments(self) -> tuple[tuple[SyntaxNode, ...], int]:
         self._expect("(")
         self._enter()
-        found: list[Node] = []
+        arguments: list[SyntaxNode] = []
         while not self._is(")"):
-            found.append(self._choice())
+            arguments.append(self._choice())
             if not self._accept(","):
                 break
         self._leave()
-        return tuple(found), self._expect(")").end
+        return tuple(arguments), self._expect(")").end
 
-    def _primary(self, negative: bool) -> Node:
+    def _primary(self, negative: bool) -> SyntaxNode:
         token = self._peek
         self._count(token.start)
         if token.kind == "number":
@@ -290,7 +290,7 @@ class Parser:
             return self._map(token.start)
         raise self._unexpected("a value")
 
-    def _named(self) -> Node:
+    def _named(self) -> SyntaxNode:
         token = self._peek
         if token.text in WORDS:
             self._take()
@@ -309,22 +309,22 @@ class Parser:
             self.roots.add(token.text)
         return Name(token.text, token.start)
 
-    def _call(self, name: Token) -> Node:
+    def _call(self, name: Token) -> SyntaxNode:
         arguments, _ = self._arguments()
         if name.text == "has":
             return _has(name, arguments)
         if name.text in MACROS:
             raise BadExpression(
-                f"{name.text} is asked of a list",
+                f"{name.text} is a method of lists and maps",
                 column=name.start + 1,
                 hint=f"write items.{name.text}(x, ...)",
             )
         self._check_call(name, len(arguments))
-        return Call(name.text, arguments, name.start)
+        return CallExpr(name.text, arguments, name.start)
 
     def _list(self, at: int) -> ListOf:
         self._enter()
-        items: list[Node] = []
+        items: list[SyntaxNode] = []
         while not self._is("]"):
             items.append(self._choice())
             if not self._accept(","):
@@ -335,7 +335,7 @@ class Parser:
 
     def _map(self, at: int) -> MapOf:
         self._enter()
-        entries: list[tuple[Node, Node]] = []
+        entries: list[tuple[SyntaxNode, SyntaxNode]] = []
         while not self._is("}"):
             key = self._choice()
             self._expect(":")
@@ -350,30 +350,30 @@ class Parser:
 
     def _check_name(self, token: Token) -> None:
         if token.text.startswith("__"):
-            raise BadExpression(f"no name begins with __, so {token.text!r} is none", column=token.start + 1)
+            raise BadExpression(f"names cannot begin with __, as {token.text!r} does", column=token.start + 1)
 
-    def _check_call(self, name: Token, given: int) -> None:
+    def _check_call(self, name: Token, count: int) -> None:
         function = FUNCTIONS.get(name.text)
         if function is None:
             raise BadExpression(
                 f"there is no function {name.text!r}",
                 column=name.start + 1,
-                hint=suggestion(name.text, [*FUNCTIONS, *MACROS, *SPECIAL]) or "see the list of functions",
+                hint=did_you_mean(name.text, [*FUNCTIONS, *MACROS, *SPECIAL]) or "see the list of functions",
             )
-        if not function.least <= given <= function.most:
+        if not function.least <= count <= function.most:
             raise BadExpression(
-                f"{name.text} takes {function.arity}, not {given}", column=name.start + 1, hint=function.usage
+                f"{name.text} takes {function.arity}, not {count}", column=name.start + 1, hint=function.usage
             )
 
 
-def _has(name: Token, arguments: tuple[Node, ...]) -> Has:
+def _has(name: Token, arguments: tuple[SyntaxNode, ...]) -> Has:
     if len(arguments) == 1 and isinstance(arguments[0], Links):
         whole = arguments[0]
         last = whole.links[-1]
         if isinstance(last, Field) and not last.optional:
             base = Links(whole.base, whole.links[:-1], whole.at) if len(whole.links) > 1 else whole.base
             return Has(base, last.name, name.start)
-    raise BadExpression("has asks for one member", column=name.start + 1, hint="write has(ctx.order.total)")
+    raise BadExpression("has takes one member", column=name.start + 1, hint="write has(ctx.order.total)")
 
 
 def _signed(token: Token, negative: bool) -> int | float:

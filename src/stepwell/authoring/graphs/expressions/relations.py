@@ -1,6 +1,6 @@
-"""Relations: closures for comparisons with a short way for two numbers or two short strings.
+"""Relations: closures for comparisons, with a fast path for two numbers or two short strings.
 
-A condition is mostly one path compared with one constant; the general operators do the rest.
+Most conditions compare one path with one constant; the general operators handle the rest.
 """
 
 from __future__ import annotations
@@ -9,23 +9,22 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from stepwell.authoring.graphs.expressions.closure import Closure
-from stepwell.authoring.graphs.expressions.fault import Fault
-from stepwell.authoring.graphs.expressions.frame import Frame
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
+from stepwell.authoring.graphs.expressions.frame import Closure, Frame
 from stepwell.authoring.graphs.expressions.operators import CHARACTERS_A_STEP, OPERATORS
 
-# (left, right, the right side when it is a constant, column)
-Builder: TypeAlias = Callable[[Closure, Closure, Any, int], Closure]
+# (left, right, the right side if it is a constant, column)
+RelationBuilder: TypeAlias = Callable[[Closure, Closure, Any, int], Closure]
 
 
-def _relation(sign: str, plain: Callable[[Any, Any], Any]) -> Builder:
+def _relation(sign: str, plain: Callable[[Any, Any], Any]) -> RelationBuilder:
     general = OPERATORS[sign]
 
     def build(left: Closure, right: Closure, constant: Any, column: int) -> Closure:
         def slowly(frame: Frame, one: Any, two: Any) -> Any:
             try:
                 return general(frame, one, two)
-            except Fault as fault:
+            except ExpressionFault as fault:
                 fault.column = fault.column or column
                 raise
 
@@ -48,7 +47,7 @@ def _relation(sign: str, plain: Callable[[Any, Any], Any]) -> Builder:
     return build
 
 
-FAST: dict[str, Builder] = {
+FAST: dict[str, RelationBuilder] = {
     "==": _relation("==", operator.eq),
     "!=": _relation("!=", operator.ne),
     "<": _relation("<", operator.lt),

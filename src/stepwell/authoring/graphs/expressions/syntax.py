@@ -1,7 +1,7 @@
 """Syntax: the parts of a parsed expression.
 
 Flat chains (`1+1+1`, `a.b.c()`, `p ? x : q ? y : z`, `a && b && c`) are one part with a list, not
-a tower of parts: however long a chain is, compiling and evaluating it needs no deeper stack.
+nested parts: compiling and evaluating a long chain needs no deeper stack.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    items: tuple[Node, ...]
+    items: tuple[SyntaxNode, ...]
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    entries: tuple[tuple[Node, Node], ...]
+    entries: tuple[tuple[SyntaxNode, SyntaxNode], ...]
     at: int
 
 
@@ -40,16 +40,16 @@ class Prefix:
 
     sign: str
     count: int
-    operand: Node
+    operand: SyntaxNode
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """Operators of one precedence, from left to right: first, then (sign, operand, position) each."""
+class ChainExpr:
+    """Operators of one precedence, from left to right: the first operand, then (sign, operand, position)."""
 
-    first: Node
-    rest: tuple[tuple[str, Node, int], ...]
+    first: SyntaxNode
+    rest: tuple[tuple[str, SyntaxNode, int], ...]
     at: int
 
 
@@ -58,25 +58,25 @@ class Logic:
     """`&&` or `||` over two or more operands."""
 
     sign: str
-    operands: tuple[Node, ...]
+    operands: tuple[SyntaxNode, ...]
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """`condition ? value : ...` as often as they follow one another, then the last value."""
+class ConditionalExpr:
+    """A chain of `condition ? value : ...`, then the last value."""
 
-    cases: tuple[tuple[Node, Node], ...]
-    otherwise: Node
+    cases: tuple[tuple[SyntaxNode, SyntaxNode], ...]
+    otherwise: SyntaxNode
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallExpr:
     """A function by name: size(x)."""
 
     function: str
-    arguments: tuple[Node, ...]
+    arguments: tuple[SyntaxNode, ...]
     at: int
 
 
@@ -84,14 +84,14 @@ class Call:
 class Has:
     """has(operand.name)"""
 
-    operand: Node
+    operand: SyntaxNode
     name: str
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """.name or ?.name; `end` is where its text ends, so that errors can show the path up to here."""
+    """.name or ?.name; `end` is the end of its text, so that errors can show the path up to here."""
 
     name: str
     optional: bool
@@ -103,7 +103,7 @@ class Field:
 class Index:
     """[key] or ?.[key]"""
 
-    key: Node
+    key: SyntaxNode
     optional: bool
     at: int
     end: int
@@ -111,25 +111,25 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """.function(arguments), with what stands before it as first argument."""
+    """.function(arguments), with the value before it as first argument."""
 
     function: str
-    arguments: tuple[Node, ...]
+    arguments: tuple[SyntaxNode, ...]
     at: int
     end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """.map(variable, body) and its like; `only` is the middle argument of map(variable, only, body).
+    """.map(variable, body) and the other macros; `only` is the condition in map(variable, only, body).
 
     `weight` is how many parts are evaluated for each item.
     """
 
     macro: str
     variable: str
-    only: Node | None
-    body: Node
+    only: SyntaxNode | None
+    body: SyntaxNode
     weight: int
     at: int
     end: int
@@ -140,11 +140,13 @@ Link: TypeAlias = Field | Index | Method | Macro
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """A value and what is asked of it, link after link."""
+    """A value and the links that follow it."""
 
-    base: Node
+    base: SyntaxNode
     links: tuple[Link, ...]
     at: int
 
 
-Node: TypeAlias = Constant | Name | ListOf | MapOf | Prefix | Chain | Logic | Choice | Call | Has | Links
+SyntaxNode: TypeAlias = (
+    Constant | Name | ListOf | MapOf | Prefix | ChainExpr | Logic | ConditionalExpr | CallExpr | Has | Links
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.operators import ELEMENTS_A_STEP, read_text, string
 from stepwell.authoring.graphs.expressions.values import json_text, type_name
@@ -15,13 +15,13 @@ TRUTHS = {
 }
 
 
-def _strings(frame: Frame, function: str, *given: Any) -> None:
-    for value in given:
+def _strings(frame: Frame, function: str, *values: Any) -> None:
+    for value in values:
         if type(value) is not str:
-            raise Fault(
+            raise ExpressionFault(
                 f"{function} needs a string, this is {type_name(value)}", hint="convert it: string(x)"
             )
-    read_text(frame, *given)
+    read_text(frame, *values)
 
 
 def to_string(frame: Frame, value: Any) -> str:
@@ -29,7 +29,7 @@ def to_string(frame: Frame, value: Any) -> str:
         return value
     if type(value) in (bool, int, float):
         return json_text(value, frame.limits)
-    raise Fault(
+    raise ExpressionFault(
         f"string cannot convert {type_name(value)}",
         hint="json(x) writes any value, default(x, '') replaces null",
     )
@@ -40,10 +40,12 @@ def to_bool(frame: Frame, value: Any) -> bool:
         return value
     if type(value) is str and value in TRUTHS:
         return TRUTHS[value]
-    raise Fault(f"bool cannot convert {_shown(value)}", hint="compare instead: x != 0, size(x) > 0")
+    raise ExpressionFault(
+        f"bool cannot convert {_described(value)}", hint="compare instead: x != 0, size(x) > 0"
+    )
 
 
-def _shown(value: Any) -> str:
+def _described(value: Any) -> str:
     return repr(value[:40]) if type(value) is str else type_name(value)
 
 
@@ -78,10 +80,10 @@ def contains(frame: Frame, value: Any, part: Any) -> bool:
 
 
 def split(frame: Frame, value: Any, separator: Any) -> list[str]:
-    """At the separator; an empty one splits into characters."""
+    """Split at the separator; an empty one splits into characters."""
     _strings(frame, "split", value, separator)
     pieces = value.count(separator) + 1 if separator else len(value)
     if pieces > frame.limits.list_length:
-        raise Fault(f"a list has at most {frame.limits.list_length:,} items")
+        raise ExpressionFault(f"a list has at most {frame.limits.list_length:,} items")
     frame.spend(1 + pieces // ELEMENTS_A_STEP)
     return value.split(separator) if separator else list(value)

@@ -1,4 +1,4 @@
-"""Functions on time: milliseconds since 1970, UTC. What now() tells is passed in: replay sees the same."""
+"""Functions on time: milliseconds since 1970, UTC. now() is passed in, so that replay sees the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any
 
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.operators import read_text, string
 from stepwell.authoring.graphs.expressions.values import type_name
@@ -25,31 +25,31 @@ DATE_STEPS = 10
 
 def now(frame: Frame) -> int:
     if frame.now is None or not isfinite(frame.now):
-        raise Fault("now() has no meaning here", hint="pass the time in as data")
+        raise ExpressionFault("now() has no meaning here", hint="pass the time in as data")
     return round(frame.now * 1000)
 
 
-def date(frame: Frame, *given: Any) -> int | str:
+def date(frame: Frame, *arguments: Any) -> int | str:
     """date(text), date(year, month, day): milliseconds. date(time, format): text."""
     frame.spend(DATE_STEPS)
-    if len(given) == 3:
-        if any(type(part) is not int for part in given):
-            raise Fault("date(year, month, day) needs integers")
-        return _milliseconds(_made(*given))
-    when = _read(frame, given[0])
-    if len(given) == 1:
+    if len(arguments) == 3:
+        if any(type(part) is not int for part in arguments):
+            raise ExpressionFault("date(year, month, day) needs integers")
+        return _milliseconds(_day(*arguments))
+    when = _read(frame, arguments[0])
+    if len(arguments) == 1:
         return _milliseconds(when)
-    if type(given[1]) is not str or len(given[1]) > FORMAT_LENGTH_MAX:
-        raise Fault(f"the format of a date is a short string, this is {type_name(given[1])}")
-    frame.spend(len(given[1]))
-    return string(frame, _written(when, given[1]))
+    if type(arguments[1]) is not str or len(arguments[1]) > FORMAT_LENGTH_MAX:
+        raise ExpressionFault(f"the format of a date is a short string, this is {type_name(arguments[1])}")
+    frame.spend(len(arguments[1]))
+    return string(frame, _written(when, arguments[1]))
 
 
-def _made(year: int, month: int, day: int) -> datetime:
+def _day(year: int, month: int, day: int) -> datetime:
     try:
         return datetime(year, month, day, tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise Fault("there is no such date") from None
+        raise ExpressionFault("there is no such date") from None
 
 
 def _read(frame: Frame, value: Any) -> datetime:
@@ -57,18 +57,19 @@ def _read(frame: Frame, value: Any) -> datetime:
         try:
             return EPOCH + timedelta(milliseconds=value)
         except (OverflowError, ValueError):
-            raise Fault("so many milliseconds are outside the years 1 to 9999") from None
+            raise ExpressionFault("the time is outside the years 1 to 9999") from None
     if type(value) is not str:
-        raise Fault(f"date needs a string or milliseconds, this is {type_name(value)}")
+        raise ExpressionFault(f"date needs a string or milliseconds, this is {type_name(value)}")
     read_text(frame, value)
     if len(value) <= 40 and WRITTEN.fullmatch(value):
         try:
-            found = datetime.fromisoformat(value)
-            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+            when = datetime.fromisoformat(value)
+            return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
         except (ValueError, OverflowError):
             pass
-    raise Fault(
-        f"{value[:40]!r} is no date", hint="write 2026-01-31, 2026-01-31T12:00:00Z or 2026-01-31T12:00+02:00"
+    raise ExpressionFault(
+        f"{value[:40]!r} is not a date",
+        hint="write 2026-01-31, 2026-01-31T12:00Z or 2026-01-31T12:00+02:00",
     )
 
 

@@ -1,7 +1,7 @@
-"""Values: those of JSON. Their names in messages, their text, and walks over them that cannot run away.
+"""JSON values: their names in messages, their text, and bounded walks over them.
 
-A value may hold the same list a thousand times over and again inside that; each walk here counts
-what it visits and stops at its bound, so such values cost no more than others.
+A value may hold the same list a thousand times, and again inside that. Each walk here counts its visits
+and stops at its limit, so such values cost no more than others.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.expressions.fault import Fault
-from stepwell.authoring.graphs.expressions.limits import Limits
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
+from stepwell.authoring.graphs.expressions.limits import ExpressionLimits
 
 TYPE_NAMES: dict[type, str] = {
     type(None): "null",
@@ -23,27 +23,27 @@ TYPE_NAMES: dict[type, str] = {
     list: "list",
     dict: "map",
 }
-# What a number, true, false or null and the comma after it take in JSON, about.
+# About how many characters a number, true, false or null takes in JSON, with its comma.
 SCALAR_SIZE = 4
 
 _encode = msgspec.json.Encoder().encode
 
 
 def type_name(value: object) -> str:
-    return TYPE_NAMES.get(type(value)) or f"no JSON value ({type(value).__name__})"
+    return TYPE_NAMES.get(type(value)) or f"not a JSON value ({type(value).__name__})"
 
 
-def json_text(value: Any, limits: Limits) -> str:
+def json_text(value: Any, limits: ExpressionLimits) -> str:
     """Compact JSON. Numbers that JSON cannot hold, and text that would be too long, are faults."""
     check_size(value, limits.string_length, limits)
     try:
         return _encode(value).decode()
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise Fault(f"this cannot be written as JSON: {error}") from None
+        raise ExpressionFault(f"this cannot be written as JSON: {error}") from None
 
 
-def text(value: Any, limits: Limits) -> str:
-    """How a value looks inside a text: strings as they are, null as nothing, the rest as JSON."""
+def text(value: Any, limits: ExpressionLimits) -> str:
+    """A value inside a text: strings as they are, null as nothing, the rest as JSON."""
     kind = type(value)
     if kind is str:
         return str(value)
@@ -54,8 +54,8 @@ def text(value: Any, limits: Limits) -> str:
     return json_text(value, limits)
 
 
-def check_size(value: Any, size_max: int, limits: Limits) -> int:
-    """About how long the value is as JSON. Refuses what is larger, deeper, or no JSON at all."""
+def check_size(value: Any, size_max: int, limits: ExpressionLimits) -> int:
+    """The approximate length of a value as JSON. Refuses values that are too large, too deep or not JSON."""
     size = 0
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
@@ -66,7 +66,7 @@ def check_size(value: Any, size_max: int, limits: Limits) -> int:
         elif kind is list or kind is dict:
             size += SCALAR_SIZE + len(item)
             if depth >= limits.data_depth:
-                raise Fault(f"this value is nested deeper than {limits.data_depth}")
+                raise ExpressionFault(f"this value is nested deeper than {limits.data_depth}")
             if size > size_max:
                 break
             if kind is list:
@@ -74,26 +74,26 @@ def check_size(value: Any, size_max: int, limits: Limits) -> int:
             else:
                 for key, each in item.items():
                     if type(key) is not str:
-                        raise Fault(f"keys are strings, this one is {type_name(key)}")
+                        raise ExpressionFault(f"keys are strings, this one is {type_name(key)}")
                     size += len(key) + 3
                     waiting.append((each, depth + 1))
         elif kind is float and not isfinite(item):
-            raise Fault(f"JSON has no {item}", hint="look for a division by zero or an overflow")
+            raise ExpressionFault(f"JSON has no {item}", hint="look for a division by zero or an overflow")
         elif kind not in TYPE_NAMES:
-            raise Fault(f"this is {type_name(item)}")
+            raise ExpressionFault(f"this is {type_name(item)}")
         else:
             size += SCALAR_SIZE
         if size > size_max:
             break
     if size > size_max:
-        raise Fault(
-            f"this value is larger than {size_max:,} characters", hint="pass on less of it, or a reference"
+        raise ExpressionFault(
+            f"this value is larger than {size_max:,} characters", hint="pass on less, or a reference"
         )
     return size
 
 
 def copy(value: Any) -> Any:
-    """The same value in lists and maps of its own; call check_size first, which bounds the depth."""
+    """A copy with its own lists and maps; call check_size first, which bounds the depth."""
     kind = type(value)
     if kind is dict:
         return {key: copy(item) for key, item in value.items()} if value else {}

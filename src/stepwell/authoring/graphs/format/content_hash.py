@@ -1,7 +1,7 @@
-"""Content: the hashes of a graph's JSON. One is of all that is saved, one of what a run depends on.
+"""Hashes of a graph's JSON: one of everything that is saved, one of the part that runs depend on.
 
-An editor must notice every change, also that a node was moved. A version is what runs are told apart by:
-where nodes lie and what they are called on the canvas is no part of it.
+An editor must notice every change, including a moved node. A version distinguishes runs: the positions
+and titles of nodes on the canvas do not count.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def content_hash(body: Any) -> str:
-    """Of everything."""
+    """A hash of everything."""
     return hashlib.blake2b(_encode(body), digest_size=16).hexdigest()
 
 
 def version_hash(body: Mapping[str, Any]) -> str:
-    """Of a graph in its normal form, without what only the canvas shows."""
+    """A hash of a graph in its normal form, without the fields that only the canvas shows."""
     nodes = [_without(node, "position", data=_without(node["data"], "title")) for node in body["nodes"]]
     edges = [_without(edge, "label") for edge in body["edges"]]
     return content_hash({**body, "nodes": nodes, "edges": edges})

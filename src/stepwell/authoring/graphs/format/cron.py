@@ -22,8 +22,8 @@ class _Field(NamedTuple):
         lower = text.lower()
         if lower in self.names:
             return self.first + self.names.index(lower)
-        found = int(text) if text.isdigit() and len(text) < 4 else -1
-        return found if self.first <= found <= self.last else None
+        value = int(text) if text.isdigit() and len(text) < 4 else -1
+        return value if self.first <= value <= self.last else None
 
 
 _FIELDS = (
@@ -36,7 +36,7 @@ _FIELDS = (
 
 
 def cron_fault(text: str) -> str:
-    """What is wrong with it; '': it names instants that come."""
+    """Why a schedule is invalid or never due; '' if it is fine."""
     if text.lower() in _MACROS:
         return ""
     parts = text.split()
@@ -44,18 +44,18 @@ def cron_fault(text: str) -> str:
         return f"it has {len(parts)} fields, not 5: minute, hour, day of the month, month, day of the week"
     values: list[set[int]] = []
     for field, part in zip(_FIELDS, parts, strict=True):
-        found = _values(field, part)
-        if found is None:
-            return f"{part[:40]!r} is no {field.name} ({field.first} to {field.last})"
-        values.append(found)
+        numbers = _values(field, part)
+        if numbers is None:
+            return f"{part[:40]!r} is not a {field.name} ({field.first} to {field.last})"
+        values.append(numbers)
     _, _, days, months, _ = values
     if parts[4] == "*" and min(days) > max(_LONGEST[month - 1] for month in months):
-        return "no month of it has that day"
+        return "none of its months has that day"
     return ""
 
 
 def _values(field: _Field, text: str) -> set[int] | None:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         match = _PART.fullmatch(part)
         if match is None:
@@ -65,5 +65,5 @@ def _values(field: _Field, text: str) -> set[int] | None:
         last = field.last if low is None or (step and high is None) else field.number(high or low)
         if first is None or last is None or first > last or (step is not None and int(step) == 0):
             return None
-        found.update(range(first, last + 1, int(step or 1)))
-    return found
+        numbers.update(range(first, last + 1, int(step or 1)))
+    return numbers

@@ -1,7 +1,7 @@
-"""The JSON of a graph: React Flow's nodes and edges, everything that means something inside `data`.
+"""The JSON of a graph: React Flow's nodes and edges. Everything meaningful lives in `data`.
 
-Fields of the canvas (width, selected, style ...) are accepted and dropped. `read` reports all that is
-wrong with the shape at once and never raises for it.
+Canvas fields (width, selected, style ...) are accepted and ignored. `read` reports all problems of the
+shape at once and never raises for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from stepwell.authoring.graphs.nodes.node_data import (
 )
 from stepwell.authoring.graphs.nodes.node_type import NodeType
 from stepwell.authoring.graphs.nodes.registry import ALIASES, NodeRegistry
-from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
 SCHEMA_VERSION = "graph/1"
@@ -31,7 +32,7 @@ _HANDLE_ALIASES = {"source": "out", "onError": "error", "fail": "error", "fail-b
 
 
 class Canvas(BaseModel):
-    """Shapes that a canvas adds to: what we do not know is dropped."""
+    """Shapes that a canvas adds fields to: unknown ones are ignored."""
 
     model_config = ConfigDict(
         extra="ignore", strict=True, alias_generator=to_camel, populate_by_name=True, frozen=True
@@ -43,13 +44,13 @@ class Position(Canvas):
     y: float = 0
 
 
-# Every object of a browser has these: an editor that keeps nodes by id would find something there.
+# Every JavaScript object has these properties: an editor that keeps nodes by id would confuse them.
 _RESERVED = ("__proto__", "constructor", "prototype")
 
 
 def _free(name: str) -> str:
     if name in _RESERVED:
-        raise ValueError(f"every object of a browser has {excerpt(name)} already: give the node another id")
+        raise ValueError(f"{excerpt(name)} is a property of every JavaScript object: choose another id")
     return name
 
 
@@ -88,10 +89,10 @@ class Trigger(Strict):
 
 
 class GraphSettings(Strict):
-    max_execution_ms: Timeout | None = 1_800_000  # of not-suspended time; null: no limit
-    suspend_ttl_ms: Milliseconds | None = 86_400_000  # waits without a timeout of their own
+    max_execution_ms: Timeout | None = 1_800_000  # of time that is not suspended; null: no limit
+    suspend_ttl_ms: Milliseconds | None = 86_400_000  # the timeout of waits that have none
     concurrency: Annotated[int, Field(ge=1), WHOLE] | None = 10
-    max_steps: Annotated[int, Field(ge=1), WHOLE] = 1000  # activations outside loops
+    max_steps: Annotated[int, Field(ge=1), WHOLE] = 1000  # node runs outside loops
     max_nodes: Annotated[int, Field(ge=1, le=500), WHOLE] = 100
     error_workflow: str | None = None
 
@@ -125,8 +126,8 @@ class Edge:
 
 
 @dataclass(slots=True)
-class Definition:
-    """A graph that was read: shapes fit, types are known; its structure is not checked yet."""
+class GraphDefinition:
+    """A graph as it was read: shapes and types are valid, its structure is not checked yet."""
 
     name: str = ""
     nodes: list[Node] = field(default_factory=list)
@@ -166,13 +167,13 @@ def _node_json(node: Node) -> dict[str, Any]:
     return body
 
 
-def read(body: Any, registry: NodeRegistry) -> tuple[Definition | None, list[GraphProblem]]:
-    """The graph, as far as it can be read, and everything that is wrong with its shape."""
+def read(body: Any, registry: NodeRegistry) -> tuple[GraphDefinition | None, list[GraphProblem]]:
+    """The graph, as far as it can be read, and all problems of its shape."""
     problems: list[GraphProblem] = []
     shape = _read_graph(body, problems)
     if shape is None:
         return None, problems
-    definition = Definition(name=shape.name, triggers=list(shape.triggers), settings=shape.settings)
+    definition = GraphDefinition(name=shape.name, triggers=list(shape.triggers), settings=shape.settings)
     for i, raw in enumerate(shape.nodes):
         node = _read_node(raw, i, registry, problems)
         if node is not None:
@@ -185,7 +186,7 @@ def read(body: Any, registry: NodeRegistry) -> tuple[Definition | None, list[Gra
     for i, raw in enumerate(shape.edges):
         wrong: list[GraphProblem] = []
         edge = _read_edge(raw, i, wrong, kinds, branches)
-        # An id that no node may have is told once, at its node.
+        # A reserved id is reported once, at its node.
         ends = ("source", "target")
         problems += [p for p in wrong if p.field not in ends or raw.get(p.field) not in unread]
         if edge is not None:
@@ -196,11 +197,11 @@ def read(body: Any, registry: NodeRegistry) -> tuple[Definition | None, list[Gra
 
 
 def _read_graph(body: Any, problems: list[GraphProblem]) -> GraphShape | None:
-    """What is around nodes and edges; a wrong setting does not hide what is wrong with them."""
+    """The graph without its nodes and edges; a wrong setting does not hide their problems."""
     try:
         return GraphShape.model_validate(body)
     except ValidationError as error:
-        problems.extend(shape_problems(error, "INVALID_GRAPH", known=fields_of(GraphSettings)))
+        problems.extend(shape_problems(error, "INVALID_GRAPH", names=fields_of(GraphSettings)))
         wrong = {str(detail["loc"][0]) for detail in error.errors() if detail["loc"]}
     if not wrong or wrong & {"nodes", "edges"}:
         return None
@@ -215,24 +216,24 @@ def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[Grap
         for problem in shape_problems(error, "INVALID_NODE", node=named or f"nodes.{index}"):
             problems.append(replace(problem, code="NODE_ID_INVALID") if problem.field == "id" else problem)
         return None
-    found = registry.get(ALIASES.get(shape.type, shape.type))
-    if found is None:
+    kind = registry.get(ALIASES.get(shape.type, shape.type))
+    if kind is None:
         problems.append(
             GraphProblem(
                 code="NODE_TYPE",
-                message=f"no type of node is called {excerpt(shape.type)}",
+                message=f"there is no node type {excerpt(shape.type)}",
                 node=shape.id,
                 field="type",
-                suggestion=did_you_mean(shape.type, registry.names),
+                suggestion=did_you_mean_one_of(shape.type, registry.names),
             )
         )
         return None
     try:
-        data = found.data.model_validate(shape.data)
+        data = kind.data.model_validate(shape.data)
     except ValidationError as error:
-        problems.extend(shape_problems(error, "INVALID_DATA", node=shape.id, known=fields_of(found.data)))
+        problems.extend(shape_problems(error, "INVALID_DATA", node=shape.id, names=fields_of(kind.data)))
         return None
-    return Node(shape.id, found, data, shape.parent_id or "", (shape.position.x, shape.position.y))
+    return Node(shape.id, kind, data, shape.parent_id or "", (shape.position.x, shape.position.y))
 
 
 def _read_edge(

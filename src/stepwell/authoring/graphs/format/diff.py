@@ -1,7 +1,7 @@
-"""What changed between two versions of a graph, node by node and edge by edge.
+"""The changes between two versions of a graph, node by node and edge by edge.
 
-Values are compared as the JSON that is saved: `1`, `1.0` and `true` are three values, as they are to
-expressions, and a field that is null differs from one that is absent (`null` can be pinned).
+Values are compared as saved JSON: `1`, `1.0` and `true` are three values, as they are to expressions,
+and a field that is null differs from an absent one (`null` can be pinned).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = body.get("settings")
-    return found if isinstance(found, Mapping) else {}
+    settings = body.get("settings")
+    return settings if isinstance(settings, Mapping) else {}
 
 
 def _meaning(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,14 +41,14 @@ def _by_id(body: Any, what: str, meaning: Any) -> dict[str, dict[str, Any]]:
         return {}
     if not isinstance(parts, list) or not all(isinstance(part, Mapping) for part in parts):
         raise InvalidInput(
-            f"what is compared is no graph: it has no list of {what}",
+            f"this is not a graph: it has no list of {what}",
             hint='give graphs as they are saved: {"nodes": [...], "edges": [...]}',
         )
     return {_name(part): meaning(part) for part in parts}
 
 
 def _name(part: Mapping[str, Any]) -> str:
-    """Its id; an edge may have none, and is then what it joins."""
+    """The id of a part; an edge without one is named by its two ends."""
     if "id" in part:
         return str(part["id"])
     return ">".join(str(part.get(end) or "") for end in ("source", "sourceHandle", "target", "targetHandle"))
@@ -67,14 +67,14 @@ def _same(before: Any, after: Any) -> bool:
 
 
 def _fields(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Field → [before, after], null where it is absent; objects are looked into."""
-    found: dict[str, Any] = {}
+    """Field → [before, after], null if absent; objects are compared field by field."""
+    changes: dict[str, Any] = {}
     for name in [*old, *(name for name in new if name not in old)]:
         before, after = old.get(name), new.get(name)
         if (name in old) == (name in new) and _same(before, after):
             continue
         if isinstance(before, dict) and isinstance(after, dict):
-            found |= _fields(before, after, f"{path}{name}.")
+            changes |= _fields(before, after, f"{path}{name}.")
         else:
-            found[f"{path}{name}"] = [before, after]
-    return found
+            changes[f"{path}{name}"] = [before, after]
+    return changes

@@ -62,7 +62,7 @@ def _quoted(text: str) -> str:
 
 
 def svg(body: Mapping[str, Any], statuses: Mapping[str, str] | None = None) -> str:
-    """A picture; with `statuses` (node id → status) each node is coloured and says its word."""
+    """A picture. With `statuses` (node id → status) each node is coloured and labelled."""
     nodes = {node["id"]: node for node in body.get("nodes", [])}
     edges = [e for e in body.get("edges", []) if e["source"] in nodes and e["target"] in nodes]
     order = [*((e["source"], e["target"]) for e in edges)]
@@ -103,10 +103,10 @@ def _line(source: tuple[int, int], target: tuple[int, int], handle: str) -> str:
 def _box(at: tuple[int, int], id: str, kind: str, status: str) -> str:
     x, y = at
     colour = _COLOURS.get(status, "#ffffff")
-    told = f"{kind} · {status}" if status else kind
+    label = f"{kind} · {status}" if status else kind
     middle = x + _WIDTH // 2
     return (
         f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="{colour}" stroke="#333"/>'
         f'<text x="{middle}" y="{y + 18}" text-anchor="middle" font-weight="bold">{escape(id[:20])}</text>'
-        f'<text x="{middle}" y="{y + 34}" text-anchor="middle" fill="#444">{escape(told)}</text>'
+        f'<text x="{middle}" y="{y + 34}" text-anchor="middle" fill="#444">{escape(label)}</text>'
     )

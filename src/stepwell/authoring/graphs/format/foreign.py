@@ -1,7 +1,7 @@
-"""Importing: graphs as other editors draw them, brought into our shape before they are read.
+"""Graphs as other editors draw them, converted to our shape before they are read.
 
-Trigger nodes become `triggers[]`, and what they lead to is led to by the start. A loop drawn with an edge
-back to itself gets what lies between as its body, if nothing else leads in or out of it.
+Trigger nodes become `triggers[]`, and their edges leave from the start instead. For a loop drawn with an
+edge back to itself, the nodes in between become its body, if no other edge leads in or out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from stepwell.authoring.graphs.problems import GraphProblem
 
-Part = dict[str, Any]
+JsonObject = dict[str, Any]
 
 _TRIGGERS = {
     "manual": "manual",
@@ -23,23 +23,23 @@ _TRIGGERS = {
 _INTO_BODY = frozenset({"loop", "loop-start"})
 
 
-def imported(body: Any, known: Collection[str]) -> tuple[Any, list[GraphProblem]]:
-    """The graph in our shape; `known` types of nodes are left as they are."""
+def from_foreign_editor(body: Any, types: Collection[str]) -> tuple[Any, list[GraphProblem]]:
+    """The graph in our shape; nodes of our own `types` are left as they are."""
     if not isinstance(body, Mapping) or not _is_drawn(body):
         return body, []
-    nodes: list[Part] = [dict(node) for node in body["nodes"]]
-    edges: list[Part] = [dict(edge) for edge in body["edges"]]
-    found = dict(body)
-    triggers = [node for node in nodes if _trigger_type(node, known)]
+    nodes: list[JsonObject] = [dict(node) for node in body["nodes"]]
+    edges: list[JsonObject] = [dict(edge) for edge in body["edges"]]
+    graph = dict(body)
+    triggers = [node for node in nodes if _trigger_type(node, types)]
     if triggers:
-        found["triggers"] = [*(body.get("triggers") or []), *map(_trigger, triggers)]
+        graph["triggers"] = [*(body.get("triggers") or []), *map(_trigger, triggers)]
         nodes, edges = _from_start(nodes, edges, [str(trigger["id"]) for trigger in triggers])
     problems = _structure_loops(nodes, edges)
-    return found | {"nodes": nodes, "edges": edges}, problems
+    return graph | {"nodes": nodes, "edges": edges}, problems
 
 
 def _is_drawn(body: Mapping[str, Any]) -> bool:
-    """Its parts can be looked at; what is wrong with their shape is told when it is read."""
+    """Whether nodes and edges can be walked; other problems of their shape are reported when it is read."""
     nodes, edges = body.get("nodes"), body.get("edges")
     return (
         isinstance(nodes, list)
@@ -57,35 +57,35 @@ def _has(part: Any, *names: str) -> bool:
 # Triggers
 
 
-def _trigger_type(node: Part, known: Collection[str]) -> str:
+def _trigger_type(node: JsonObject, types: Collection[str]) -> str:
     kind = node.get("type")
-    return "" if kind in known or not isinstance(kind, str) else _TRIGGERS.get(kind, "")
+    return "" if kind in types or not isinstance(kind, str) else _TRIGGERS.get(kind, "")
 
 
-def _trigger(node: Part) -> Part:
+def _trigger(node: JsonObject) -> JsonObject:
     data = node.get("data")
     return {**(data if isinstance(data, dict) else {}), "id": node["id"], "type": _TRIGGERS[node["type"]]}
 
 
 def _from_start(
-    nodes: list[Part], edges: list[Part], triggers: Collection[str]
-) -> tuple[list[Part], list[Part]]:
+    nodes: list[JsonObject], edges: list[JsonObject], triggers: Collection[str]
+) -> tuple[list[JsonObject], list[JsonObject]]:
     nodes = [node for node in nodes if node.get("id") not in triggers]
     start = next((node["id"] for node in nodes if node.get("type") == "start"), None)
     if start is None:
         taken = {node.get("id") for node in nodes}
         start = next(name for name in _names("start") if name not in taken)
         nodes.insert(0, {"id": start, "type": "start", "data": {}})
-    kept: list[Part] = []
+    left: list[JsonObject] = []
     led_to = {edge.get("target") for edge in edges if edge.get("source") == start}
     for edge in edges:
         target = edge.get("target")
         if edge.get("source") not in triggers:
-            kept.append(edge)
+            left.append(edge)
         elif target != start and target not in led_to:
             led_to.add(target)
-            kept.append({**edge, "source": start, "sourceHandle": "out"})
-    return nodes, kept
+            left.append({**edge, "source": start, "sourceHandle": "out"})
+    return nodes, left
 
 
 def _names(name: str) -> Iterable[str]:
@@ -99,8 +99,8 @@ def _names(name: str) -> Iterable[str]:
 # Loops
 
 
-def _structure_loops(nodes: list[Part], edges: list[Part]) -> list[GraphProblem]:
-    """Move what lies between a loop's `loop` handle and the edge back to it into its body; in place."""
+def _structure_loops(nodes: list[JsonObject], edges: list[JsonObject]) -> list[GraphProblem]:
+    """Move the nodes between a loop's `loop` handle and the edge back to it into its body; in place."""
     loops = {str(node["id"]): node for node in nodes if node.get("type") == "loop" and "id" in node}
     drawn = [id for id in loops if any(_enters(edge, id) for edge in edges)]
     problems: list[GraphProblem] = []
@@ -111,9 +111,9 @@ def _structure_loops(nodes: list[Part], edges: list[Part]) -> list[GraphProblem]
             problems.append(
                 GraphProblem(
                     code="LOOP_NOT_STRUCTURED",
-                    message=f"what repeats cannot be told from the rest: {why}",
+                    message=f"the repeating part is not clear: {why}",
                     node=id,
-                    suggestion="put what repeats inside the loop (parentId)",
+                    suggestion="put the repeating nodes inside the loop (parentId)",
                 )
             )
         else:
@@ -125,36 +125,36 @@ def _structure_loops(nodes: list[Part], edges: list[Part]) -> list[GraphProblem]
     return problems
 
 
-def _enters(edge: Part, loop: str) -> bool:
+def _enters(edge: JsonObject, loop: str) -> bool:
     return edge.get("source") == loop and edge.get("sourceHandle") in _INTO_BODY
 
 
-def _from(edge: Part, region: Collection[str]) -> bool:
+def _from(edge: JsonObject, region: Collection[str]) -> bool:
     return edge.get("source") in region
 
 
-def _region(loop: str, edges: list[Part]) -> set[str]:
-    """All that the loop's handle leads to without passing the loop again."""
+def _region(loop: str, edges: list[JsonObject]) -> set[str]:
+    """All nodes that the loop's handle leads to without passing the loop again."""
     return _reached([e["target"] for e in edges if _enters(e, loop) and "target" in e], edges, "source", loop)
 
 
-def _reached(first: Iterable[str], edges: list[Part], side: str, stop: str) -> set[str]:
+def _reached(first: Iterable[str], edges: list[JsonObject], side: str, stop: str) -> set[str]:
     other = "target" if side == "source" else "source"
     next_to: dict[str, list[str]] = {}
     for edge in edges:
         if side in edge and other in edge:
             next_to.setdefault(edge[side], []).append(edge[other])
-    found = {id for id in first if id != stop}
-    waiting = list(found)
+    ids = {id for id in first if id != stop}
+    waiting = list(ids)
     while waiting:
-        new = [id for id in next_to.get(waiting.pop(), ()) if id != stop and id not in found]
-        found.update(new)
+        new = [id for id in next_to.get(waiting.pop(), ()) if id != stop and id not in ids]
+        ids.update(new)
         waiting.extend(new)
-    return found
+    return ids
 
 
-def _unstructured(loop: str, region: set[str], nodes: list[Part], edges: list[Part]) -> str:
-    """Why that is no body; '': it is one."""
+def _unstructured(loop: str, region: set[str], nodes: list[JsonObject], edges: list[JsonObject]) -> str:
+    """Why the region is not a body; '' if it is one."""
     back = [edge["source"] for edge in edges if edge.get("target") == loop and _from(edge, region)]
     if not back:
         return "nothing leads back to the loop"

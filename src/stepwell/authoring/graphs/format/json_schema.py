@@ -14,11 +14,11 @@ _REF = "#/$defs/{model}"
 
 
 def graph_schema(registry: NodeRegistry) -> dict[str, Any]:
-    """One entry for each type of node, discriminated by `type`."""
+    """One entry for each node type, discriminated by `type`."""
     defs: dict[str, Any] = {}
-    for made in registry:
-        defs[_def_name(made)] = _node(made, defs)
-    names = {name: _REF.format(model=_def_name(made)) for made in registry for name in _names(made)}
+    for kind in registry:
+        defs[_def_name(kind)] = _node(kind, defs)
+    names = {name: _REF.format(model=_def_name(kind)) for kind in registry for name in _names(kind)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "/schema/graph/1",
@@ -45,13 +45,13 @@ def graph_schema(registry: NodeRegistry) -> dict[str, Any]:
     }
 
 
-def _names(made: NodeType) -> list[str]:
-    """What the type may be called: graphs of other editors come with their own words."""
-    return [made.name, *(alias for alias, name in ALIASES.items() if name == made.name)]
+def _names(kind: NodeType) -> list[str]:
+    """The names of a node type: its own, and aliases that other editors use."""
+    return [kind.name, *(alias for alias, name in ALIASES.items() if name == kind.name)]
 
 
-def _def_name(made: NodeType) -> str:
-    return "".join(part.capitalize() for part in made.name.replace(":", "_").split("_")) + "Node"
+def _def_name(kind: NodeType) -> str:
+    return "".join(part.capitalize() for part in kind.name.replace(":", "_").split("_")) + "Node"
 
 
 def _part(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[str, Any]:
@@ -61,31 +61,31 @@ def _part(model: type[BaseModel], name: str, defs: dict[str, Any]) -> dict[str, 
     return {"$ref": _REF.format(model=name)}
 
 
-def _node(made: NodeType, defs: dict[str, Any]) -> dict[str, Any]:
+def _node(kind: NodeType, defs: dict[str, Any]) -> dict[str, Any]:
     shape = NodeShape.model_json_schema(by_alias=True, ref_template=_REF)
     defs.update(shape.pop("$defs", {}))
-    data = made.data.model_json_schema(by_alias=True, ref_template=_REF)
+    data = kind.data.model_json_schema(by_alias=True, ref_template=_REF)
     defs.update(data.pop("$defs", {}))
-    _other_words(made.data, data)
-    shape["properties"]["type"] = {"enum": _names(made)}
+    _other_words(kind.data, data)
+    shape["properties"]["type"] = {"enum": _names(kind)}
     shape["properties"]["data"] = data
-    shape["required"] = ["id", "type"] + (["data"] if _needs_data(made) else [])
-    shape["title"] = made.name
-    if made.text:
-        shape["description"] = made.text
+    shape["required"] = ["id", "type"] + (["data"] if _needs_data(kind) else [])
+    shape["title"] = kind.name
+    if kind.text:
+        shape["description"] = kind.text
     return shape
 
 
-def _needs_data(made: NodeType) -> bool:
+def _needs_data(kind: NodeType) -> bool:
     try:
-        made.data.model_validate({})
+        kind.data.model_validate({})
     except ValidationError:
         return True
     return False
 
 
 def _other_words(model: type[BaseModel], schema: dict[str, Any]) -> None:
-    """Fields that are read under more than one name; one of the names is enough."""
+    """Add the fields that are read under more than one name; any one of the names is enough."""
     for field in model.model_fields.values():
         if not isinstance(field.validation_alias, AliasChoices):
             continue

@@ -18,7 +18,7 @@ from stepwell.errors import InvalidDefinition, excerpt
 _COLUMN, _ROW = 220, 110
 
 
-class Place:
+class NodeHandle:
     """A handle of a node, ready to be connected with `>>`."""
 
     def __init__(self, graph: GraphBuilder, id: str, handle: str = "out") -> None:
@@ -26,21 +26,21 @@ class Place:
         self.id = id
         self._handle = handle
 
-    def on(self, handle: str) -> Place:
+    def on(self, handle: str) -> NodeHandle:
         """Another handle of the node: `check.on("else") >> other`."""
-        return Place(self._graph, self.id, handle)
+        return NodeHandle(self._graph, self.id, handle)
 
-    def __getitem__(self, handle: str) -> Place:
+    def __getitem__(self, handle: str) -> NodeHandle:
         return self.on(handle)
 
-    def __rshift__(self, other: Place | list[Place] | tuple[Place, ...]) -> Any:
-        """Connect; a list begins several branches at once."""
+    def __rshift__(self, other: NodeHandle | list[NodeHandle] | tuple[NodeHandle, ...]) -> Any:
+        """Connect; a list starts several branches."""
         targets = other if isinstance(other, list | tuple) else [other]
         for target in targets:
             self._graph.connect(self.id, target.id, self._handle)
         return other
 
-    def __rrshift__(self, others: list[Place] | tuple[Place, ...]) -> Place:
+    def __rrshift__(self, others: list[NodeHandle] | tuple[NodeHandle, ...]) -> NodeHandle:
         for other in others:
             other >> self
         return self
@@ -58,7 +58,7 @@ class GraphBuilder:
         self._triggers: list[dict[str, Any]] = []
         self._inside: list[str] = []
 
-    def node(self, type: str, id: str = "", **data: Any) -> Place:
+    def node(self, type: str, id: str = "", **data: Any) -> NodeHandle:
         """Any type of node; `data` is written as in JSON (camelCase)."""
         id = id or self._free(type)
         if id in self._nodes:
@@ -67,7 +67,7 @@ class GraphBuilder:
         if self._inside:
             body["parentId"] = self._inside[-1]
         self._nodes[id] = body
-        return Place(self, id)
+        return NodeHandle(self, id)
 
     def _free(self, type: str) -> str:
         name = type.replace(":", "_")
@@ -78,25 +78,25 @@ class GraphBuilder:
             number += 1
         return f"{name}{number}"
 
-    def start(self, id: str = "start", **data: Any) -> Place:
+    def start(self, id: str = "start", **data: Any) -> NodeHandle:
         return self.node("start", id, **data)
 
-    def end(self, id: str = "", **data: Any) -> Place:
+    def end(self, id: str = "", **data: Any) -> NodeHandle:
         return self.node("end", id, **data)
 
-    def fork(self, id: str = "", **data: Any) -> Place:
+    def fork(self, id: str = "", **data: Any) -> NodeHandle:
         return self.node("fork", id, **data)
 
-    def merge(self, id: str = "", **data: Any) -> Place:
+    def merge(self, id: str = "", **data: Any) -> NodeHandle:
         return self.node("merge", id, **data)
 
-    def condition(self, id: str = "", /, **branches: str) -> Place:
+    def condition(self, id: str = "", /, **branches: str) -> NodeHandle:
         """`g.condition("check", big="ctx.total > 100")`; its handles are the names and `else`."""
-        found = [{"id": name, "when": when} for name, when in branches.items()]
-        return self.node("condition", id, branches=found)
+        listed = [{"id": name, "when": when} for name, when in branches.items()]
+        return self.node("condition", id, branches=listed)
 
     @contextmanager
-    def inside(self, type: str, id: str = "", **data: Any) -> Iterator[Place]:
+    def inside(self, type: str, id: str = "", **data: Any) -> Iterator[NodeHandle]:
         """A container and, in the `with` block, its body: `with g.inside("loop", items="..."):`"""
         place = self.node(type, id, **data)
         self._inside.append(place.id)
@@ -137,13 +137,13 @@ class GraphBuilder:
 
 
 def layers(ids: list[str], edges: list[tuple[str, str]]) -> dict[str, int]:
-    """The column of each node: behind all that lead to it. A cycle is cut somewhere."""
+    """The column of each node: to the right of all that lead to it. A cycle is cut somewhere."""
     column = dict.fromkeys(ids, 0)
     for _ in range(len(ids)):
         moved = False
         for source, target in edges:
-            known = source in column and target in column
-            if known and column[target] <= column[source] < len(ids) - 1:
+            inside = source in column and target in column
+            if inside and column[target] <= column[source] < len(ids) - 1:
                 column[target] = column[source] + 1
                 moved = True
         if not moved:

@@ -1,4 +1,4 @@
-"""Shapes: what pydantic says about JSON that does not fit, as problems that tell people what to do."""
+"""Pydantic's validation errors as graph problems with suggestions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from stepwell.authoring.graphs.problems import GraphProblem, did_you_mean
+from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.domain.suggest import did_you_mean_one_of
 
-_KEY = "[key]"  # pydantic's word behind the key of an object that is wrong itself
-_COMPARED_MAX = 5  # problems of one node: in what is no graph every field may be unknown
+_KEY = "[key]"  # follows the key in pydantic's location if the key itself is invalid
+_COMPARED_MAX = 5  # problems of one node: if it is not a graph at all, every field may be unknown
 _QUOTED = re.compile(r"'([^']*)'")
 _ADVICE = {
     "missing": "add it",
-    "extra_forbidden": "take it out",
+    "extra_forbidden": "remove it",
     "int_type": "give a whole number, without quotes",
     "int_from_float": "give a whole number",
     "bool_type": "give true or false, without quotes",
@@ -27,7 +28,7 @@ _ADVICE = {
     "string_too_short": "give a text that is not empty",
 }
 
-# Values of these fields have codes of their own, wherever they are.
+# Fields whose values have a code of their own.
 _CODES = {
     "timeoutMs": "TIMEOUT",
     "maxExecutionMs": "TIMEOUT",
@@ -50,7 +51,7 @@ def fields_of(model: type[BaseModel]) -> list[str]:
 
 
 def shape_problems(
-    error: ValidationError, code: str, *, node: str = "", edge: str = "", known: list[str] | None = None
+    error: ValidationError, code: str, *, node: str = "", edge: str = "", names: list[str] | None = None
 ) -> list[GraphProblem]:
     return [
         GraphProblem(
@@ -59,7 +60,7 @@ def shape_problems(
             node=node,
             edge=edge,
             field=".".join(str(part) for part in detail["loc"] if part != _KEY),
-            suggestion=_suggestion(detail, (known or []) if place < _COMPARED_MAX else []),
+            suggestion=_suggestion(detail, (names or []) if place < _COMPARED_MAX else []),
         )
         for place, detail in enumerate(error.errors())
     ]
@@ -67,7 +68,7 @@ def shape_problems(
 
 def _code(detail: Mapping[str, Any]) -> str:
     if detail["type"] == "extra_forbidden":
-        return ""  # nobody asked for the field
+        return ""  # the field itself is wrong, not its value
     if detail["loc"][-1:] == (_KEY,):
         return "VARIABLE_NAME"
     return next((_CODES[part] for part in detail["loc"] if part in _CODES), "")
@@ -79,15 +80,15 @@ def _message(detail: Mapping[str, Any]) -> str:
     return str(detail["msg"]).removeprefix("Value error, ")
 
 
-def _suggestion(detail: Mapping[str, Any], known: list[str]) -> str:
+def _suggestion(detail: Mapping[str, Any], names: list[str]) -> str:
     kind = detail["type"]
-    if kind == "extra_forbidden" and known:
-        return did_you_mean(str(detail["loc"][-1]), known)
+    if kind == "extra_forbidden" and names:
+        return did_you_mean_one_of(str(detail["loc"][-1]), names)
     context = detail.get("ctx") or {}
     if kind == "literal_error":
-        return did_you_mean(str(detail["input"]), _QUOTED.findall(str(context.get("expected", ""))))
+        return did_you_mean_one_of(str(detail["input"]), _QUOTED.findall(str(context.get("expected", ""))))
     if kind == "string_pattern_mismatch":
         if ":" not in str(context.get("pattern", "")):
             return "begin with a letter or _; then letters, digits and _, at most 64"
-        return "begin with a letter, a digit or _; then letters, digits, _ - . : and no blanks"
-    return _ADVICE.get(kind, "") or "give a value that fits"
+        return "begin with a letter, a digit or _; then letters, digits, _ - . : without spaces"
+    return _ADVICE.get(kind, "") or "give a valid value"

@@ -1,7 +1,7 @@
-"""Graphs in YAML: the part of it that JSON can say, so that a file is only ever data.
+"""Graphs in YAML, limited to what JSON can express, so that a file is only ever data.
 
-No tags of its own, no aliases (ten lines of them can stand for gigabytes), no key twice. Words are read as
-YAML 1.2 reads them: `on`, `yes`, dates and clock times are text.
+No custom tags, no aliases (ten lines of them can expand to gigabytes), no duplicate keys. Scalars are
+read as in YAML 1.2: `on`, `yes`, dates and clock times are text.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _WORDS = {
 
 
 def read_yaml(text: str) -> Any:
-    """The graph in a YAML text; what is no plain data is refused."""
+    """The graph in a YAML text; refuses anything but plain data."""
     yaml = _yaml()
     loader = None
     try:
-        loader = _loader()(text)  # reads ahead: it may refuse the first characters already
+        loader = _loader()(text)  # reads ahead, so it may raise already
         return loader.get_single_data()
     except yaml.YAMLError as error:
         raise InvalidDefinition(f"this YAML cannot be read: {error}") from None
-    except (ValueError, OverflowError) as error:  # such as an escape for a character that there is not
+    except (ValueError, OverflowError) as error:  # such as an escape of a character that does not exist
         place = "" if loader is None else str(loader.get_mark()).lstrip()
         raise InvalidDefinition(f"this YAML cannot be read: {error}\n  {place}") from None
     except RecursionError:
-        raise InvalidDefinition("this YAML is nested too deep", hint="make it flatter") from None
+        raise InvalidDefinition("this YAML is nested too deep", hint="flatten it") from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -57,8 +57,8 @@ def _yaml() -> Any:
 def _misfit(node: Any) -> str:
     kind, text = node.tag.removeprefix(_TAG), node.value
     if kind == "int" and re.fullmatch(_WORDS["int"][0], text):
-        return f"found a number of {len(text)} digits: write it as text"
-    return f"{reprlib.repr(text)} is no {kind}"
+        return f"a number has {len(text)} digits: write it as text"
+    return f"{reprlib.repr(text)} is not of type {kind}"
 
 
 @functools.cache
@@ -77,7 +77,10 @@ def _loader() -> Any:
             if self.check_event(yaml.AliasEvent):
                 event = self.peek_event()
                 raise yaml.composer.ComposerError(
-                    None, None, f"found the alias {excerpt(event.anchor)}: write it out", event.start_mark
+                    None,
+                    None,
+                    f"the alias {excerpt(event.anchor)} is not allowed: write it out",
+                    event.start_mark,
                 )
             return super().compose_node(parent, index)
 
@@ -88,7 +91,7 @@ def _loader() -> Any:
                     continue  # a list or mapping: refused by the loader below
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"found the key {excerpt(key.value)} twice", key.start_mark
+                        None, None, f"the key {excerpt(key.value)} occurs twice", key.start_mark
                     )
                 seen.add(key.value)
             return super().construct_mapping(node, deep)

@@ -1,1 +1,1 @@
-"""What a graph run did, told from its log."""
+"""What a graph run did, derived from its log."""

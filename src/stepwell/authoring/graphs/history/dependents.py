@@ -1,4 +1,4 @@
-"""Descent: what depends on a step of a graph run. Made once for a trace, asked for any of its steps."""
+"""Dependents: the nodes that depend on a node of a graph run. Built once for a trace."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from stepwell.authoring.graphs.history.trace import Trace, TraceEntry
 from stepwell.errors import StepNotFound, excerpt
 
 _PLACE = re.compile(r"(.*?)(?:[\[#](\d+)\]?)?")
-_PART = re.compile(r"/|[\[#](\d+)?")  # where a container's path ends in that of a step inside
+_PART = re.compile(r"/|[\[#](\d+)?")  # the end of a container's path in the path of a node inside
 
 
-class Descent:
-    """Where the steps of a trace are, looked up instead of searched for: a loop may have thousands."""
+class Dependents:
+    """Indexes over the entries of a trace: a loop may have thousands, too many to search each time."""
 
-    def __init__(self, told: Trace) -> None:
-        self._known = told.by_path()
+    def __init__(self, trace: Trace) -> None:
+        self._entries = trace.by_path()
         self._named: defaultdict[str, list[str]] = defaultdict(list)  # by the id of their node
-        self._behind: defaultdict[str, list[str]] = defaultdict(list)  # by the step before them
+        self._after: defaultdict[str, list[str]] = defaultdict(list)  # by the node before them
         self._inside: defaultdict[str, list[str]] = defaultdict(list)  # by each container around them
         self._parts: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)  # by iteration or attempt
-        for path, entry in self._known.items():
+        for path, entry in self._entries.items():
             self._named[entry.node].append(path)
             for before in entry.predecessors:
-                self._behind[before].append(path)
+                self._after[before].append(path)
             for part in _PART.finditer(path):
                 container = path[: part.start()]
                 self._inside[container].append(path)
@@ -35,39 +35,39 @@ class Descent:
             parts.sort()
 
     def entry(self, name: str) -> TraceEntry:
-        """The step of that path, or of the node with that id. StepNotFound: there is none, or several."""
-        if name in self._known:
-            return self._known[name]
+        """The entry of a path, or of a node id. Raises StepNotFound if there is none, or several."""
+        if name in self._entries:
+            return self._entries[name]
         named = self._named.get(name, [])
         if len(named) != 1:
-            what = f"{len(named)} steps" if named else "no step"
-            steps = ", ".join(list(self._known)[:10])
-            raise StepNotFound(f"the run has {what} {excerpt(name)}", hint=f"its steps are: {steps}")
-        return self._known[named[0]]
+            count = f"{len(named)} steps" if named else "no step"
+            steps = ", ".join(list(self._entries)[:10])
+            raise StepNotFound(f"the run has {count} {excerpt(name)}", hint=f"its steps are: {steps}")
+        return self._entries[named[0]]
 
-    def of(self, step: TraceEntry) -> set[str]:
-        """The step and all that depends on it: what followed, the containers around it and behind it.
+    def of(self, entry: TraceEntry) -> set[str]:
+        """The node and everything that depends on it: its successors, the containers around it and theirs.
 
         Later iterations and attempts count too: a sequential loop begins them because of the ones before,
-        a parallel one because a place became free.
+        a parallel one because a slot became free.
         """
-        found, waiting = {step.path}, [step.path]
-        left: dict[str, int] = {}  # of containers: how many of their parts have not been taken
+        paths, waiting = {entry.path}, [entry.path]
+        left: dict[str, int] = {}  # by container: how many of its parts have not been taken
         while waiting:
             path = waiting.pop()
             owner, index = _scope_of(path)
-            new = [*self._behind.get(path, ()), *([owner] if owner in self._known else ())]
-            if not _is_inside(step.path, path):  # of a container around the step the rest is kept
+            new = [*self._after.get(path, ()), *([owner] if owner in self._entries else ())]
+            if not _is_inside(entry.path, path):  # the rest of a container around the node is kept
                 new += self._inside.get(path, ())
             if index is not None:
                 new += self._take_later(owner, index, left)
-            fresh = set(new) - found
-            found |= fresh
+            fresh = set(new) - paths
+            paths |= fresh
             waiting.extend(fresh)
-        return found
+        return paths
 
     def _take_later(self, container: str, index: int, left: dict[str, int]) -> Iterator[str]:
-        """What is in later iterations or attempts of it, each step only the first time."""
+        """The nodes in later iterations or attempts of a container, each only the first time."""
         parts = self._parts[container]
         end = left.get(container, len(parts))
         while end and parts[end - 1][0] > index:
@@ -78,9 +78,9 @@ class Descent:
 
 def _scope_of(path: str) -> tuple[str, int | None]:
     """`lines[3]/pay` is in the container `lines`, in its iteration 3; `again#2/x` in attempt 2 of `again`."""
-    found = _PLACE.fullmatch(path.rpartition("/")[0])
-    assert found is not None
-    return found[1], None if found[2] is None else int(found[2])
+    match = _PLACE.fullmatch(path.rpartition("/")[0])
+    assert match is not None
+    return match[1], None if match[2] is None else int(match[2])
 
 
 def _is_inside(path: str, container: str) -> bool:

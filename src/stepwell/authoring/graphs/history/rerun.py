@@ -1,7 +1,6 @@
-"""Cutting: what of an old run's log a new run keeps, by causality.
+"""Rerun: which part of an old run's log a new run keeps, by causality.
 
-Everything is kept but what depends on what is other than it was: a node that is done again, a node whose
-output was edited, the input.
+It drops whatever depends on a change: a node that runs again, a node whose output was edited, the input.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stepwell.authoring.graphs.build.plan import NodePlan, Plan, ScopePlan
-from stepwell.authoring.graphs.history.dependents import Descent
+from stepwell.authoring.graphs.build.plan import GraphPlan, NodePlan, ScopePlan
+from stepwell.authoring.graphs.history.dependents import Dependents
 from stepwell.authoring.graphs.history.trace import Trace, TraceEntry, trace
 from stepwell.authoring.graphs.nodes.join import Merge
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.nodes.steps import RESULTS, NodeResult
-from stepwell.authoring.graphs.run.state import ROOT, StepStatus
+from stepwell.authoring.graphs.run.state import ROOT, NodeStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.events import Event
@@ -33,175 +32,177 @@ from stepwell.errors import InvalidInput
 _NOTHING: Mapping[str, int] = {}
 
 
-def done_again(plan: Plan, told: Trace, log: Sequence[Event], node: str) -> Edits:
-    """A node is done again, and all that follows from it; and whom it raced with and came before."""
-    descent = Descent(told)
-    entry = descent.entry(node)
-    again = descent.of(entry)
+def rerun_edits(plan: GraphPlan, old: Trace, log: Sequence[Event], node: str) -> Edits:
+    """Run a node again, with everything that follows from it, and every node it had won a race against."""
+    dependents = Dependents(old)
+    entry = dependents.entry(node)
+    again = dependents.of(entry)
     dropped = _of_nodes(log, again, _around(log, [entry.path]))
-    more = _behind(plan, told, log, again, dropped) | _of_nodes(log, _fatal(plan, told, log, entry))
-    return Edits(dropped=dropped | more, delivered=told.delivered)
+    more = _overtaking(plan, old, log, again, dropped) | _of_nodes(log, _fatal(plan, old, log, entry))
+    return Edits(dropped=dropped | more, delivered=old.delivered)
 
 
-def _behind(
-    plan: Plan, told: Trace, log: Sequence[Event], again: set[str], dropped: frozenset[str]
+def _overtaking(
+    plan: GraphPlan, old: Trace, log: Sequence[Event], again: set[str], dropped: frozenset[str]
 ) -> frozenset[str]:
-    """Answers that came later than those that are dropped, and would now come first.
+    """Answers that came later than the dropped ones, and would now come first.
 
-    They would win the race, or fail the join or the run, before the node is done at all.
+    They would win the race, or fail the join or the run, before the node has run again.
     """
-    known = told.by_path()
+    entries = old.by_path()
     races = {racer for path in again for racer in _racers(plan, path)}
     first = next((e.seq for e in log if e.path in dropped and _owner(e.path) and settles(e.fact)), None)
-    found = set()
+    owners = set()
     for event in log if first is not None else ():
         owner = _owner(event.path)
         if event.seq < (first or 0) or event.path in dropped or not owner or not settles(event.fact):
             continue
-        entry = known.get(owner)
+        entry = entries.get(owner)
         lost = entry is not None and _is_lost(entry)
         if lost or not races.isdisjoint(_places(owner)):
-            found.add(owner)
-    return _of_nodes(log, found) if found else frozenset()
+            owners.add(owner)
+    return _of_nodes(log, owners) if owners else frozenset()
 
 
 def _is_lost(entry: TraceEntry) -> bool:
-    return entry.status is StepStatus.FAILED and "error" not in entry.handles
+    return entry.status is NodeStatus.FAILED and "error" not in entry.handles
 
 
-def _fatal(plan: Plan, told: Trace, log: Sequence[Event], entry: TraceEntry) -> set[str]:
-    """Nodes with an answer behind which, with no other answer in between, a node failed.
+def _fatal(plan: GraphPlan, old: Trace, log: Sequence[Event], entry: TraceEntry) -> set[str]:
+    """Nodes whose answer, with no other answer in between, led to the failure of a node.
 
-    Such a failure has no answer of its own in the log: it happens again as soon as what leads to it is
-    there, and would cancel the node that is to be done. What that node itself follows from is kept.
+    Such a failure has no answer of its own in the log: it happens again as soon as its causes are there,
+    and would cancel the node that is to run again. The causes of that node itself are kept.
     """
-    known, answered = told.by_path(), {_owner(event.path) for event in log if settles(event.fact)}
-    found: set[str] = set()
+    entries, answered = old.by_path(), {_owner(event.path) for event in log if settles(event.fact)}
+    causes: set[str] = set()
     waiting = [
         e
-        for e in known.values()
-        if _is_lost(e) and e.path not in answered and _fails_by_itself(plan, known, e)
+        for e in entries.values()
+        if _is_lost(e) and e.path not in answered and _fails_by_itself(plan, entries, e)
     ]
     seen = {entry.path for entry in waiting}
     while waiting:
         for path in waiting.pop().predecessors:
             if path in answered:
-                found.add(path)
-            elif path in known and path not in seen:
+                causes.add(path)
+            elif path in entries and path not in seen:
                 seen.add(path)
-                waiting.append(known[path])
-    return found - _before(known, entry)
+                waiting.append(entries[path])
+    return causes - _before(entries, entry)
 
 
-def _before(known: Mapping[str, TraceEntry], entry: TraceEntry) -> set[str]:
-    found: set[str] = set()
+def _before(entries: Mapping[str, TraceEntry], entry: TraceEntry) -> set[str]:
+    paths: set[str] = set()
     waiting = [entry]
     while waiting:
-        new = [path for path in waiting.pop().predecessors if path not in found]
-        found.update(new)
-        waiting += [known[path] for path in new if path in known]
-    return found
+        new = [path for path in waiting.pop().predecessors if path not in paths]
+        paths.update(new)
+        waiting += [entries[path] for path in new if path in entries]
+    return paths
 
 
-def _fails_by_itself(plan: Plan, known: Mapping[str, TraceEntry], entry: TraceEntry) -> bool:
-    """It failed at once, and what is around it with it: not because of a branch or of a node in its body,
-    and not where a join goes on without the branch, or waits for the others first."""
+def _fails_by_itself(plan: GraphPlan, entries: Mapping[str, TraceEntry], entry: TraceEntry) -> bool:
+    """Whether a node failed at once, and its scope with it: not because of a branch or a node in its
+    body, and not before a join that continues without the branch or waits for the others first."""
     scope = next(scope for scope in plan.scopes() if entry.node in scope.by_id)
     node = scope.by_id[entry.node]
     prefix = entry.path.removesuffix(entry.node)
-    before = [known.get(prefix + scope.nodes[edge.source].id) for edge in node.ins]
-    ended_badly = (StepStatus.FAILED, StepStatus.CANCELLED)
+    before = [entries.get(prefix + scope.nodes[edge.source].id) for edge in node.ins]
+    ended_badly = (NodeStatus.FAILED, NodeStatus.CANCELLED)
     if node.role is Role.JOIN and any(one is not None and one.status in ended_badly for one in before):
         return False
-    if node.role is Role.CONTAINER and any(path.startswith(_inside(entry.path)) for path in known):
+    if node.role is Role.CONTAINER and any(path.startswith(_inside(entry.path)) for path in entries):
         return False
     return node.join < 0 or scope.nodes[node.join].behaviour.errors == "fail-fast"
 
 
 def _inside(path: str) -> tuple[str, ...]:
-    """How the paths of a container's body begin."""
+    """The prefixes of paths in a container's body."""
     return (f"{path}/", f"{path}[", f"{path}#")
 
 
 class _Racer(NamedTuple):
-    """A node that leads to a join for which it counts who comes first."""
+    """A node that leads to a join whose result depends on the order of arrival."""
 
-    prefix: str  # of the scope that both are in
+    prefix: str  # of the scope of both
     node: str
 
 
 def _places(path: str) -> Iterator[_Racer]:
-    """The step and the containers around it, each as a node of its scope."""
+    """The node and the containers around it, each with the prefix of its scope."""
     prefix = ""
     for name in path.split("/"):
         yield _Racer(prefix, _PART.sub(r"\1", name))
         prefix += f"{name}/"
 
 
-def _racers(plan: Plan, path: str) -> Iterator[_Racer]:
-    """Those in the races that a step may have a part in: it leads there, whether it came that far or not."""
+def _racers(plan: GraphPlan, path: str) -> Iterator[_Racer]:
+    """All racers of the races that a node may take part in: it leads there, even if it never arrived."""
     prefix, _, node = path.rpartition("/")
     prefix += "/" if prefix else ""
     scope = next(scope for scope in plan.scopes() if node in scope.by_id)
-    behind = _reached(scope, scope.by_id[node].index, lambda one: [edge.target for edge in one.outs])
-    for index in behind:
+    after = _reached(scope, scope.by_id[node].index, lambda one: [edge.target for edge in one.outs])
+    for index in after:
         join = scope.nodes[index]
-        if join.role is Role.JOIN and _counts_time(join.behaviour):
+        if join.role is Role.JOIN and _is_race(join.behaviour):
             before = _reached(scope, index, lambda one: [edge.source for edge in one.ins])
             yield from (_Racer(prefix, scope.nodes[at].id) for at in before)
 
 
-def _counts_time(join: Merge) -> bool:
+def _is_race(join: Merge) -> bool:
     by_arrival = join.strategy in ("first-write", "last-write")
     return join.mode != "all" or by_arrival or join.timeout is not None
 
 
 def _reached(scope: ScopePlan, index: int, next_to: Callable[[NodePlan], list[int]]) -> set[int]:
-    found, waiting = {index}, [index]
+    indexes, waiting = {index}, [index]
     while waiting:
-        new = [at for at in next_to(scope.nodes[waiting.pop()]) if at not in found]
-        found.update(new)
+        new = [at for at in next_to(scope.nodes[waiting.pop()]) if at not in indexes]
+        indexes.update(new)
         waiting.extend(new)
-    return found
+    return indexes
 
 
-def edited(told: Trace, log: Sequence[Event], registry: NodeRegistry, outputs: Mapping[str, Any]) -> Edits:
-    """What depends on the edited outputs is done again. They are written as the log has them.
+def output_edits(
+    old: Trace, log: Sequence[Event], registry: NodeRegistry, outputs: Mapping[str, Any]
+) -> Edits:
+    """Edit outputs, in the form that the log has, and run everything that depends on them again.
 
     A node is named by its id or path; its output may be a `NodeResult` with another handle.
     """
-    descent = Descent(told)
+    dependents = Dependents(old)
     changed: dict[str, bytes] = {}
     again: set[str] = set()
-    entries = [(descent.entry(name.removeprefix(ROOT)), value) for name, value in outputs.items()]
+    entries = [(dependents.entry(name.removeprefix(ROOT)), value) for name, value in outputs.items()]
     for entry, value in sorted(entries, key=lambda one: one[0].order):
-        if entry.path not in again:  # else all that depends on it is known already
-            again |= descent.of(entry)
-        changed[entry.path] = _written(told, log, entry, registry, value)
+        if entry.path not in again:  # otherwise its dependents are in there already
+            again |= dependents.of(entry)
+        changed[entry.path] = _encoded(old, log, entry, registry, value)
     dropped = _of_nodes(log, again - changed.keys(), _around(log, changed))
-    found = {ROOT + path: data for path, data in changed.items()}
-    return Edits(outputs=found, dropped=dropped, delivered=told.delivered)
+    edits = {ROOT + path: data for path, data in changed.items()}
+    return Edits(outputs=edits, dropped=dropped, delivered=old.delivered)
 
 
-def fitting(plan: Plan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
-    """The same edits, without the answers that nobody asks for any more.
+def replayable_edits(plan: GraphPlan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
+    """The same edits, without the answers that the new run would never ask for.
 
-    Edges do not tell all that follows from a node: its failure may have failed a join, its late arrival
-    lost a race. So the graph is given what is kept, and what it has no question for is left out, until all
-    that is left fits.
+    Edges do not show every consequence of a node: its failure may have failed a join, its late arrival
+    lost a race. So replay the graph over the rest of the log and drop the answers that it has no command
+    for, until every answer fits.
     """
     birth = Birth(old.id, "", "", 0.0)
     log = [ev.read(row) for row in old.log]
     while True:
-        kept = [ev.read(row) for row in forked(old, origin, edits, birth).log]
-        unasked = trace(plan, old.id, kept).unasked
+        rest = [ev.read(row) for row in forked(old, origin, edits, birth).log]
+        unasked = trace(plan, old.id, rest).unasked
         if not unasked:
             return edits
         lost = sorted(unasked & edits.outputs.keys())
         if lost:
             raise InvalidInput(
-                f"{lost[0].removeprefix(ROOT)} is not reached any more after the other edits",
-                hint="leave its output out; it is asked for when the new run comes there",
+                f"{lost[0].removeprefix(ROOT)} is no longer reached after the other edits",
+                hint="leave its output out; the node runs when the new run reaches it",
             )
         nodes = {_owner(path) for path in unasked}
         edits = replace(edits, dropped=edits.dropped | unasked | _of_nodes(log, nodes))
@@ -210,38 +211,38 @@ def fitting(plan: Plan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
 def _of_nodes(
     log: Sequence[Event], nodes: Iterable[str], since: Mapping[str, int] = _NOTHING
 ) -> frozenset[str]:
-    """The paths of these nodes, and of the mailbox: what it gave is told with the waits that got it.
+    """The paths of these nodes and of the mailbox, whose events are recorded with their waits.
 
-    `since` has the containers around what is done again: of theirs, what happened before that is kept, such
-    as the delay behind an earlier attempt.
+    `since` has the containers around the nodes that run again: their earlier events are kept, such as
+    the delay after an earlier attempt.
     """
     wanted = {*nodes, ""}
-    found = set()
+    paths = set()
     for event in log:
         owner = _owner(event.path)
         if owner not in wanted:
-            part = _PART.fullmatch(owner)  # what belongs to an iteration, or an attempt
+            part = _PART.fullmatch(owner)  # of an iteration, or an attempt
             owner = "?" if part is None else part[1]
         if event.path and owner in wanted and event.seq >= since.get(owner, 0):
-            found.add(event.path)
-    return frozenset(found)
+            paths.add(event.path)
+    return frozenset(paths)
 
 
 def _around(log: Sequence[Event], paths: Iterable[str]) -> dict[str, int]:
-    """The containers around these steps, each with the first event of what is other than it was in it."""
+    """The containers around these nodes, each with the sequence number of the first change inside it."""
     begun: dict[str, int] = {}
     for event in log:
         begun.setdefault(_owner(event.path), event.seq)
-    found: dict[str, int] = {}
+    containers: dict[str, int] = {}
     for path in paths:
         first = begun.get(path, 0)
         scope = path.rpartition("/")[0]
         while scope:
             part = _PART.fullmatch(scope)
             name = scope if part is None else part[1]
-            found[name] = min(first, found.get(name, first))
+            containers[name] = min(first, containers.get(name, first))
             scope = scope.rpartition("/")[0]
-    return found
+    return containers
 
 
 _PART = re.compile(r"(.*)[\[#](\d+)\]?")  # lines[3], again#2
@@ -251,34 +252,34 @@ def _owner(path: str) -> str:
     return path.removeprefix(ROOT).partition("@")[0]
 
 
-def _written(
-    told: Trace, log: Sequence[Event], entry: TraceEntry, registry: NodeRegistry, value: Any
+def _encoded(
+    old: Trace, log: Sequence[Event], entry: TraceEntry, registry: NodeRegistry, value: Any
 ) -> bytes:
     kind = registry.get(entry.type)
     if kind is not None and kind.role is Role.WAIT:
-        return _answer(told, log, entry, value)
+        return _answer(old, log, entry, value)
     if kind is None or kind.role not in (Role.WORK, Role.CHILD):
         raise InvalidInput(
-            f"{entry.path} is a {entry.type}: it has no result in the log that could be edited",
-            hint="edit what the nodes before it gave, or rerun from it",
+            f"{entry.path} is a {entry.type}: it has no recorded result to edit",
+            hint="edit the output of a node before it, or rerun from it",
         )
     if entry.type in ("call", "workflow"):
         return PLAIN.encode(value)
     return RESULTS.encode(value if isinstance(value, NodeResult) else NodeResult(value))
 
 
-def _answer(told: Trace, log: Sequence[Event], entry: TraceEntry, value: Any) -> bytes:
-    """The event or decision that a wait is to get in place of what it got, or did not get in time."""
+def _answer(old: Trace, log: Sequence[Event], entry: TraceEntry, value: Any) -> bytes:
+    """The event or decision that replaces the recorded answer of a wait, or its timeout."""
     path = ROOT + entry.path
     opened = next((e.fact for e in log if e.path == path and isinstance(e.fact, ev.WaitOpened)), None)
-    if opened is None and not any(one.path == path for one in told.delivered):
+    if opened is None and not any(one.path == path for one in old.delivered):
         raise InvalidInput(
-            f"{entry.path} waits for time: nothing answers it that could be edited",
-            hint="edit what the nodes before or behind it gave",
+            f"{entry.path} waits for a time: it has no answer to edit",
+            hint="edit the output of a node before or after it",
         )
     if isinstance(value, NodeResult):
         raise InvalidInput(
-            f"{entry.path} is a {entry.type}: how it was answered says where it goes on",
+            f"{entry.path} is a {entry.type}: its answer decides which handle it takes",
             hint="give the answer alone, such as 'approved' or the event's data",
         )
     if opened is not None and opened.what == "approval":

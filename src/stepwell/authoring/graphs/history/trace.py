@@ -1,7 +1,7 @@
-"""Trace: what happened in a graph run, node by node, told from its log.
+"""Trace: what happened in a graph run, node by node, derived from its log.
 
-The frontier decides again over the recorded answers; what it decides, with the times of the facts it
-follows from, is the trace. So it needs no rows of its own and cannot disagree with the run.
+The frontier decides again over the recorded answers; its decisions, with the times of the facts they
+follow from, are the trace. So the trace needs no rows of its own and cannot disagree with the run.
 """
 
 from __future__ import annotations
@@ -12,10 +12,19 @@ from typing import Any
 
 import msgspec
 
-from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.run.frontier import Frontier
-from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code, failure_of
-from stepwell.authoring.graphs.run.state import SETTLED, Ask, Failure, Purpose, ScopeRun, Step, StepStatus
+from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
+from stepwell.authoring.graphs.run.state import (
+    SETTLED,
+    Command,
+    CommandKind,
+    Failure,
+    NodeRun,
+    NodeStatus,
+    ScopeRun,
+    failure_of,
+)
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.events import Event
@@ -23,7 +32,7 @@ from stepwell.domain.fork.prefix import Delivered, settles
 from stepwell.domain.problems import child_problem
 from stepwell.domain.status import Status
 
-_LOOKED_UP = "@find"  # behind the path of a node that calls a workflow
+_LOOKED_UP = "@find"  # follows the path of a node that calls a workflow
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,9 +43,9 @@ class TraceEntry:
     path: str  # scopePath/node
     node: str
     type: str
-    status: StepStatus
+    status: NodeStatus
     predecessors: list[str] = field(default_factory=list)
-    depth: int = 0  # containers around it
+    depth: int = 0  # how many containers are around it
     branch: str = ""  # the join whose branch it belongs to
     iteration: int | None = None
     attempts: int = 0
@@ -54,26 +63,26 @@ class TraceEntry:
 @dataclass(slots=True)
 class Trace:
     entries: list[TraceEntry]
-    history: list[tuple[str, float]]  # statuses of the run, each with its time
-    progress: dict[str, tuple[int, int | None]]  # loop path -> done, of how many
-    delivered: list[Delivered] = field(default_factory=list)  # events that the run's mailbox gave to waits
-    unasked: set[str] = field(default_factory=set)  # paths with answers that the graph had no question for
+    history: list[tuple[str, float]]  # statuses of the run, with their times
+    progress: dict[str, tuple[int, int | None]]  # loop path -> iterations done, total
+    delivered: list[Delivered] = field(default_factory=list)  # events that the run's mailbox delivered
+    unasked: set[str] = field(default_factory=set)  # paths whose answers no command asked for
 
     def by_path(self) -> dict[str, TraceEntry]:
         return {entry.path: entry for entry in self.entries}
 
 
 def _before(scope: ScopeRun, cause: str) -> list[str]:
-    """The finally of a try follows its whole body, and what cancelled the try."""
+    """The finally of a try follows its whole body, and the node that cancelled the try."""
     owner = scope.owner.node if scope.owner is not None else None
     if scope.owner is None or owner is None or owner.body is None or scope.plan is not owner.ending:
         return []
-    found = [scope.prefix + node.id for node in owner.body.nodes]
-    return [*found, cause] if cause and scope.owner.status is StepStatus.CANCELLED else found
+    body = [scope.prefix + node.id for node in owner.body.nodes]
+    return [*body, cause] if cause and scope.owner.status is NodeStatus.CANCELLED else body
 
 
-def trace(plan: Plan, run_id: str, events: Iterable[Event]) -> Trace:
-    """The trace of a run whose definition had this plan; its expressions see the run's id again."""
+def trace(plan: GraphPlan, run_id: str, events: Iterable[Event]) -> Trace:
+    """The trace of a run of this plan; expressions see the run's own id again."""
     log = list(events)
     reader = _Reader(plan, run_id, log)
     reader.read()
@@ -82,24 +91,24 @@ def trace(plan: Plan, run_id: str, events: Iterable[Event]) -> Trace:
 
 
 class _Reader:
-    def __init__(self, plan: Plan, run_id: str, log: Sequence[Event]) -> None:
+    def __init__(self, plan: GraphPlan, run_id: str, log: Sequence[Event]) -> None:
         self._plan = plan
         self._run_id = run_id
         self._log = log
         self._values = {e.path: e.fact.value for e in log if isinstance(e.fact, ev.ValueRecorded)}
         self._prefix = "0/"
-        self._dropped: set[int] = set()  # answers that a retry by a person took back
+        self._dropped: set[int] = set()  # indexes of answers that a retry of the run took back
         self._begin()
 
     def _begin(self) -> None:
         self.entries: dict[str, TraceEntry] = {}
         self.history: list[tuple[str, float]] = []
         self.progress: dict[str, tuple[int, int | None]] = {}
-        self._asks: dict[str, Ask] = {}
+        self._commands: dict[str, Command] = {}
         self._messages: dict[str, Any] = {}
         self.delivered: list[Delivered] = []
         self.unasked: set[str] = set()
-        self._posted: dict[int, tuple[str, Any]] = {}  # by identity: key of the message, what was in it
+        self._posted: dict[int, tuple[str, Any]] = {}  # by identity: the message's key and content
         self._seq, self._cause = 0, ""
         self._now = 0.0
         self._worker = ""
@@ -111,15 +120,15 @@ class _Reader:
             self._plan,
             run=run,
             clock=self._time,
-            known=lambda path: True,
+            recorded=lambda path: True,
             observe=self._seen,
             test=first.test,
         )
         self._started = False
 
     def _time(self, place: str) -> float:
-        known = self._values.get(f"{self._prefix}{place}@now")
-        return self._now if known is None else msgspec.json.decode(known, type=float)
+        recorded = self._values.get(f"{self._prefix}{place}@now")
+        return self._now if recorded is None else msgspec.json.decode(recorded, type=float)
 
     def read(self) -> None:
         at = 0
@@ -139,7 +148,7 @@ class _Reader:
             at += 1
 
     def _take_back(self, at: int) -> None:
-        """The failure that a person sent on: forget it and what ended the run."""
+        """A retry of the run at index `at`: drop the failure and the end of the run."""
         ends = (i for i in range(at - 1, -1, -1) if isinstance(self._log[i].fact, ev.Failed | ev.TimedOut))
         failed = next(ends, None)
         if failed is None:
@@ -162,19 +171,19 @@ class _Reader:
                 ev.Failed: Status.FAILED,
                 ev.Cancelled: Status.CANCELLED,
             }
-            told = str(status.get(type(fact), Status.TIMED_OUT))
+            status_now = str(status.get(type(fact), Status.TIMED_OUT))
         elif not self._started:
             return
-        elif self._frontier.works or self._frontier.end is not None:
-            told = str(Status.RUNNING)
+        elif self._frontier.works or self._frontier.result is not None:
+            status_now = str(Status.RUNNING)
         else:
-            told = str(Status.SUSPENDED)
+            status_now = str(Status.SUSPENDED)
         if not self.history:
             self.history.append((str(Status.RUNNING), self._log[0].at))
         while len(self.history) > 1 and self.history[-1][1] == event.at:
             self.history.pop()
-        if not self.history or self.history[-1][0] != told:
-            self.history.append((told, event.at))
+        if not self.history or self.history[-1][0] != status_now:
+            self.history.append((status_now, event.at))
 
     # Facts
 
@@ -193,9 +202,9 @@ class _Reader:
                     entry.attempts = max(entry.attempts, event.attempt)
             case ev.LoopAdvanced():
                 self.progress[self._place(event.path).rsplit("[", 1)[0]] = (fact.done, fact.count)
-            case ev.CancelRequested() if self._started and self._frontier.end is None:
+            case ev.CancelRequested() if self._started and self._frontier.result is None:
                 self._frontier.cancel()
-                self._take_asks()
+                self._take_commands()
             case ev.Cancelled() | ev.TimedOut() | ev.Failed():
                 self._frontier.abandon()
             case _:
@@ -207,116 +216,120 @@ class _Reader:
             self._now = self._log[0].at
             self._frontier.begin(PLAIN.decode(self._accepted.input))
             self._now = event.at
-            self._take_asks()
+            self._take_commands()
 
     def _place(self, path: str) -> str:
         return path.removeprefix(self._prefix)
 
     def _answer(self, event: Event) -> None:
         fact, place = event.fact, self._place(event.path)
-        if place:  # of a fork it is an answer that came before anybody had claimed the run
+        if place:  # in a fork, answers may precede the first claim
             self._start(event)
-        ask = self._asks.get(place.removesuffix(_LOOKED_UP))
-        if ask is None or ask.done:
+        command = self._commands.get(place.removesuffix(_LOOKED_UP))
+        if command is None or command.done:
             if settles(fact):
                 self.unasked.add(event.path)
             return
         if place.endswith(_LOOKED_UP):
-            self._looked_up(ask, fact)
+            self._looked_up(command, fact)
             return
-        entry = self.entries.get(ask.step.path) if ask.step is not None else None
+        entry = self.entries.get(command.node_run.path) if command.node_run is not None else None
         if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed):
             entry.attempts = max(entry.attempts, event.attempt)
-        node = ask.step.node.id if ask.step is not None else ""
+        node = command.node_run.node.id if command.node_run is not None else ""
         match fact:
             case ev.StepCompleted():
-                self._frontier.answer(ask, fact.result)
+                self._frontier.answer(command, fact.result)
             case ev.StepFailed(retry_in=None):
                 problem = fact.error
                 failure = Failure(
                     problem.code, problem.message, node, place, event.attempt, config=problem.permanent
                 )
-                self._frontier.fail(ask, failure)
-            case ev.NodeFailed():  # it could not even be prepared
+                self._frontier.fail(command, failure)
+            case ev.NodeFailed():  # it could not be prepared
                 problem = fact.error
-                self._frontier.fail(ask, Failure(problem.code, problem.message, node, place, config=True))
+                self._frontier.fail(command, Failure(problem.code, problem.message, node, place, config=True))
             case ev.TimerFired():
-                self._frontier.answer(ask, None)
+                self._frontier.answer(command, None)
             case ev.WaitEnded(outcome="answered"):
-                told = PLAIN.decode(self._messages[fact.received])
-                if ask.purpose is Purpose.MAILBOX:
-                    self._posted[id(told)] = (fact.received, told)
-                self._frontier.answer(ask, told)
+                message = PLAIN.decode(self._messages[fact.received])
+                if command.kind is CommandKind.MAILBOX:
+                    self._posted[id(message)] = (fact.received, message)
+                self._frontier.answer(command, message)
             case ev.WaitEnded(outcome="timed_out"):
-                self._frontier.fail(ask, Failure(WAIT_TIMEOUT, "not answered in time", node, place))
+                self._frontier.fail(command, Failure(WAIT_TIMEOUT, "the wait timed out", node, place))
             case ev.ChildStarted(detached=True):
-                self._frontier.answer(ask, {"runId": fact.run})
+                self._frontier.answer(command, {"runId": fact.run})
             case ev.ChildEnded():
-                self._child_ended(ask, fact, node, place)
+                self._child_ended(command, fact, node, place)
             case _:
                 return
         if entry is not None and isinstance(fact, ev.StepCompleted | ev.StepFailed) and fact.worker:
             entry.worker = fact.worker
-        self._take_asks()
+        self._take_commands()
 
-    def _looked_up(self, ask: Ask, fact: ev.Fact) -> None:
-        """A workflow that only the store might know; if it does not, the node that calls it has failed."""
+    def _looked_up(self, command: Command, fact: ev.Fact) -> None:
+        """The store was asked for a workflow; if it has none, the node that calls it failed."""
         if isinstance(fact, ev.StepCompleted) and bytes(fact.result) == b"null":
-            assert ask.step is not None
-            self._frontier.fail(ask, failure_of(ask.step.node.behaviour.unknown(), ask.step))
-            self._take_asks()
+            assert command.node_run is not None
+            self._frontier.fail(
+                command, failure_of(command.node_run.node.behaviour.unknown(), command.node_run)
+            )
+            self._take_commands()
 
-    def _child_ended(self, ask: Ask, fact: ev.ChildEnded, node: str, place: str) -> None:
+    def _child_ended(self, command: Command, fact: ev.ChildEnded, node: str, place: str) -> None:
         if fact.status == Status.COMPLETED:
-            self._frontier.answer(ask, PLAIN.decode(fact.result))
+            self._frontier.answer(command, PLAIN.decode(fact.result))
         else:
             problem = child_problem(fact)
-            self._frontier.fail(ask, Failure(called_code(problem.code), problem.message, node, place))
+            self._frontier.fail(command, Failure(called_code(problem.code), problem.message, node, place))
 
-    def _take_asks(self) -> None:
+    def _take_commands(self) -> None:
         for action in self._frontier.take_actions():
-            if isinstance(action, Ask):
-                self._asks[action.path] = action
+            if isinstance(action, Command):
+                self._commands[action.path] = action
 
-    # Steps
+    # Node runs
 
-    def _seen(self, step: Step) -> None:
-        entry = self.entries.get(step.path)
+    def _seen(self, node_run: NodeRun) -> None:
+        entry = self.entries.get(node_run.path)
         if entry is None:
-            entry = self.entries[step.path] = self._entry(step)
-        entry.status = step.status
-        if step.status in SETTLED:
+            entry = self.entries[node_run.path] = self._entry(node_run)
+        entry.status = node_run.status
+        if node_run.status in SETTLED:
             entry.ended_at = self._now
-            entry.output = step.output
-            entry.handles = list(step.handles)
+            entry.output = node_run.output
+            entry.handles = list(node_run.handles)
             entry.worker = self._worker
-            if step.error is not None:
-                entry.error = step.error.as_context()
-            if step.node.variable and step.status is StepStatus.COMPLETED:
-                entry.output = step.behind.values.get(step.node.variable, step.output)
-            if step.loop is not None:
-                self.progress[step.path] = (step.loop.done, step.loop.count)
-            if step.event is not None:
-                key, _ = self._posted[id(step.event)]
-                self.delivered.append(Delivered(self._seq, self._prefix + step.path, key, step.output))
+            if node_run.error is not None:
+                entry.error = node_run.error.as_context()
+            if node_run.node.variable and node_run.status is NodeStatus.COMPLETED:
+                entry.output = node_run.after.values.get(node_run.node.variable, node_run.output)
+            if node_run.loop is not None:
+                self.progress[node_run.path] = (node_run.loop.done, node_run.loop.count)
+            if node_run.event is not None:
+                key, _ = self._posted[id(node_run.event)]
+                self.delivered.append(
+                    Delivered(self._seq, self._prefix + node_run.path, key, node_run.output)
+                )
 
-    def _entry(self, step: Step) -> TraceEntry:
-        scope, node = step.scope, step.node
+    def _entry(self, node_run: NodeRun) -> TraceEntry:
+        scope, node = node_run.scope, node_run.node
         live = scope.live.get(node.index, ())
         join = scope.plan.nodes[node.join].id if node.join >= 0 else ""
-        begun = step.status not in (StepStatus.SKIPPED, StepStatus.CANCELLED)
+        begun = node_run.status not in (NodeStatus.SKIPPED, NodeStatus.CANCELLED)
         return TraceEntry(
-            order=step.number,
-            path=step.path,
+            order=node_run.number,
+            path=node_run.path,
             node=node.id,
             type=node.type,
-            status=step.status,
+            status=node_run.status,
             predecessors=[scope.prefix + scope.plan.nodes[edge.source].id for edge in live]
             or _before(scope, self._cause),
             depth=scope.prefix.count("/"),
             branch=join,
             iteration=scope.loop["index"] if scope.loop is not None else None,
-            inputs=dict(step.context.values) if begun else None,
+            inputs=dict(node_run.variables.values) if begun else None,
             pinned=self._accepted.test and node.data.is_pinned,
             queued_at=self._now if begun else None,
             started_at=self._now if begun else None,

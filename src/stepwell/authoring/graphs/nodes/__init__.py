@@ -1,1 +1,1 @@
-"""The types of nodes: their data, and what they do."""
+"""The node types: their data and their behaviour."""

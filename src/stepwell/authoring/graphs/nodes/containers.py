@@ -1,4 +1,4 @@
-"""Nodes with a body: loop, try, retry. What they do with it is in `frontier` and `loops`."""
+"""Nodes with a body: loop, try, retry. `run.containers` and `run.loops` execute them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from stepwell.authoring.graphs.nodes.node_data import (
     exactly_one,
 )
 from stepwell.authoring.graphs.nodes.node_type import NodeType, Role
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
+from stepwell.domain.retry import backoff_delay
 
+MAX_DELAY = 30.0  # seconds between attempts, unless the first delay is longer
 ITEMS_MAX = 100_000
-WHILE_MAX = 1_000  # a while loop without maxIterations: a mistake should end soon
+WHILE_MAX = 1_000  # for a while loop without maxIterations: a mistake should end soon
 
 
 class LoopData(NodeData):
@@ -39,14 +41,14 @@ class LoopData(NodeData):
 
     @model_validator(mode="after")
     def _one_kind(self) -> LoopData:
-        given = [self.items is not None, self.while_ is not None, self.times is not None]
-        if sum(given) != 1:
+        present = [self.items is not None, self.while_ is not None, self.times is not None]
+        if sum(present) != 1:
             raise ValueError("give exactly one of items, while and times")
         return self
 
 
 class TryData(NodeData):
-    # A node of the body: it and what follows it run when the rest has ended, whichever way.
+    # A node of the body: it and its successors run when the rest has ended, whichever way.
     finally_: Identifier | None = Field(default=None, alias="finally")
 
 
@@ -56,7 +58,7 @@ class RetryNodeData(NodeData):
 
 
 class Loop:
-    def __init__(self, data: LoopData, compiler: Compiler) -> None:
+    def __init__(self, data: LoopData, compiler: NodeCompiler) -> None:
         self.items = compiler.optional(data.items, "items")
         self.condition = compiler.optional(data.while_, "while")
         self.times = data.times
@@ -66,39 +68,41 @@ class Loop:
         self.on_error = data.on_item_error
         self.break_when = compiler.optional(data.break_when, "breakWhen")
         self.collect = compiler.optional(data.collect, "collect")
-        # Text is an expression, as everywhere in a loop; any other JSON is the value itself.
+        # A string is an expression, as everywhere in a loop; any other JSON is the value itself.
         self.carry = compiler.expression(data.carry, "carry") if isinstance(data.carry, str) else None
         self.carry_value = None if isinstance(data.carry, str) else data.carry
         self.carry_next = compiler.optional(data.carry_next, "carryNext")
         if data.mode == "parallel" and data.break_when is not None:
             compiler.problem(
                 "BREAK_IN_PARALLEL_LOOP",
-                "a parallel loop has no order to break",
+                "a parallel loop has no order, so it cannot break",
                 "breakWhen",
-                "use mode sequential, or take breakWhen out",
+                "use mode sequential, or remove breakWhen",
             )
         if data.mode == "parallel" and (data.carry_next is not None or data.while_ is not None):
             compiler.problem(
                 "CARRY_IN_PARALLEL_LOOP",
-                "a parallel loop has no iteration before",
+                "a parallel loop has no previous iteration",
                 "carryNext" if data.carry_next is not None else "while",
                 "use mode sequential",
             )
 
 
 class Try:
-    def __init__(self, data: TryData, compiler: Compiler) -> None:
+    def __init__(self, data: TryData, compiler: NodeCompiler) -> None:
         pass
 
 
 class RetryBody:
-    def __init__(self, data: RetryNodeData, compiler: Compiler) -> None:
+    """The fields of `Retry` that a retry container has; its backoff is exponential."""
+
+    def __init__(self, data: RetryNodeData, compiler: NodeCompiler) -> None:
         self.attempts = data.max_attempts
         self.delay = data.delay_ms / 1000
-        self.delay_max = 30.0
+        self.max_delay = max(MAX_DELAY, self.delay)
 
     def wait_after(self, attempt: int) -> float:
-        return min(self.delay * 2.0 ** (attempt - 1), max(self.delay_max, self.delay))
+        return backoff_delay(self.delay, "exponential", attempt, self.max_delay)
 
 
 CONTAINERS = (
@@ -111,7 +115,7 @@ CONTAINERS = (
         role=Role.CONTAINER,
         compile=Try,
         handles=lambda data: frozenset({"out", "catch"}),
-        text="catches what fails in its body",
+        text="catches failures in its body",
     ),
     NodeType(
         name="retry",

@@ -1,4 +1,4 @@
-"""Nodes that are decided on the spot: start, end, fork, condition, switch, set, transform."""
+"""Nodes that are decided at once, without a command: start, end, fork, condition, switch, set, transform."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pydantic import ConfigDict, Field, model_validator
 from stepwell.authoring.graphs.errors import NodeConfigError, NodeError
 from stepwell.authoring.graphs.nodes.node_data import (
     NAMED,
-    WRITTEN,
+    WRITABLE_NAMES,
     Identifier,
     NodeData,
     Source,
     Strict,
     Variable,
-    Written,
-    given,
+    WritableName,
+    present,
 )
-from stepwell.authoring.graphs.nodes.node_type import DONE, NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.nodes.node_type import DONE, ExpressionScope, NodeOutcome, NodeType, Now, Role
 from stepwell.authoring.graphs.templates.json_equality import equal
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.errors import excerpt
 
 
@@ -48,17 +48,17 @@ class ConditionData(NodeData):
     match: Literal["first", "all"] = "first"
 
 
-class Case(Strict):
-    """A value to compare with, or an expression of its own."""
+class SwitchCase(Strict):
+    """One case of a switch: a value to compare with, or an expression."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["equals"]}, given("when")]})
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["equals"]}, present("when")]})
 
     id: Identifier
     equals: Any = None
     when: Source | None = None
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Case:
+    def _one_of_two(self) -> SwitchCase:
         if ("equals" in self.model_fields_set) == (self.when is not None):
             raise ValueError("give either equals or when")
         return self
@@ -66,12 +66,12 @@ class Case(Strict):
 
 class SwitchData(NodeData):
     value: Source
-    cases: Annotated[list[Case], Field(min_length=1, max_length=50)]
+    cases: Annotated[list[SwitchCase], Field(min_length=1, max_length=50)]
     strict: bool = False
 
 
 class SetData(NodeData):
-    values: Annotated[dict[Written, Any], WRITTEN]
+    values: Annotated[dict[WritableName, Any], WRITABLE_NAMES]
 
 
 class TransformData(NodeData):
@@ -79,106 +79,108 @@ class TransformData(NodeData):
 
 
 class Pass:
-    """A node that only lets the run through."""
+    """A node that does nothing."""
 
-    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+    def settle(self, scope: ExpressionScope, now: Now, connected: frozenset[str]) -> NodeOutcome:
         return DONE
 
 
 class Start:
-    def __init__(self, data: StartData, compiler: Compiler) -> None:
+    def __init__(self, data: StartData, compiler: NodeCompiler) -> None:
         compiler.schema(data.input_schema, "inputSchema")
 
-    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
-        return Outcome(output=scope["ctx"].get("input"))
+    def settle(self, scope: ExpressionScope, now: Now, connected: frozenset[str]) -> NodeOutcome:
+        return NodeOutcome(output=scope["ctx"].get("input"))
 
 
 class End:
-    def __init__(self, data: EndData, compiler: Compiler) -> None:
+    def __init__(self, data: EndData, compiler: NodeCompiler) -> None:
         self._output = compiler.template(data.output, "output") if data.output else None
         self._terminate = data.terminate
 
-    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+    def settle(self, scope: ExpressionScope, now: Now, connected: frozenset[str]) -> NodeOutcome:
         output = {} if self._output is None else self._output.render(scope, now)
-        return Outcome((), output, terminate=self._terminate)
+        return NodeOutcome((), output, terminate=self._terminate)
 
-    def pinned(self, value: Any) -> Outcome:
-        return Outcome((), value, terminate=self._terminate)
+    def pinned(self, value: Any) -> NodeOutcome:
+        return NodeOutcome((), value, terminate=self._terminate)
 
 
 class Condition:
-    def __init__(self, data: ConditionData, compiler: Compiler) -> None:
+    def __init__(self, data: ConditionData, compiler: NodeCompiler) -> None:
         self._all = data.match == "all"
         self._branches = [
             ((branch.id,), compiler.expression(branch.when, f"branches.{i}.when"))
             for i, branch in enumerate(data.branches)
         ]
 
-    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
-        found: tuple[str, ...] = ()
+    def settle(self, scope: ExpressionScope, now: Now, connected: frozenset[str]) -> NodeOutcome:
+        handles: tuple[str, ...] = ()
         for handle, when in self._branches:
             if when.truth(scope, now):
                 if not self._all:
-                    return Outcome(handle, handle[0])
-                found += handle
-        found = found or ("else",)
-        return Outcome(found, list(found) if self._all else found[0])
+                    return NodeOutcome(handle, handle[0])
+                handles += handle
+        handles = handles or ("else",)
+        return NodeOutcome(handles, list(handles) if self._all else handles[0])
 
-    def pinned(self, value: Any) -> Outcome:
-        return Outcome(named_handles(value, [*(branch[0][0] for branch in self._branches), "else"]), value)
+    def pinned(self, value: Any) -> NodeOutcome:
+        return NodeOutcome(
+            named_handles(value, [*(branch[0][0] for branch in self._branches), "else"]), value
+        )
 
 
 class Switch:
-    def __init__(self, data: SwitchData, compiler: Compiler) -> None:
+    def __init__(self, data: SwitchData, compiler: NodeCompiler) -> None:
         self._strict = data.strict
         self._value = compiler.expression(data.value, "value")
         self._cases = [
             (case, compiler.optional(case.when, f"cases.{i}.when")) for i, case in enumerate(data.cases)
         ]
 
-    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+    def settle(self, scope: ExpressionScope, now: Now, connected: frozenset[str]) -> NodeOutcome:
         value = self._value.evaluate(scope, now)
         for case, when in self._cases:
             if when.truth(scope, now) if when is not None else equal(value, case.equals):
-                return Outcome((case.id,), case.id)
+                return NodeOutcome((case.id,), case.id)
         if self._strict and "default" not in connected:
             raise NodeError(
                 "NO_CASE_MATCHED",
-                f"no case fits {excerpt(value)}",
+                f"no case matches {excerpt(value)}",
                 hint="add a case, connect the default handle, or switch strict off",
                 config=True,
             )
-        return Outcome(("default",), "default")
+        return NodeOutcome(("default",), "default")
 
-    def pinned(self, value: Any) -> Outcome:
-        return Outcome(named_handles(value, [*(case.id for case, _ in self._cases), "default"]), value)
+    def pinned(self, value: Any) -> NodeOutcome:
+        return NodeOutcome(named_handles(value, [*(case.id for case, _ in self._cases), "default"]), value)
 
 
 class Set:
-    def __init__(self, data: SetData, compiler: Compiler) -> None:
+    def __init__(self, data: SetData, compiler: NodeCompiler) -> None:
         self._values = compiler.template(data.values, "values")
 
-    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
+    def settle(self, scope: ExpressionScope, now: Now, connected: frozenset[str]) -> NodeOutcome:
         values = self._values.render(scope, now)
-        return Outcome(output=values, writes=values)
+        return NodeOutcome(output=values, writes=values)
 
-    def pinned(self, value: Any) -> Outcome:
-        return Outcome(output=value, writes=value if isinstance(value, dict) else None)
+    def pinned(self, value: Any) -> NodeOutcome:
+        return NodeOutcome(output=value, writes=value if isinstance(value, dict) else None)
 
 
 class Transform:
-    def __init__(self, data: TransformData, compiler: Compiler) -> None:
+    def __init__(self, data: TransformData, compiler: NodeCompiler) -> None:
         self._expression = compiler.expression(data.expression, "expression")
 
-    def settle(self, scope: Scope, now: Now, connected: frozenset[str]) -> Outcome:
-        return Outcome(output=self._expression.evaluate(scope, now))
+    def settle(self, scope: ExpressionScope, now: Now, connected: frozenset[str]) -> NodeOutcome:
+        return NodeOutcome(output=self._expression.evaluate(scope, now))
 
 
-def named_handles(pinned: Any, known: Sequence[str]) -> tuple[str, ...]:
-    """Pinned to a node that chooses a way is what it would have given: the way, or a list of them."""
+def named_handles(pinned: Any, handles: Sequence[str]) -> tuple[str, ...]:
+    """The handles that the pinned data of a routing node selects: one handle, or a list."""
     named = tuple(pinned) if isinstance(pinned, list) else (pinned,)
-    if not named or not all(name in known for name in named):
-        raise NodeConfigError("what is pinned does not say which way to go", hint=f"pin {' or '.join(known)}")
+    if not named or not all(name in handles for name in named):
+        raise NodeConfigError("the pinned data does not name a handle", hint=f"pin {' or '.join(handles)}")
     return named
 
 
@@ -190,7 +192,7 @@ def _pure(name: str, data: type[NodeData], behaviour: Any, text: str, handles: A
 CONTROL = (
     _pure("start", StartData, Start, "where a run begins"),
     _pure("end", EndData, End, "collects the run's output", lambda data: frozenset()),
-    _pure("fork", ForkData, lambda data, compiler: Pass(), "begins branches that run at once"),
+    _pure("fork", ForkData, lambda data, compiler: Pass(), "starts branches that run concurrently"),
     _pure(
         "condition",
         ConditionData,

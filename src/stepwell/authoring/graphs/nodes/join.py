@@ -1,4 +1,4 @@
-"""merge: a join of branches (alias `join`). When it fires is decided in `joins`, how it merges in `scope`."""
+"""merge: a join of branches (alias `join`). `run.join_rules` decides when it fires."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from stepwell.authoring.graphs.nodes.node_data import WHOLE, NodeData, Source, exactly_one, needed_by
 from stepwell.authoring.graphs.nodes.node_type import NodeType, Role
-from stepwell.authoring.graphs.problems import did_you_mean
-from stepwell.authoring.graphs.templates.node_compiler import Compiler, MergeFunction
+from stepwell.authoring.graphs.templates.node_compiler import MergeFunction, NodeCompiler
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
 Mode = Literal["all", "any", "count", "timeout"]
@@ -37,7 +37,7 @@ class MergeData(NodeData):
     strategy: Strategy = "merge-all"
     on_conflict: Literal["edge-order", "error"] = "edge-order"
     custom: Source | None = None
-    function: str | None = None  # of `@merger`, in place of `custom`
+    function: str | None = None  # a function of `@merger`, instead of `custom`
     error_strategy: ErrorStrategy | None = None
     min_successful: Annotated[int, Field(ge=1), WHOLE] = Field(
         default=1, validation_alias=AliasChoices("minSuccessful", "minSuccessfulBranches", "min_successful")
@@ -55,9 +55,9 @@ class MergeData(NodeData):
 
 
 class Merge:
-    """What the frontier asks of a join."""
+    """A join's settings, as the frontier reads them."""
 
-    def __init__(self, data: MergeData, compiler: Compiler) -> None:
+    def __init__(self, data: MergeData, compiler: NodeCompiler) -> None:
         self.mode = data.mode
         self.count = data.count or 1
         self.require_all = data.require_all
@@ -74,26 +74,26 @@ class Merge:
         self.min_successful = data.min_successful
         self.timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
 
-    def _function(self, name: str | None, compiler: Compiler) -> MergeFunction | None:
-        found = None if name is None else compiler.mergers.get(name)
-        if name is not None and found is None:
-            suggestion = did_you_mean(name, compiler.mergers) or "register it: Engine(nodes=[...])"
+    def _function(self, name: str | None, compiler: NodeCompiler) -> MergeFunction | None:
+        function = None if name is None else compiler.mergers.get(name)
+        if name is not None and function is None:
+            suggestion = did_you_mean_one_of(name, compiler.mergers) or "register it: Engine(nodes=[...])"
             compiler.problem(
-                "UNKNOWN_FUNCTION", f"no merger is called {excerpt(name)}", "function", suggestion
+                "UNKNOWN_FUNCTION", f"there is no merger {excerpt(name)}", "function", suggestion
             )
-        return found
+        return function
 
 
 def merger(name: str) -> Callable[[MergeFunction], MergeFunction]:
     """Declare a function that merges branches: `@merger("cheapest")`, for `"function": "cheapest"`.
 
     It takes the variables before the fork and the branches, `{"source", "delta"}` each in the order of
-    their edges, and returns the variables to write. It is called again when a run is replayed: it must
-    give the same for the same, and do nothing else.
+    their edges, and returns the variables to write. Replay calls it again: it must be deterministic and
+    free of side effects.
     """
 
     def decorate(function: MergeFunction) -> MergeFunction:
-        function.merger_name = name  # type: ignore[attr-defined]  # found by the registry
+        function.merger_name = name  # type: ignore[attr-defined]  # read by the registry
         return function
 
     return decorate
@@ -105,5 +105,5 @@ MERGE = NodeType(
     role=Role.JOIN,
     compile=Merge,
     handles=lambda data: frozenset({"out", "timeout", "error"}),
-    text="waits for branches and merges what they wrote",
+    text="waits for branches and merges their variables",
 )

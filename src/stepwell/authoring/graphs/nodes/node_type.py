@@ -1,7 +1,7 @@
-"""NodeType: what a graph must know of a type of node, and what its nodes do when they run.
+"""NodeType: the data, handles and behaviour of a type of node.
 
-A node of role `pure` is decided on the spot; `work` becomes a step; `wait` waits for time or a
-message; `child` is another run; `container` opens scopes of its own body; `join` waits for branches.
+A node of role `pure` is decided at once; `work` becomes a step; `wait` waits for a time or a message;
+`child` is another run; `container` opens scopes of its own body; `join` waits for branches.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 from stepwell.authoring.graphs.nodes.node_data import NodeData
 
 if TYPE_CHECKING:
-    from stepwell.authoring.graphs.templates.node_compiler import Compiler
+    from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 
-Scope = Mapping[str, Any]
-Now = float | None  # seconds since 1970; None where no expression of the node asks for it
+ExpressionScope = Mapping[str, Any]
+Now = float | None  # seconds since 1970; None if no expression of the node uses it
 OUT = ("out",)
 
 
@@ -32,8 +32,8 @@ class Role(StrEnum):
     JOIN = "join"
 
 
-class Outcome(msgspec.Struct, frozen=True, eq=False):
-    """How a node came out: which handles are live, its output, and what it writes besides."""
+class NodeOutcome(msgspec.Struct, frozen=True, eq=False):
+    """How a node ended: its live handles, its output, and further variables that it writes."""
 
     handles: tuple[str, ...] = OUT
     output: Any = None
@@ -42,9 +42,9 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
     terminate: bool = False
 
 
-DONE = Outcome()
+DONE = NodeOutcome()
 Handles = Callable[[Any], frozenset[str]]
-Compile = Callable[[Any, "Compiler"], Any]
+Compile = Callable[[Any, "NodeCompiler"], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,6 @@ class NodeType:
     name: str
     data: type[NodeData]
     role: Role
-    compile: Compile  # (data, compiler) -> what the frontier runs; shape depends on the role
+    compile: Compile  # (data, compiler) -> the behaviour; its class depends on the role
     handles: Handles = field(default=lambda data: frozenset({"out", "error"}))
     text: str = ""  # one line for palettes and docs

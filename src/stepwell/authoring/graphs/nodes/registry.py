@@ -1,4 +1,4 @@
-"""NodeRegistry: the types of nodes that a graph may use. Unknown types are refused, never guessed."""
+"""NodeRegistry: the node types that a graph may use. Unknown types are refused, never guessed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUILT_IN: tuple[NodeType, ...] = (*CONTROL, *WAITING, MERGE, *CONTAINERS, CALL, 
 
 class NodeRegistry:
     def __init__(self, custom: Iterable[Any] = ()) -> None:
-        self._types = {made.name: made for made in BUILT_IN}
+        self._types = {kind.name: kind for kind in BUILT_IN}
         self._custom: dict[str, CustomNode] = {}
         self.mergers: dict[str, MergeFunction] = {}
         for handler in custom:
@@ -32,28 +32,28 @@ class NodeRegistry:
 
     @classmethod
     def installed(cls, custom: Iterable[Any] = ()) -> NodeRegistry:
-        """With the nodes of installed packages, which name theirs under `stepwell.nodes`."""
-        found: list[Callable[..., Any]] = [entry.load() for entry in entry_points(group=ENTRY_POINTS)]
-        return cls([*found, *custom])
+        """Includes the nodes of installed packages, from their `stepwell.nodes` entry points."""
+        packaged: list[Callable[..., Any]] = [entry.load() for entry in entry_points(group=ENTRY_POINTS)]
+        return cls([*packaged, *custom])
 
     def add(self, handler: Any) -> None:
-        """A handler of `@node`, a function of `@merger`, or a NodeType."""
+        """Add a handler of `@node`, a function of `@merger`, or a NodeType."""
         name = getattr(handler, "merger_name", None)
         if isinstance(name, str):
             if self.mergers.setdefault(name, handler) is not handler:
-                raise InvalidDefinition(f"two mergers are called {excerpt(name)}")
+                raise InvalidDefinition(f"two mergers are named {excerpt(name)}")
             return
-        made = getattr(handler, "custom_node", None)
-        found = handler if isinstance(handler, NodeType) else getattr(made, "type", None)
-        if not isinstance(found, NodeType):
+        custom = getattr(handler, "custom_node", None)
+        kind = handler if isinstance(handler, NodeType) else getattr(custom, "type", None)
+        if not isinstance(kind, NodeType):
             raise InvalidDefinition(
-                f"{excerpt(handler)} is no node", hint='decorate the function with @node("name")'
+                f"{excerpt(handler)} is not a node", hint='decorate the function with @node("name")'
             )
-        if found.name in self._types and self._types[found.name] is not found:
-            raise InvalidDefinition(f"two types of nodes are called {excerpt(found.name)}")
-        self._types[found.name] = found
-        if isinstance(made, CustomNode):
-            self._custom[found.name] = made
+        if kind.name in self._types and self._types[kind.name] is not kind:
+            raise InvalidDefinition(f"two node types are named {excerpt(kind.name)}")
+        self._types[kind.name] = kind
+        if isinstance(custom, CustomNode):
+            self._custom[kind.name] = custom
 
     def get(self, name: str) -> NodeType | None:
         return self._types.get(name)
@@ -66,8 +66,8 @@ class NodeRegistry:
         return list(self._types)
 
     def steps(self) -> dict[str, StepSpec]:
-        """What a worker needs to execute custom nodes that were placed on one of its queues."""
-        return {made.spec.name: made.spec for made in self._custom.values()}
+        """The steps of custom nodes, for workers that execute them from their queues."""
+        return {node.spec.name: node.spec for node in self._custom.values()}
 
 
 DEFAULT = NodeRegistry()

@@ -1,4 +1,8 @@
-"""NodeRetry: a node's `retry`, in the words of the engine."""
+"""NodeRetry: a node's `retry` as a Retry of the engine.
+
+The graph's words are Retry's with units and JSON's case: maxAttempts is `attempts`, delayMs `delay`,
+maxDelayMs `max_delay`, nonRetryable `never`; `backoff` has the same three values.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,14 @@ _JITTER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class NodeRetry(Retry):
-    """Tells errors apart by their code; a mistake in the configuration is never tried again."""
+    """Distinguishes errors by their code; a configuration error is never retried."""
 
     never_codes: tuple[str, ...] = ()
 
     def wait_after(self, failures: int, error: BaseException, chance: float) -> float | None:
         if isinstance(error, NodeError) and error.config:
             return None
-        if isinstance(error, RemoteError):  # its class came along by name
+        if isinstance(error, RemoteError):  # its classes are known by name only
             if class_name(NodeConfigError) in error.kinds or error.code in self.never_codes:
                 return None
         elif _code_of(error) in self.never_codes:
@@ -42,7 +46,7 @@ def retry_of(data: RetryData | None, default: Retry = ONCE) -> Retry:
     return NodeRetry(
         data.max_attempts,
         data.delay_ms / 1000,
-        "constant" if data.backoff == "fixed" else "exponential",
+        data.backoff,
         data.max_delay_ms / 1000,
         _JITTER if data.jitter else 0.0,
         never_codes=tuple(data.non_retryable),

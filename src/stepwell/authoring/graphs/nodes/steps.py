@@ -1,4 +1,4 @@
-"""Nodes that become steps: `call`, custom nodes of `@node`, and what they share."""
+"""Nodes that become steps: `call`, and custom nodes of `@node`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stepwell.authoring.graphs.errors import NodeConfigError, NodeError
 from stepwell.authoring.graphs.nodes.node_data import NodeData
-from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeOutcome, NodeType, Now, Role
 from stepwell.authoring.graphs.nodes.retry import DEFAULT, NodeRetry, retry_of
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.domain.codec import PAYLOAD_BYTES_MAX, PLAIN
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import Retry
 from stepwell.domain.steps import STEP_TIMEOUT, StepSpec, parameter_codecs
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import NotSerialisable, excerpt
 
 Handler = Callable[..., Any]
@@ -27,36 +28,36 @@ Handler = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What a node's handler may return instead of its bare output."""
+    """A handler's output with a handle or a delay; a bare output works too."""
 
     output: Any = None
     handle: str = "out"
-    delay: float = 0.0  # seconds before the next nodes begin
+    delay: float = 0.0  # seconds before the next nodes start
 
 
 class Helpers(msgspec.Struct, frozen=True, gc=False):
-    """What a handler may know besides its configuration and the context."""
+    """Facts about the current execution, for handlers."""
 
     run_id: str
     node: str
-    key: str  # the same for every attempt: an idempotency key for the service that is called
+    key: str  # the same for every attempt: an idempotency key for external services
     attempt: int
 
 
-class Work(Protocol):
+class StepNode(Protocol):
     """A node that becomes a step."""
 
     spec: StepSpec
 
-    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments, from the context. Errors here are the author's: nothing was executed."""
+    def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the step. Errors here are the author's: nothing was executed."""
         ...
 
-    def outcome(self, result: bytes | msgspec.Raw) -> Outcome: ...
+    def outcome(self, result: bytes | msgspec.Raw) -> NodeOutcome: ...
 
 
 class ResultCodec:
-    """A node's result in the log: its output, and the handle and delay where they are not the usual."""
+    """A node's result in the log: its output, and the handle and delay unless they are the defaults."""
 
     def encode(self, value: object) -> bytes:
         if isinstance(value, NodeResult):
@@ -90,38 +91,38 @@ class ResultCodec:
 RESULTS = ResultCodec()
 
 
-def outcome_of(result: bytes | msgspec.Raw) -> Outcome:
+def outcome_of(result: bytes | msgspec.Raw) -> NodeOutcome:
     body = PLAIN.decode(result)
-    return Outcome((body.get("handle", "out"),), body["output"], None, body.get("delay", 0.0))
+    return NodeOutcome((body.get("handle", "out"),), body["output"], None, body.get("delay", 0.0))
 
 
 class CustomWork:
-    """A node of `@node`: its data is a template of its configuration."""
+    """A node of `@node`; its data is a template of its configuration."""
 
-    def __init__(self, made: CustomNode, data: NodeData, compiler: Compiler) -> None:
-        self._made = made
+    def __init__(self, custom: CustomNode, data: NodeData, compiler: NodeCompiler) -> None:
+        self._custom = custom
         self._node = compiler.node
-        config = made.config_of(data)
+        config = custom.config_of(data)
         self._template = compiler.template(config, "")
-        if made.config is not None and "{{" not in str(config):
+        if custom.config is not None and "{{" not in str(config):
             try:
-                made.config.model_validate(config)
+                custom.config.model_validate(config)
             except ValidationError as error:
-                for found in error.errors():
-                    field = ".".join(str(part) for part in found["loc"])
-                    compiler.problem("INVALID_DATA", found["msg"], field)
+                for fault in error.errors():
+                    field = ".".join(str(part) for part in fault["loc"])
+                    compiler.problem("INVALID_DATA", fault["msg"], field)
         self.spec = replace(
-            made.spec,
-            retry=retry_of(data.retry, made.retry),
-            timeout=made.timeout if data.timeout_ms is None else data.timeout_ms / 1000,
+            custom.spec,
+            retry=retry_of(data.retry, custom.retry),
+            timeout=custom.timeout if data.timeout_ms is None else data.timeout_ms / 1000,
             queue=data.queue or "",
         )
 
-    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
         config = self._template.render(scope, now)
-        if self._made.config is not None:
+        if self._custom.config is not None:
             try:
-                self._made.config.model_validate(config)
+                self._custom.config.model_validate(config)
             except ValidationError as error:
                 first = error.errors()[0]
                 field = ".".join(str(part) for part in first["loc"])
@@ -178,19 +179,19 @@ class CustomNode:
         )
 
     def config_of(self, data: NodeData) -> dict[str, Any]:
-        """The node's own fields, without those that every node may have."""
+        """The node's own fields, without the shared ones."""
         return dict(data.model_extra or {})
 
-    def _compile(self, data: NodeData, compiler: Compiler) -> CustomWork:
-        known = self.fields()
-        if known is not None:
+    def _compile(self, data: NodeData, compiler: NodeCompiler) -> CustomWork:
+        fields = self.fields()
+        if fields is not None:
             for name in self.config_of(data):
-                if name not in known:
+                if name not in fields:
                     compiler.problem(
                         "INVALID_DATA",
-                        "this type of node has no such field",
+                        "this node type has no such field",
                         name,
-                        f"it has: {', '.join(known)}",
+                        f"it has: {', '.join(fields)}",
                     )
         return CustomWork(self, data, compiler)
 
@@ -221,14 +222,14 @@ def _executed(handler: Handler, handles: frozenset[str]) -> Handler:
 
 
 def _check_result(result: NodeResult, handles: frozenset[str]) -> None:
-    """A handle that nobody declared would lead nowhere, and the run would end as if all was well."""
+    """An undeclared handle has no edges, so the run would end as if it had succeeded."""
     if result.handle not in handles:
         raise NodeConfigError(
             f"the handler chose the handle {excerpt(result.handle)}",
             code="UNKNOWN_HANDLE",
             hint=f'it has: {", ".join(sorted(handles))}; declare others: @node(..., handles=("out", ...))',
         )
-    delay: Any = result.delay  # authors are not bound by our types
+    delay: Any = result.delay  # user code need not follow our types
     if type(delay) not in (int, float) or not delay >= 0:
         raise NodeConfigError(f"the handler's delay is {excerpt(delay)}", hint="give seconds, zero or more")
 
@@ -242,20 +243,18 @@ class CallData(NodeData):
 
 
 class CallWork:
-    """A registered Python step, called with what the templates give."""
+    """A registered Python step, called with rendered arguments."""
 
-    def __init__(self, data: CallData, compiler: Compiler) -> None:
+    def __init__(self, data: CallData, compiler: NodeCompiler) -> None:
         self._args = compiler.template(data.args, "args")
         spec = (compiler.steps or {}).get(data.step)
         if spec is None:
             spec = StepSpec(name=data.step, function=_missing)
             if compiler.steps is not None:
-                from stepwell.authoring.graphs.problems import did_you_mean
-
-                suggestion = did_you_mean(data.step, compiler.steps) or "register it: Engine(steps=[...])"
-                compiler.problem(
-                    "UNKNOWN_STEP", f"no step is called {excerpt(data.step)}", "step", suggestion
+                suggestion = (
+                    did_you_mean_one_of(data.step, compiler.steps) or "register it: Engine(steps=[...])"
                 )
+                compiler.problem("UNKNOWN_STEP", f"there is no step {excerpt(data.step)}", "step", suggestion)
         self._codecs = {} if spec.function is _missing else parameter_codecs(spec)
         self.spec = replace(
             spec,
@@ -264,7 +263,7 @@ class CallWork:
             queue=data.queue or spec.queue,
         )
 
-    def prepare(self, scope: Scope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args = self._args.render(scope, now)
         names = list(self._codecs)
         if isinstance(args, list):
@@ -275,12 +274,12 @@ class CallWork:
         return (), {name: self._typed(name, value) for name, value in args.items()}
 
     def _typed(self, name: str, value: Any) -> Any:
-        """JSON as the parameter's type."""
+        """Convert JSON to the parameter's type."""
         codec = self._codecs.get(name, PLAIN)
         return value if codec is PLAIN else codec.decode(PLAIN.encode(value))
 
-    def outcome(self, result: bytes | msgspec.Raw) -> Outcome:
-        return Outcome(output=PLAIN.decode(result))
+    def outcome(self, result: bytes | msgspec.Raw) -> NodeOutcome:
+        return NodeOutcome(output=PLAIN.decode(result))
 
 
 def _missing(*args: Any, **kwargs: Any) -> None:
@@ -300,7 +299,7 @@ def node(
     retry: Retry = DEFAULT,
     timeout: Duration | None = STEP_TIMEOUT,
 ) -> Callable[[Handler], Handler]:
-    """Declare a type of node: `@node("shopify:create_order", config=Order)`.
+    """Declare a node type: `@node("shopify:create_order", config=Order)`.
 
     The handler takes (config, ctx, helpers) and returns its output, or a `NodeResult` with a handle and
     a delay. It runs at least once, up to three times unless `retry` says otherwise.
@@ -308,8 +307,8 @@ def node(
     limit = timeout_seconds(timeout)
 
     def decorate(handler: Handler) -> Handler:
-        made = CustomNode(name, handler, config=config, handles=handles, retry=retry, timeout=limit)
-        handler.custom_node = made  # type: ignore[attr-defined]  # found by the registry
+        custom = CustomNode(name, handler, config=config, handles=handles, retry=retry, timeout=limit)
+        handler.custom_node = custom  # type: ignore[attr-defined]  # read by the registry
         return handler
 
     return decorate
@@ -322,7 +321,7 @@ __all__ = [
     "Helpers",
     "NodeResult",
     "NodeRetry",
-    "Work",
+    "StepNode",
     "node",
     "outcome_of",
 ]

@@ -1,4 +1,4 @@
-"""workflow: another run, of any style, waited for or left alone."""
+"""workflow: starts another run, of any style, and waits for it unless `wait` is false."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pydantic import AliasChoices, Field
 
 from stepwell.authoring.graphs.errors import NodeError
 from stepwell.authoring.graphs.nodes.node_data import NodeData
-from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
+from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeOutcome, NodeType, Now, Role
 from stepwell.authoring.graphs.nodes.retry import retry_of
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.errors import excerpt
 
 
@@ -22,7 +22,7 @@ class WorkflowData(NodeData):
 
 
 class ChildRun:
-    def __init__(self, data: WorkflowData, compiler: Compiler) -> None:
+    def __init__(self, data: WorkflowData, compiler: NodeCompiler) -> None:
         self.workflow = data.workflow
         self.version = "" if data.version == "published" else str(data.version)
         self.waits = data.wait
@@ -30,21 +30,21 @@ class ChildRun:
         self.timeout = None if data.timeout_ms is None or not data.wait else data.timeout_ms / 1000
         self._input = compiler.template(data.input, "input")
 
-    def input(self, scope: Scope, now: Now) -> Any:
+    def input(self, scope: ExpressionScope, now: Now) -> Any:
         return self._input.render(scope, now)
 
     def unknown(self) -> NodeError:
-        """Nobody has such a workflow."""
+        """The error if no such workflow exists."""
         version = f" version {self.version}" if self.version else ""
         return NodeError(
             "UNKNOWN_WORKFLOW",
-            f"nobody knows a workflow {excerpt(self.workflow)}{version}",
-            hint="give it to an engine, Engine(workflows=[...]), or save and publish it",
+            f"there is no workflow {excerpt(self.workflow)}{version}",
+            hint="register it, Engine(workflows=[...]), or save and publish it",
             config=True,
         )
 
-    def outcome(self, output: Any) -> Outcome:
-        return Outcome(output=output)
+    def outcome(self, output: Any) -> NodeOutcome:
+        return NodeOutcome(output=output)
 
 
 WORKFLOW = NodeType(

@@ -23,8 +23,8 @@ from stepwell.authoring.graphs.nodes.node_data import (
     exactly_one,
     needed_by,
 )
-from stepwell.authoring.graphs.nodes.node_type import NodeType, Now, Outcome, Role, Scope
-from stepwell.authoring.graphs.templates.node_compiler import Compiler
+from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeOutcome, NodeType, Now, Role
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.authoring.graphs.templates.template import Template
 from stepwell.domain.duration import seconds
 from stepwell.errors import StepwellError, excerpt
@@ -76,19 +76,19 @@ class ApprovalData(NodeData):
 
 
 @dataclass(frozen=True, slots=True)
-class Timer:
+class TimerRequest:
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventRequest:
     name: str
     key: str
     timeout: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalRequest:
     title: str
     assignees: tuple[str, ...]
     form: Mapping[str, Any]
@@ -96,23 +96,23 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Poll:
-    """Ask `condition` now and every `seconds`, until it holds."""
+class PollRequest:
+    """Evaluate `condition` now and every `seconds`, until it holds."""
 
     condition: Expression
     seconds: float
     timeout: float | None
 
 
-Ask = Timer | Event | Question | Poll
+WaitRequest = TimerRequest | EventRequest | ApprovalRequest | PollRequest
 
 
 class Delay:
-    """A delay has one end."""
+    """A delay never times out."""
 
     times_out = False
 
-    def __init__(self, data: DelayData | WaitData, compiler: Compiler) -> None:
+    def __init__(self, data: DelayData | WaitData, compiler: NodeCompiler) -> None:
         duration = getattr(data, "duration", None)
         self._seconds = None if data.ms is None else data.ms / 1000
         self._duration = None if duration is None else compiler.template(duration, "duration")
@@ -121,8 +121,8 @@ class Delay:
         compiler.uses_time = compiler.uses_time or self._until is not None
 
     @staticmethod
-    def _check(duration: str | None, until: str | None, compiler: Compiler) -> None:
-        """What no expression makes is looked at when the graph is saved."""
+    def _check(duration: str | None, until: str | None, compiler: NodeCompiler) -> None:
+        """Check values without expressions when the graph is saved."""
         for code, field, written, read in (
             ("DURATION", "duration", duration, _length),
             ("TIMESTAMP", "until", until, _fixed_moment),
@@ -133,81 +133,81 @@ class Delay:
                 except NodeConfigError as error:
                     compiler.problem(code, error.message, field, error.hint)
 
-    def ask(self, scope: Scope, now: Now) -> Ask:
+    def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         if self._seconds is not None:
-            return Timer(self._seconds)
+            return TimerRequest(self._seconds)
         if self._duration is not None:
-            return Timer(_length(self._duration.render(scope, now)))
+            return TimerRequest(_length(self._duration.render(scope, now)))
         assert self._until is not None
         assert now is not None
-        return Timer(max(0.0, _moment(self._until.render(scope, now)) - now))
+        return TimerRequest(max(0.0, _moment(self._until.render(scope, now)) - now))
 
-    def answered(self, answer: Any) -> Outcome:
-        return Outcome()
+    def answered(self, answer: Any) -> NodeOutcome:
+        return NodeOutcome()
 
 
 class EventWait:
     times_out = True
 
-    def __init__(self, data: WaitData, compiler: Compiler) -> None:
+    def __init__(self, data: WaitData, compiler: NodeCompiler) -> None:
         self._event = compiler.template(data.event, "event")
         self._key = None if data.key is None else compiler.template(data.key, "key")
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
 
-    def ask(self, scope: Scope, now: Now) -> Ask:
+    def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         key = "" if self._key is None else _text(self._key, scope, now)
         if self._key is not None and not key:
-            # Without a key it would take the events of all others.
-            raise NodeConfigError("the key of the event came out empty", hint="leave it out to take any")
-        return Event(_text(self._event, scope, now), key, self._timeout)
+            # An empty key would match every event of that name.
+            raise NodeConfigError("the event's key is empty", hint="leave key out to match any event")
+        return EventRequest(_text(self._event, scope, now), key, self._timeout)
 
-    def answered(self, answer: Any) -> Outcome:
-        return Outcome(output=answer)
+    def answered(self, answer: Any) -> NodeOutcome:
+        return NodeOutcome(output=answer)
 
 
 class ConditionWait:
     times_out = True
 
-    def __init__(self, data: WaitData, compiler: Compiler) -> None:
+    def __init__(self, data: WaitData, compiler: NodeCompiler) -> None:
         assert data.condition is not None
         self._condition = compiler.expression(data.condition, "condition")
         self._poll = data.poll_ms / 1000
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
 
-    def ask(self, scope: Scope, now: Now) -> Ask:
-        return Poll(self._condition, self._poll, self._timeout)
+    def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
+        return PollRequest(self._condition, self._poll, self._timeout)
 
-    def answered(self, answer: Any) -> Outcome:
-        return Outcome()
+    def answered(self, answer: Any) -> NodeOutcome:
+        return NodeOutcome()
 
 
 class Approval:
     times_out = True
 
-    def __init__(self, data: ApprovalData, compiler: Compiler) -> None:
+    def __init__(self, data: ApprovalData, compiler: NodeCompiler) -> None:
         self._message = compiler.template(data.message, "message")
         self._assignees = compiler.template(data.assignees, "assignees")
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
         compiler.schema(data.form, "form")
         self._form = answer_schema(data.form)
 
-    def ask(self, scope: Scope, now: Now) -> Ask:
+    def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         assignees = self._assignees.render(scope, now)
-        return Question(
+        return ApprovalRequest(
             _text(self._message, scope, now), tuple(str(who) for who in assignees), self._form, self._timeout
         )
 
-    def answered(self, answer: Any) -> Outcome:
+    def answered(self, answer: Any) -> NodeOutcome:
         output = answer if isinstance(answer, dict) else {"response": answer}
-        return Outcome((output["response"],), output)
+        return NodeOutcome((output["response"],), output)
 
-    def pinned(self, value: Any) -> Outcome:
+    def pinned(self, value: Any) -> NodeOutcome:
         named_handles(value.get("response") if isinstance(value, dict) else value, ANSWERS)
         return self.answered(value)
 
 
 def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
-    """What a decision may look like: the bare word, or an object with the word and the form's fields."""
+    """The schema of a decision: the bare word, or an object with the word and the form's fields."""
     answer: dict[str, Any] = {
         "type": "object",
         "required": ["response"],
@@ -215,55 +215,55 @@ def answer_schema(form: dict[str, Any] | None) -> dict[str, Any]:
     }
     if form is None:
         return {"anyOf": [{"enum": list(ANSWERS)}, answer]}
-    # A resource of its own, so that its references mean itself and not the answer around it.
+    # With an $id of its own, so that its references resolve inside the form, not in the answer around it.
     answer["properties"]["form"] = {"$id": "urn:stepwell:form", **form}
     answer["if"] = {"properties": {"response": {"const": "approved"}}}
     answer["then"] = {"required": ["form"]}
     return {"anyOf": [{"const": "denied"}, answer]}
 
 
-def _text(template: Template, scope: Scope, now: Now) -> str:
+def _text(template: Template, scope: ExpressionScope, now: Now) -> str:
     return text(template.render(scope, now), DEFAULT_LIMITS)
 
 
 def _length(value: Any) -> float:
     try:
-        found = seconds(value, name="duration")
+        length = seconds(value, name="duration")
     except StepwellError as error:
         raise NodeConfigError(error.message, hint=error.hint) from None
-    if found * 1000 > YEAR_MS:
+    if length * 1000 > YEAR_MS:
         raise NodeConfigError(f"{excerpt(value)} is longer than a year", hint="give at most 365d")
-    return found
+    return length
 
 
 def _moment(value: Any) -> float:
-    """Seconds since 1970; somebody may live to see it."""
+    """Seconds since 1970; refuses moments that nobody will wait for."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        found = value / 1000
+        moment = value / 1000
     else:
         try:
             when = datetime.fromisoformat(str(value))
         except ValueError:
             raise NodeConfigError(
-                f"{excerpt(value)} is no moment", hint="give an ISO date and time"
+                f"{excerpt(value)} is not a date and time", hint="give it in ISO format"
             ) from None
-        found = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    if found >= _LAST_MOMENT:
-        raise NodeConfigError(f"{excerpt(value)} is too far away", hint="to wait for ever, wait for an event")
-    return found
+        moment = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    if moment >= _LAST_MOMENT:
+        raise NodeConfigError(f"{excerpt(value)} is too far away", hint="to wait forever, wait for an event")
+    return moment
 
 
 def _fixed_moment(written: str) -> None:
-    """A date that somebody wrote: it means the same everywhere."""
+    """A literal date must have a time zone, so that it means the same everywhere."""
     _moment(written)
     when = datetime.fromisoformat(written)
     if when.tzinfo is None:
         raise NodeConfigError(
-            f"{excerpt(written)} has no time zone", hint="add Z for UTC, or an offset as +02:00"
+            f"{excerpt(written)} has no time zone", hint="add Z for UTC, or an offset such as +02:00"
         )
 
 
-def _wait(data: WaitData, compiler: Compiler) -> Delay | EventWait | ConditionWait:
+def _wait(data: WaitData, compiler: NodeCompiler) -> Delay | EventWait | ConditionWait:
     if data.mode == "event":
         return EventWait(data, compiler)
     if data.mode == "condition":
@@ -288,6 +288,6 @@ WAITING = (
         role=Role.WAIT,
         compile=Approval,
         handles=lambda data: frozenset({*ANSWERS, "timeout", "error"}),
-        text="asks people",
+        text="asks a person to approve or deny",
     ),
 )

@@ -2,126 +2,125 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stepwell.authoring.graphs.nodes.containers import RetryBody
-from stepwell.authoring.graphs.nodes.node_type import Outcome
-from stepwell.authoring.graphs.run.state import Ask, Failure, NoteKind, Purpose, ScopeRun, Step, StepStatus
-from stepwell.authoring.graphs.run.variables import Context
-
-if TYPE_CHECKING:
-    from stepwell.authoring.graphs.run.frontier import Frontier
+from stepwell.authoring.graphs.nodes.node_type import NodeOutcome
+from stepwell.authoring.graphs.run.evaluator import Evaluator
+from stepwell.authoring.graphs.run.finally_blocks import in_finally
+from stepwell.authoring.graphs.run.loops import Loops
+from stepwell.authoring.graphs.run.state import (
+    STOP,
+    Command,
+    CommandKind,
+    Effect,
+    Failure,
+    NodeRun,
+    ScopeRun,
+    completed,
+    failed,
+    failure_of,
+)
+from stepwell.authoring.graphs.run.variables import Variables
+from stepwell.errors import StepwellError
 
 
 class Containers:
-    def __init__(self, frontier: Frontier) -> None:
-        self._frontier = frontier
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._loops = Loops(evaluator)
 
-    def start(self, step: Step) -> None:
-        limit = step.node.data.timeout_ms
+    def start(self, node_run: NodeRun) -> list[Effect]:
+        effects: list[Effect] = []
+        limit = node_run.node.data.timeout_ms
         if limit is not None:
-            self._frontier.ask(Ask(Purpose.GIVE_UP, f"{step.path}@timeout", step, limit / 1000))
-        if step.node.type == "loop":
-            self._frontier.loops.start(step)
-        else:
-            self._open_body(step)
+            path = f"{node_run.path}@timeout"
+            effects.append(Command(CommandKind.DEADLINE, path, node_run, limit / 1000))
+        if node_run.node.type != "loop":
+            return [*effects, _body(node_run)]
+        try:
+            return effects + self._loops.start(node_run)
+        except StepwellError as error:
+            return effects + failed(node_run, failure_of(error, node_run))
 
-    def _open_body(self, step: Step) -> None:
-        """GR-Y3: each attempt of a retry has a scope of its own."""
-        plan = step.node.body
-        assert plan is not None
-        mark = f"#{step.attempt}" if step.node.type == "retry" else ""
-        scope = ScopeRun(plan, f"{step.path}{mark}/", step.context, step, step.scope.loop)
-        step.body = scope
-        self._frontier.open(scope)
+    def try_again(self, node_run: NodeRun) -> list[Effect]:
+        node_run.attempt += 1
+        return [_body(node_run)]
 
-    def body_done(self, step: Step, scope: ScopeRun, behind: Context) -> None:
-        if step.node.type == "loop":
-            self._frontier.loops.iteration_done(step, scope, behind)
-            return
-        step.body = None
-        step.context = behind  # GR-K2: what the body wrote is visible behind the container
-        if scope.plan is step.node.ending:
-            self._conclude(step, step.pending)
-        elif step.node.ending is not None:
-            self._open_ending(step, None)
-        else:
-            self._conclude(step, None)
+    def body_done(self, node_run: NodeRun, scope: ScopeRun, after: Variables) -> list[Effect]:
+        if node_run.node.type == "loop":
+            return self._loops.iteration_done(node_run, scope, after)
+        node_run.body = None
+        node_run.variables = after  # GR-K2: successors of the container see what its body wrote
+        if scope.plan is node_run.node.ending:
+            return _conclude(node_run, node_run.pending)
+        if node_run.node.ending is not None:
+            return [_finally(node_run, None)]
+        return _conclude(node_run, None)
 
-    def body_failed(self, step: Step, scope: ScopeRun, failure: Failure) -> None:
-        if step.node.type == "loop":
-            self._frontier.loops.iteration_failed(step, scope, failure)
-            return
-        step.body = None
-        if scope.plan is step.node.ending:
-            self.fail(step, failure)  # also in place of what the body failed with
-        elif step.node.ending is not None:
-            self._open_ending(step, failure)
-        else:
-            self._conclude(step, failure)
+    def body_failed(self, node_run: NodeRun, scope: ScopeRun, failure: Failure) -> list[Effect]:
+        if node_run.node.type == "loop":
+            return self._loops.iteration_failed(node_run, scope, failure)
+        node_run.body = None
+        if scope.plan is node_run.node.ending:
+            return failed(node_run, failure)  # replaces the failure of the body
+        if node_run.node.ending is not None:
+            return [_finally(node_run, failure)]
+        return _conclude(node_run, failure)
 
-    def _open_ending(self, step: Step, failure: Failure | None) -> None:
-        """A try's finally: it runs whichever way the body ended."""
-        step.pending = failure
-        step.body = self._ending(step, failure)
-        self._frontier.open(step.body)
+    def timed_out(self, node_run: NodeRun) -> list[Effect]:
+        """The container's deadline passed. A try catches that too; a retry does not try again."""
+        failure = Failure("STEP_TIMED_OUT", "the body took too long", node_run.node.id, node_run.path)
+        if in_finally(node_run):
+            node_run.pending = node_run.pending or failure  # a finally is not stopped halfway
+            return []
+        if node_run.node.ending is not None:
+            return [STOP, _finally(node_run, failure)]
+        if "catch" in node_run.node.connected:
+            return [STOP, *_catch(node_run, failure)]
+        return failed(node_run, failure)
 
-    def _ending(self, step: Step, failure: Failure | None) -> ScopeRun:
-        plan = step.node.ending
-        assert plan is not None
-        if failure is not None:
-            step.context = step.context.written(step.number, None, None, {"error": failure.as_context()})
-        return ScopeRun(plan, f"{step.path}/", step.context, step, step.scope.loop)
 
-    def ending_of(self, step: Step) -> ScopeRun:
-        """The finally of a try that is cancelled."""
-        told = Failure("CANCELLED", "the try was cancelled", step.node.id, step.path)
-        return self._ending(step, told)
+def cancelled_finally(node_run: NodeRun) -> ScopeRun:
+    """The finally of a try that is cancelled."""
+    failure = Failure("CANCELLED", "the try was cancelled", node_run.node.id, node_run.path)
+    return _finally_scope(node_run, failure)
 
-    def _conclude(self, step: Step, failure: Failure | None) -> None:
-        kind = step.node.type
-        if failure is None:
-            output = {"attempts": step.attempt} if kind == "retry" else None
-            self._settle(step, Outcome(output=output))
-        elif kind == "try" and "catch" in step.node.connected:
-            self._catch(step, failure)
-        elif kind == "retry" and step.attempt < step.node.behaviour.attempts and not failure.config:
-            policy: RetryBody = step.node.behaviour
-            path = f"{step.path}#{step.attempt}@delay"
-            self._frontier.ask(Ask(Purpose.BACKOFF, path, step, policy.wait_after(step.attempt)))
-        else:
-            self.fail(step, failure)
 
-    def ran_out(self, step: Step, failure: Failure) -> None:
-        """Its own time is over: a try catches that too, nobody tries again."""
-        if step.body is not None and step.body.plan is step.node.ending:
-            step.pending = step.pending or failure  # what cleans up is not stopped half-way
-            return
-        self._frontier.stop(step)
-        if step.node.ending is not None:
-            step.body = None
-            self._open_ending(step, failure)
-        elif "catch" in step.node.connected:
-            self._catch(step, failure)
-        else:
-            self.fail(step, failure)
+def _body(node_run: NodeRun) -> ScopeRun:
+    """GR-Y3: each attempt of a retry has a scope of its own."""
+    plan = node_run.node.body
+    assert plan is not None
+    mark = f"#{node_run.attempt}" if node_run.node.type == "retry" else ""
+    return ScopeRun(plan, f"{node_run.path}{mark}/", node_run.variables, node_run, node_run.scope.loop)
 
-    def _catch(self, step: Step, failure: Failure) -> None:
-        told = failure.as_context()
-        self._settle(step, Outcome(("catch",), {"error": told}, {"error": told}))
 
-    def try_again(self, step: Step) -> None:
-        step.attempt += 1
-        self._open_body(step)
+def _finally(node_run: NodeRun, failure: Failure | None) -> ScopeRun:
+    """A try's finally: it runs whichever way the body ended."""
+    node_run.pending = failure
+    return _finally_scope(node_run, failure)
 
-    def fail(self, step: Step, failure: Failure) -> None:
-        self._frontier.stop(step)
-        self._frontier.note(NoteKind.FAILED, step.path, failure)
-        self._frontier.failed(step, failure)
 
-    def _settle(self, step: Step, outcome: Outcome) -> None:
-        self._frontier.stop(step)
-        told = {"output": outcome.output, "handles": list(outcome.handles)}
-        self._frontier.note(NoteKind.COMPLETED, step.path, told)
-        assert step.status is StepStatus.RUNNING
-        self._frontier.complete(step, outcome)
+def _finally_scope(node_run: NodeRun, failure: Failure | None) -> ScopeRun:
+    plan = node_run.node.ending
+    assert plan is not None
+    if failure is not None:
+        error = {"error": failure.as_context()}
+        node_run.variables = node_run.variables.written(node_run.number, None, None, error)
+    return ScopeRun(plan, f"{node_run.path}/", node_run.variables, node_run, node_run.scope.loop)
+
+
+def _conclude(node_run: NodeRun, failure: Failure | None) -> list[Effect]:
+    kind = node_run.node.type
+    if failure is None:
+        output = {"attempts": node_run.attempt} if kind == "retry" else None
+        return [STOP, *completed(node_run, NodeOutcome(output=output))]
+    if kind == "try" and "catch" in node_run.node.connected:
+        return [STOP, *_catch(node_run, failure)]
+    if kind == "retry" and node_run.attempt < node_run.node.behaviour.attempts and not failure.config:
+        policy: RetryBody = node_run.node.behaviour
+        path = f"{node_run.path}#{node_run.attempt}@delay"
+        return [Command(CommandKind.BACKOFF, path, node_run, policy.wait_after(node_run.attempt))]
+    return failed(node_run, failure)
+
+
+def _catch(node_run: NodeRun, failure: Failure) -> list[Effect]:
+    error = failure.as_context()
+    return completed(node_run, NodeOutcome(("catch",), {"error": error}, {"error": error}))

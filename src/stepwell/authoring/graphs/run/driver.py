@@ -1,7 +1,7 @@
-"""Driver: a graph's frontier over the kernel. Asks become steps, timers, waits and children.
+"""Driver: runs a frontier on the kernel. Commands become steps, timers, waits and child runs.
 
-Answers come in log order, one a turn, so the frontier decides on replay what it decided before and
-nothing needs to be stored but the answers; its notes are recorded for readers.
+Answers come in log order, one per turn, so the frontier decides the same on replay and only the answers
+need to be stored. Its markers are recorded for readers.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from stepwell.authoring.graphs.build.plan import Plan
+from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.errors import NodeError
-from stepwell.authoring.graphs.nodes.waits import Event, Question
+from stepwell.authoring.graphs.nodes.waits import ApprovalRequest, EventRequest
 from stepwell.authoring.graphs.run.frontier import Frontier
 from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
-from stepwell.authoring.graphs.run.state import Ask, Failure, Note, NoteKind, Purpose
+from stepwell.authoring.graphs.run.state import Command, CommandKind, Failure, Marker, MarkerKind
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.program import PathCalls, Startable
 from stepwell.domain.text import clean
 from stepwell.errors import InvalidRequest, RunCancelling, StepError, StepwellError, WaitTimedOut
 
-EVENT_SIGNAL = "event:"  # events sent to one run come as signals of this name
+EVENT_SIGNAL = "event:"  # events sent to one run arrive as signals with this prefix
 
 
 class Driver:
-    def __init__(self, plan: Plan, ctx: PathCalls) -> None:
+    def __init__(self, plan: GraphPlan, ctx: PathCalls) -> None:
         self._ctx = ctx
-        self._calls: dict[Ask, Any] = {}
+        self._calls: dict[Command, Any] = {}
         self._finished = ctx.future()
         self._cancelled: RunCancelling | None = None
         accepted = ctx.accepted
         run = {"id": ctx.run_id, "workflow": accepted.workflow, "version": accepted.version}
-        self._frontier = Frontier(plan, run=run, clock=ctx.time, known=ctx.recorded, test=accepted.test)
+        self._frontier = Frontier(plan, run=run, clock=ctx.time, recorded=ctx.recorded, test=accepted.test)
 
     async def run(self, input: Any) -> dict[str, Any]:
         try:
             self._frontier.begin(input)
             self._act()
-            if self._frontier.end is None:
+            if self._frontier.result is None:
                 await self._finished
-            end = self._frontier.end
+            end = self._frontier.result
         finally:
             self._frontier.close()
             self._calls.clear()
@@ -54,58 +54,60 @@ class Driver:
         return end.output or {}
 
     def _act(self) -> None:
-        """Do what the frontier wants. An ask that cannot even be made fails at once."""
+        """Execute the frontier's actions. A command that is refused fails at once."""
         frontier = self._frontier
         while frontier.actions:
             actions, frontier.actions = frontier.actions, []
             for action in actions:
-                if isinstance(action, Ask):
+                if isinstance(action, Command):
                     if action.done:
                         self._ctx.forgo(action.path)
                     else:
-                        self._ask(action)
-                elif isinstance(action, Note):
-                    self._note(action)
-                elif (call := self._calls.pop(action.ask, None)) is not None:
+                        self._execute(action)
+                elif isinstance(action, Marker):
+                    self._mark(action)
+                elif (call := self._calls.pop(action.command, None)) is not None:
                     self._ctx.withdraw(call)
-        if frontier.end is not None and not self._finished.done():
+        if frontier.result is not None and not self._finished.done():
             if self._cancelled is not None:
                 self._finished.set_exception(self._cancelled)
             else:
                 self._finished.set_result(None)
 
-    # Asking
+    # Commands
 
-    def _ask(self, ask: Ask) -> None:
-        answered = partial(self._answered, ask)
+    def _execute(self, command: Command) -> None:
+        answered = partial(self._answered, command)
         try:
-            if ask.purpose is Purpose.WORK:
-                assert ask.step is not None
-                args, kwargs = ask.data if ask.data is not None else ((), {})
-                spec = ask.step.node.behaviour.spec
-                self._calls[ask] = self._ctx.step(ask.path, spec, args, kwargs, answered)
+            if command.kind is CommandKind.WORK:
+                assert command.node_run is not None
+                args, kwargs = command.data if command.data is not None else ((), {})
+                spec = command.node_run.node.behaviour.spec
+                self._calls[command] = self._ctx.step(command.path, spec, args, kwargs, answered)
             else:
-                self._calls[ask] = self._call(ask, answered)
+                self._calls[command] = self._call(command, answered)
         except StepwellError as error:
-            self._refused(ask, error)
+            self._refused(command, error)
 
-    def _refused(self, ask: Ask, error: StepwellError) -> None:
-        assert ask.step is not None
+    def _refused(self, command: Command, error: StepwellError) -> None:
+        assert command.node_run is not None
         code = "CALL_DEPTH" if type(error) is InvalidRequest else error.code
-        failure = Failure(code, error.message, ask.step.node.id, ask.path, hint=error.hint, config=True)
-        self._note(Note(NoteKind.FAILED, ask.path, failure))
-        self._frontier.fail(ask, failure)
+        failure = Failure(
+            code, error.message, command.node_run.node.id, command.path, hint=error.hint, config=True
+        )
+        self._mark(Marker(MarkerKind.FAILED, command.path, failure))
+        self._frontier.fail(command, failure)
 
-    def _call(self, ask: Ask, answered: Any) -> Any:
-        ctx, data, path = self._ctx, ask.data, ask.path
-        match ask.purpose:
-            case Purpose.EVENT:
-                assert isinstance(data, Event)
+    def _call(self, command: Command, answered: Any) -> Any:
+        ctx, data, path = self._ctx, command.data, command.path
+        match command.kind:
+            case CommandKind.EVENT:
+                assert isinstance(data, EventRequest)
                 return ctx.event(path, data.name, data.key, data.timeout, answered)
-            case Purpose.MAILBOX:
+            case CommandKind.MAILBOX:
                 return ctx.signal(path, EVENT_SIGNAL + data, answered)
-            case Purpose.QUESTION:
-                assert isinstance(data, Question)
+            case CommandKind.APPROVAL:
+                assert isinstance(data, ApprovalRequest)
                 return ctx.question(
                     path,
                     data.form,
@@ -114,73 +116,75 @@ class Driver:
                     assignees=data.assignees,
                     timeout=data.timeout,
                 )
-            case Purpose.CHILD:
-                return self._child(ask)
-            case Purpose.POLL:
+            case CommandKind.CHILD:
+                return self._child(command)
+            case CommandKind.POLL:
                 return ctx.timer(path, data.seconds, answered)
             case _:
-                return ctx.timer(path, data, answered, retry=ask.purpose is Purpose.BACKOFF)
+                return ctx.timer(path, data, answered, retry=command.kind is CommandKind.BACKOFF)
 
-    def _child(self, ask: Ask) -> Any:
-        """A child of a workflow that this worker has; else it is looked up, and that is recorded."""
-        assert ask.step is not None
-        ctx, wanted, find = self._ctx, ask.step.node.behaviour, f"{ask.path}@find"
+    def _child(self, command: Command) -> Any:
+        """Start a child of a workflow that this worker has; otherwise look it up, which is recorded."""
+        assert command.node_run is not None
+        ctx, wanted, find = self._ctx, command.node_run.node.behaviour, f"{command.path}@find"
         if not ctx.recorded(find):
-            known = ctx.recorded(ask.path)
-            workflow = None if known else ctx.workflow(wanted.workflow, wanted.version)
-            if known or workflow is not None:
-                return self._start_child(ask, workflow)
-        return ctx.find(find, wanted.workflow, wanted.version, partial(self._found, ask))
+            recorded = ctx.recorded(command.path)
+            workflow = None if recorded else ctx.workflow(wanted.workflow, wanted.version)
+            if recorded or workflow is not None:
+                return self._start_child(command, workflow)
+        return ctx.find(find, wanted.workflow, wanted.version, partial(self._looked_up, command))
 
-    def _start_child(self, ask: Ask, workflow: Startable[Any, Any] | None) -> Any:
-        assert ask.step is not None
-        detached = not ask.step.node.behaviour.waits
-        started = partial(self._child_started, ask)
-        return self._ctx.child(ask.path, workflow, ask.data, started, detached=detached)
+    def _start_child(self, command: Command, workflow: Startable[Any, Any] | None) -> Any:
+        assert command.node_run is not None
+        detached = not command.node_run.node.behaviour.waits
+        started = partial(self._child_started, command)
+        return self._ctx.child(command.path, workflow, command.data, started, detached=detached)
 
-    def _found(self, ask: Ask, future: asyncio.Future[Any]) -> None:
-        if ask.done or self._finished.done():
+    def _looked_up(self, command: Command, future: asyncio.Future[Any]) -> None:
+        if command.done or self._finished.done():
             return
         if future.cancelled() or future.exception() is not None:
-            self._answered(ask, future)
+            self._answered(command, future)
             return
         try:
             workflow = self._ctx.found(future.result())
             if workflow is None:
-                assert ask.step is not None
-                raise ask.step.node.behaviour.unknown()
-            self._calls[ask] = self._start_child(ask, workflow)
+                assert command.node_run is not None
+                raise command.node_run.node.behaviour.unknown()
+            self._calls[command] = self._start_child(command, workflow)
         except StepwellError as error:
-            self._calls.pop(ask, None)
-            self._refused(ask, error)
+            self._calls.pop(command, None)
+            self._refused(command, error)
             self._act()
         except BaseException as error:
             self._finished.set_exception(error)
 
-    def _child_started(self, ask: Ask, future: asyncio.Future[Any]) -> None:
-        assert ask.step is not None
-        if future.cancelled() or future.exception() is not None or not ask.step.node.behaviour.waits:
-            self._answered(ask, future)
-        elif not ask.done:
-            self._calls[ask] = self._ctx.child_result(ask.path, partial(self._answered, ask))
+    def _child_started(self, command: Command, future: asyncio.Future[Any]) -> None:
+        assert command.node_run is not None
+        if future.cancelled() or future.exception() is not None or not command.node_run.node.behaviour.waits:
+            self._answered(command, future)
+        elif not command.done:
+            self._calls[command] = self._ctx.child_result(command.path, partial(self._answered, command))
 
     # Answers
 
-    def _answered(self, ask: Ask, future: asyncio.Future[Any]) -> None:
-        call = self._calls.pop(ask, None)
+    def _answered(self, command: Command, future: asyncio.Future[Any]) -> None:
+        call = self._calls.pop(command, None)
         if self._finished.done() or future.cancelled():
             return
         try:
             error = future.exception()
             if error is None:
                 result = future.result()
-                self._frontier.answer(ask, result if ask.purpose is Purpose.WORK else _value(ask, result))
+                self._frontier.answer(
+                    command, result if command.kind is CommandKind.WORK else _value(command, result)
+                )
             elif isinstance(error, StepError | WaitTimedOut):
-                self._frontier.fail(ask, self._failure(ask, error, call))
+                self._frontier.fail(command, self._failure(command, error, call))
             elif isinstance(error, RunCancelling):
                 self._cancel(error)
             else:
-                self._finished.set_exception(error)  # its code is left
+                self._finished.set_exception(error)  # leave the code of the run
                 return
             self._act()
         except BaseException as error:
@@ -188,62 +192,62 @@ class Driver:
                 self._finished.set_exception(error)
 
     def _cancel(self, error: RunCancelling) -> None:
-        """Every call that was open hears of it; what is asked for from then on cleans up."""
+        """Every open call reports the cancel; commands from then on belong to finally blocks."""
         if self._cancelled is None:
             self._cancelled = error
             self._frontier.cancel()
 
-    def _failure(self, ask: Ask, error: StepError | WaitTimedOut, call: Any) -> Failure:
-        assert ask.step is not None
-        node = ask.step.node.id
+    def _failure(self, command: Command, error: StepError | WaitTimedOut, call: Any) -> Failure:
+        assert command.node_run is not None
+        node = command.node_run.node.id
         if isinstance(error, WaitTimedOut):
-            return Failure(WAIT_TIMEOUT, error.message, node, ask.path)
+            return Failure(WAIT_TIMEOUT, error.message, node, command.path)
         code = called_code(error.cause_code or error.code)
         attempt = self._ctx.attempt(call) if call is not None else 1
         message = error.cause_message or error.message
-        config = error.permanent and ask.purpose is Purpose.WORK
+        config = error.permanent and command.kind is CommandKind.WORK
         kind = error.error_type if code == "ERROR" else ""
-        return Failure(code, message, node, ask.path, attempt, hint=error.hint, config=config, kind=kind)
+        return Failure(code, message, node, command.path, attempt, hint=error.hint, config=config, kind=kind)
 
-    # Telling
+    # Markers
 
-    def _note(self, note: Note) -> None:
-        place = note.path
-        if note.kind is NoteKind.JOIN_LATE:
-            place = f"{note.path}@{note.data}"
-        self._ctx.note(fact_of(note), place)
+    def _mark(self, marker: Marker) -> None:
+        place = marker.path
+        if marker.kind is MarkerKind.JOIN_LATE:
+            place = f"{marker.path}@{marker.data}"
+        self._ctx.note(fact_of(marker), place)
 
 
-def _value(ask: Ask, result: Any) -> Any:
+def _value(command: Command, result: Any) -> Any:
     if result is None:
         return result
-    if ask.purpose is Purpose.CHILD and isinstance(result, str):
+    if command.kind is CommandKind.CHILD and isinstance(result, str):
         return {"runId": result}
     return PLAIN.decode(result)
 
 
-def fact_of(note: Note) -> ev.NodeFact:
-    data = note.data
-    match note.kind:
-        case NoteKind.COMPLETED:
+def fact_of(marker: Marker) -> ev.NodeFact:
+    data = marker.data
+    match marker.kind:
+        case MarkerKind.COMPLETED:
             return ev.NodeCompleted(
                 output=Raw(msgspec.json.encode(data["output"])),
                 handles=data["handles"],
                 pinned=data.get("pinned", False),
             )
-        case NoteKind.FAILED:
+        case MarkerKind.FAILED:
             return ev.NodeFailed(error=problem_of_failure(data))
-        case NoteKind.SKIPPED:
+        case MarkerKind.SKIPPED:
             return ev.NodeSkipped()
-        case NoteKind.CANCELLED:
+        case MarkerKind.CANCELLED:
             return ev.NodeCancelled()
-        case NoteKind.JOIN_LATE:
+        case MarkerKind.JOIN_LATE:
             return ev.JoinLate(source=data)
-        case NoteKind.MERGE_CONFLICT:
+        case MarkerKind.MERGE_CONFLICT:
             return ev.MergeConflict(variables=data)
-        case NoteKind.LOOP_STARTED:
+        case MarkerKind.LOOP_STARTED:
             return ev.LoopStarted(count=data)
-        case NoteKind.LOOP_ADVANCED:
+        case MarkerKind.LOOP_ADVANCED:
             return ev.LoopAdvanced(done=data[0], count=data[1])
 
 
@@ -253,14 +257,14 @@ def problem_of_failure(failure: Failure) -> ev.Problem:
 
 
 def error_of(failure: Failure, path: str) -> NodeError:
-    """What the run fails with; its path is where a retry goes on."""
-    told = [failure.node, failure.kind, failure.message]
+    """The error that the run fails with; a retry resumes at its path."""
+    parts = [failure.node, failure.kind, failure.message]
     error = NodeError(
         failure.code,
-        ": ".join(word for word in told if word),
+        ": ".join(word for word in parts if word),
         hint=failure.hint,
         config=failure.config,
         path=path,
     )
-    error.permanent = False  # whoever called the run may have given it what it could not use
+    error.permanent = False  # a retry of the caller may pass other input
     return error

@@ -1,73 +1,61 @@
-"""Mailbox: events sent to the run itself, for the earliest waiter that they fit (GR-P3).
+"""Mailbox: events sent to this run. Each goes to the earliest wait that it matches (GR-P3).
 
-A wait for an event listens twice: to broadcasts, and to this mailbox. Events that came before their
-wait count; one event satisfies exactly one wait.
+A wait for an event listens twice: to broadcasts, and to this mailbox. An event that arrives before
+its wait is kept for it; one event satisfies exactly one wait.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stepwell.authoring.graphs.nodes.waits import Event
-from stepwell.authoring.graphs.run.state import Ask, Purpose
+from stepwell.authoring.graphs.nodes.waits import EventRequest
+from stepwell.authoring.graphs.run.state import Command, CommandKind
 
-if TYPE_CHECKING:
-    from stepwell.authoring.graphs.run.frontier import Frontier
+EventMessage = dict[str, Any]
 
 
 class Mailbox:
-    def __init__(self, frontier: Frontier) -> None:
-        self._frontier = frontier
-        self._kept: dict[str, list[dict[str, Any]]] = {}  # by name: came, and nobody wanted them yet
-        self._waiters: dict[str, dict[Ask, None]] = {}  # by name, in the order of waiting
-        self._listening: dict[str, Ask] = {}
+    def __init__(self) -> None:
+        self._early: dict[str, list[EventMessage]] = {}  # by name: no wait has matched them yet
+        self._waiters: dict[str, dict[Command, None]] = {}  # by name, in the order of waiting
+        self._listening: dict[str, Command] = {}
         self._count: dict[str, int] = {}
 
-    def open(self, waiter: Ask) -> None:
-        wanted: Event = waiter.data
-        kept = self._kept.get(wanted.name, [])
-        found = next((event for event in kept if _fits(wanted, event)), None)
-        self._waiters.setdefault(wanted.name, {})[waiter] = None
-        self._frontier.ask(waiter)
-        if found is not None:
-            kept.remove(found)
-            self._give(waiter, found)
-        else:
-            self._listen(wanted.name)
+    def add(self, waiter: Command) -> EventMessage | None:
+        """Add a wait; return the earliest kept event that it matches."""
+        request: EventRequest = waiter.data
+        early = self._early.get(request.name, [])
+        event = next((event for event in early if _matches(request, event)), None)
+        self._waiters.setdefault(request.name, {})[waiter] = None
+        if event is not None:
+            early.remove(event)
+        return event
 
-    def _listen(self, name: str) -> None:
-        if name not in self._listening:
-            number = self._count[name] = self._count.get(name, 0) + 1
-            ask = Ask(Purpose.MAILBOX, f"@event:{name}#{number}", None, name)
-            self._listening[name] = ask
-            self._frontier.ask(ask)
+    def listen(self, name: str) -> Command | None:
+        """The command that listens for the next event, if a wait needs one and none is open."""
+        if name in self._listening or not self._waiters.get(name):
+            return None
+        number = self._count[name] = self._count.get(name, 0) + 1
+        command = Command(CommandKind.MAILBOX, f"@event:{name}#{number}", None, name)
+        self._listening[name] = command
+        return command
 
-    def came(self, ask: Ask, event: dict[str, Any]) -> None:
-        name: str = ask.data
+    def receive(self, command: Command, event: EventMessage) -> Command | None:
+        """An event arrived: return the wait that gets it, or keep it."""
+        name: str = command.data
         del self._listening[name]
-        waiter = next((w for w in self._waiters.get(name, ()) if _fits(w.data, event)), None)
+        waiter = next((w for w in self._waiters.get(name, ()) if _matches(w.data, event)), None)
         if waiter is None:
-            self._kept.setdefault(name, []).append(event)
-        else:
-            self._give(waiter, event)
-        if self._waiters.get(name):
-            self._listen(name)
+            self._early.setdefault(name, []).append(event)
+        return waiter
 
-    def _give(self, waiter: Ask, event: dict[str, Any]) -> None:
-        step = waiter.step
-        assert step is not None
-        step.event = event
-        self._frontier.withdraw(waiter)
-        self._frontier.complete(step, step.node.behaviour.answered(event.get("data")))
-
-    def closed(self, waiter: Ask) -> None:
-        """It was answered, came too late or is not wanted any more."""
+    def remove(self, waiter: Command) -> Command | None:
+        """A wait is over; return the listening command if that was the last wait for its name."""
         name = waiter.data.name
         waiters = self._waiters.get(name, {})
         waiters.pop(waiter, None)
-        if not waiters and name in self._listening:
-            self._frontier.withdraw(self._listening.pop(name))
+        return None if waiters else self._listening.pop(name, None)
 
 
-def _fits(wanted: Event, event: dict[str, Any]) -> bool:
-    return wanted.key in ("", str(event.get("key", "")))
+def _matches(request: EventRequest, event: EventMessage) -> bool:
+    return request.key in ("", str(event.get("key", "")))

@@ -1,212 +1,300 @@
-"""Frontier: what happens next in a graph. Pure: facts go in, asks and notes come out, nothing else.
+"""Frontier: decides what happens next in a graph. Pure: facts go in, commands and markers come out.
 
 GR-R1  A scope opens by starting its nodes without in-edges.
-GR-R2  A settled step makes the edges of its selected handles live and the others dead.
-GR-R3  A node is decided when no in-edge is unknown: one live edge and it runs once, none and it is
-    skipped. GR-R4 A skipped step's edges are dead; that goes on until the border of the scope.
+GR-R2  A settled node makes the edges of its selected handles live and the others dead.
+GR-R3  A node is decided when no in-edge is unknown: with a live edge it runs once, with none it is
+    skipped. GR-R4 The edges of a skipped node are dead, and so on up to the border of the scope.
 GR-R5  Decisions depend on the order of facts alone, so feeding the same facts again decides the same.
 GR-X3  A failure goes to the innermost handler: the node's error edge, the join of the smallest region,
-    the container, the scope around it, and at last the run.
-Each fact costs the in- and out-edges of what it settles, however large the graph is.
+    the container, the scope around it, and finally the run.
+Each fact costs the in- and out-edges of the nodes it settles, however large the graph is.
+
+The helpers (node_start, join_firing, containers, finally_blocks, event_mailbox) return values; only the
+frontier changes the state of the run and emits actions.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from stepwell.authoring.graphs.build.plan import NodePlan, Plan
-from stepwell.authoring.graphs.nodes.node_type import Outcome, Role
-from stepwell.authoring.graphs.run.containers import Containers
-from stepwell.authoring.graphs.run.finally_blocks import Cleanups
-from stepwell.authoring.graphs.run.join_firing import Joining
-from stepwell.authoring.graphs.run.loops import Loops
-from stepwell.authoring.graphs.run.node_start import Starting
+from stepwell.authoring.graphs.build.plan import GraphPlan, NodePlan
+from stepwell.authoring.graphs.nodes.node_type import NodeOutcome, Role
+from stepwell.authoring.graphs.run.containers import Containers, cancelled_finally
+from stepwell.authoring.graphs.run.evaluator import Evaluator
+from stepwell.authoring.graphs.run.event_mailbox import EventMessage, Mailbox
+from stepwell.authoring.graphs.run.finally_blocks import FinallyBlocks, in_finally
+from stepwell.authoring.graphs.run.join_firing import JoinResult, count_arrivals, join_result
+from stepwell.authoring.graphs.run.join_rules import JoinVerdict, decide
+from stepwell.authoring.graphs.run.node_start import NodeStarter
 from stepwell.authoring.graphs.run.state import (
     SETTLED,
     WORKING,
     Action,
-    Ask,
-    End,
+    Command,
+    CommandKind,
+    Effect,
     Failure,
-    Note,
-    NoteKind,
+    GraphResult,
+    Marker,
+    MarkerKind,
+    NodeRun,
+    NodeStatus,
     ScopeRun,
-    Step,
-    StepStatus,
+    Stop,
     Withdrawal,
 )
-from stepwell.authoring.graphs.run.variables import Arrival, Context, merge_all
-
-Clock = Callable[[str], float]
+from stepwell.authoring.graphs.run.variables import Arrival, Variables, merge_all
 
 
 class Frontier:
     def __init__(
         self,
-        plan: Plan,
+        plan: GraphPlan,
         *,
         run: Mapping[str, Any],
-        clock: Clock,
-        known: Callable[[str], bool] = lambda path: False,
-        observe: Callable[[Step], None] | None = None,
+        clock: Callable[[str], float],
+        recorded: Callable[[str], bool] = lambda path: False,
+        observe: Callable[[NodeRun], None] | None = None,
         test: bool = False,
     ) -> None:
-        self.plan = plan
-        self.run = run  # what expressions see as `run`
-        self.clock = clock  # the time for whoever asks at a path; must be the same on replay
-        self.known = known  # the log has this path's result: no need to prepare it
-        self.observe = observe  # told of every step that begins or settles
-        self.test = test  # pinned data counts
+        """`clock` gives the time at a path, the same on replay; `observe` sees every node run that
+        begins or settles; `test` uses pinned data."""
         self.actions: list[Action] = []
-        self.end: End | None = None
-        self._outcome: End | None = None  # decided; it is the end when all is cleaned up
-        self.output: dict[str, Any] = {}
-        self.open_asks: dict[Ask, None] = {}
+        self.result: GraphResult | None = None
+        self.open_commands: dict[Command, None] = {}
+        self._plan = plan
+        self._observe = observe
+        self._ending: GraphResult | None = None  # decided; the result once all finally blocks are over
+        self._output: dict[str, Any] = {}
         self._ready: deque[tuple[ScopeRun, int]] = deque()
         self._joins: dict[tuple[int, int], ScopeRun] = {}  # (id of scope, index): decided after a cascade
-        self._ending: deque[ScopeRun] = deque()
+        self._done: deque[ScopeRun] = deque()
         self._count = 0
-        self.joining = Joining(self)
-        self.loops = Loops(self)
-        self.containers = Containers(self)
-        self.cleanups = Cleanups(self)
-        self.starting = Starting(self)
-        self.root: ScopeRun | None = None
+        self._outside_loops = 0
+        self._evaluator = Evaluator(run, clock)
+        self._containers = Containers(self._evaluator)
+        ttl = plan.settings.suspend_ttl_ms
+        self._starter = NodeStarter(
+            self._evaluator,
+            self._containers,
+            recorded=recorded,
+            test=test,
+            wait_limit=None if ttl is None else ttl / 1000,
+        )
+        self._finally_blocks = FinallyBlocks()
+        self._mailbox = Mailbox()
+        self._root: ScopeRun | None = None
 
     # Facts
 
     def begin(self, input: Any) -> None:
-        self.root = ScopeRun(self.plan.root, "", Context({"input": input}, {}))
-        self.open(self.root)
+        self._root = ScopeRun(self._plan.root, "", Variables({"input": input}, {}))
+        self._open(self._root)
         self._pump()
 
-    def answer(self, ask: Ask, value: Any) -> None:
-        """What was asked for came: a result, a decision, an event; None for a timer."""
-        if self._close(ask):
-            self.starting.answered(ask, value)
-            self._pump()
+    def answer(self, command: Command, value: Any) -> None:
+        """A command was answered: a result, a decision, an event; None for a timer."""
+        if command.done or self.result is not None:
+            return
+        self._close(command)
+        if command.kind is CommandKind.JOIN_DEADLINE:
+            self._join_expired(command)
+        elif command.kind is CommandKind.MAILBOX:
+            self._receive(command, value)
+        else:
+            assert command.node_run is not None
+            self.apply(command.node_run, self._starter.answered(command, value))
+        self._pump()
 
-    def fail(self, ask: Ask, failure: Failure) -> None:
-        """What was asked for failed for good."""
-        if self._close(ask):
-            self.starting.failed(ask, failure)
-            self._pump()
-
-    def _close(self, ask: Ask) -> bool:
-        if ask.done or self.end is not None:
-            return False
-        ask.done = True
-        self.open_asks.pop(ask, None)
-        if ask.step is not None and ask in ask.step.asks:
-            ask.step.asks.remove(ask)
-        return True
+    def fail(self, command: Command, failure: Failure) -> None:
+        """A command failed for good."""
+        if command.done or self.result is not None:
+            return
+        self._close(command)
+        assert command.node_run is not None, f"{command} cannot fail"
+        self.apply(command.node_run, self._starter.failed(command, failure))
+        self._pump()
 
     @property
     def works(self) -> bool:
-        """Something runs or waits for its next attempt; else the run only waits (GR-P1)."""
-        return any(ask.purpose in WORKING for ask in self.open_asks)
+        """Whether something runs or waits for its next attempt; otherwise the run only waits (GR-P1)."""
+        return any(command.kind in WORKING for command in self.open_commands)
+
+    def take_actions(self) -> list[Action]:
+        actions, self.actions = self.actions, []
+        return actions
 
     def close(self) -> None:
-        """It is over: let go of what refers to it, so that all is freed at once."""
-        if self.root is not None:
-            self.root.steps.clear()
-        del self.joining, self.loops, self.containers, self.cleanups, self.starting
-        self.root, self.observe = None, None
-        self.open_asks.clear()
+        """Drop the references that form cycles, so that everything is freed at once."""
+        if self._root is not None:
+            self._root.node_runs.clear()
+        self._root, self._observe = None, None
+        self.open_commands.clear()
 
     # The pump
 
     def _pump(self) -> None:
-        ready, joins, ending = self._ready, self._joins, self._ending
-        while self.end is None:
+        ready, joins, done = self._ready, self._joins, self._done
+        while self.result is None:
             if ready:
                 scope, index = ready.popleft()
-                if not scope.closed and scope.steps[index] is None:
+                if not scope.closed and scope.node_runs[index] is None:
                     self._decide(scope, index)
             elif joins:
                 key = next(iter(joins))
                 scope = joins.pop(key)
                 if not scope.closed:
-                    self.joining.decide(scope, key[1])
-            elif ending:
-                scope = ending.popleft()
+                    self._decide_join(scope, key[1])
+            elif done:
+                scope = done.popleft()
                 if not scope.closed:
                     scope.closed = True
                     self._scope_done(scope)
             else:
                 return
 
-    def open(self, scope: ScopeRun) -> None:
+    def _open(self, scope: ScopeRun) -> None:
         for index in scope.plan.entries:
             self._ready.append((scope, index))
         for index in scope.plan.timed_joins:
-            self.joining.start_clock(scope, index)
+            self._start_clock(scope, index)
 
     def _decide(self, scope: ScopeRun, index: int) -> None:
         node = scope.plan.nodes[index]
         live = scope.live.get(index)
         if not node.ins:
-            context = scope.base
+            variables = scope.base
         elif not live:
             self._skip(scope, node)
             return
         elif len(live) == 1:
-            source = scope.steps[live[0].source]
+            source = scope.node_runs[live[0].source]
             assert source is not None
-            context = source.behind
+            variables = source.after
         else:
-            merged = merge_all(self.base_of(scope, node), self.arrivals(scope, index))
-            context = merged.context
-            if merged.conflicts:
-                self.note(NoteKind.MERGE_CONFLICT, scope.prefix + node.id, merged.conflicts)
-        self.starting.start(self.make(scope, node, context))
+            variables = self._merge(scope.base_of(node), scope.arrivals(index), scope.prefix + node.id)
+        self._start(self._add(scope, node, variables))
 
-    def base_of(self, scope: ScopeRun, node: NodePlan) -> Context:
-        """The context behind the node where the branches began."""
-        fork = scope.steps[node.idom] if node.idom >= 0 else None
-        return scope.base if fork is None else fork.behind
+    def _merge(self, base: Variables, arrivals: list[Arrival], path: str) -> Variables:
+        merged = merge_all(base, arrivals)
+        if merged.conflicts:
+            self._mark(MarkerKind.MERGE_CONFLICT, path, merged.conflicts)
+        return merged.variables
 
-    def arrivals(self, scope: ScopeRun, index: int) -> list[Arrival]:
-        found = []
-        for edge in scope.live.get(index, ()):
-            source = scope.steps[edge.source]
-            assert source is not None
-            found.append(Arrival(source.node.id, source.behind, edge.order))
-        return found
-
-    def make(self, scope: ScopeRun, node: NodePlan, context: Context) -> Step:
+    def _add(self, scope: ScopeRun, node: NodePlan, variables: Variables) -> NodeRun:
         self._count += 1
-        step = Step(node, scope, context, self._count)
-        scope.steps[node.index] = step
-        return step
+        node_run = NodeRun(node, scope, variables, self._count)
+        scope.node_runs[node.index] = node_run
+        return node_run
+
+    def _start(self, node_run: NodeRun) -> None:
+        if node_run.scope.loop is None:
+            self._outside_loops += 1
+            if self._outside_loops > self._plan.settings.max_steps:
+                self._step_limit(node_run)
+                return
+        if node_run.node.role is Role.CONTAINER and self._observe is not None:
+            self._observe(node_run)
+        self.apply(node_run, self._starter.start(node_run))
+
+    def _step_limit(self, node_run: NodeRun) -> None:
+        self._finally_blocks.off = True  # they would exceed the limit further
+        self._cancel_finally_blocks()
+        limit = self._plan.settings.max_steps
+        self._finish_failed(
+            Failure(
+                "STEP_LIMIT",
+                f"more than {limit} nodes were started outside loops",
+                node_run.node.id,
+                node_run.path,
+                hint="raise settings.maxSteps if this is intended",
+            )
+        )
+
+    def _skip(self, scope: ScopeRun, node: NodePlan) -> None:
+        node_run = self._add(scope, node, scope.base)
+        self._mark(MarkerKind.SKIPPED, node_run.path)
+        self._settle(node_run, NodeStatus.SKIPPED)
+
+    # Effects
+
+    def apply(self, node_run: NodeRun, effects: Iterable[Effect]) -> None:
+        """Carry out what a helper decided for a node run, in order."""
+        for effect in effects:
+            if isinstance(effect, NodeOutcome):
+                self._complete(node_run, effect)
+            elif isinstance(effect, Command):
+                self._send(effect)
+            elif isinstance(effect, Marker):
+                self.actions.append(effect)
+            elif isinstance(effect, Failure):
+                self._failed(node_run, effect)
+            elif isinstance(effect, Stop):
+                self._stop(node_run)
+            else:
+                if node_run.loop is None:
+                    node_run.body = effect
+                self._open(effect)
+
+    def _send(self, command: Command) -> None:
+        self.open_commands[command] = None
+        if command.node_run is not None:
+            command.node_run.commands.append(command)
+            if self._observe is not None:
+                self._observe(command.node_run)
+        self.actions.append(command)
+        if command.kind is CommandKind.EVENT:
+            self._await_event(command)
+
+    def _close(self, command: Command) -> None:
+        command.done = True
+        self.open_commands.pop(command, None)
+        if command.node_run is not None and command in command.node_run.commands:
+            command.node_run.commands.remove(command)
+        if command.kind is CommandKind.EVENT:
+            listening = self._mailbox.remove(command)
+            if listening is not None:
+                self._withdraw(listening)
+
+    def _withdraw(self, command: Command) -> None:
+        if not command.done:
+            self._close(command)
+            self.actions.append(Withdrawal(command))
+
+    def _mark(self, kind: MarkerKind, path: str, data: Any = None) -> None:
+        self.actions.append(Marker(kind, path, data))
 
     # Settling
 
-    def complete(self, step: Step, outcome: Outcome) -> None:
-        """The node is done: write its output and let its edges live."""
-        node = step.node
-        step.output = outcome.output
-        behind = step.context.written(step.number, node.variable, outcome.output, outcome.writes)
-        self.settle(step, StepStatus.COMPLETED, outcome.handles, behind)
+    def _complete(self, node_run: NodeRun, outcome: NodeOutcome) -> None:
+        """Write the node's output and make its edges live."""
+        node = node_run.node
+        node_run.output = outcome.output
+        after = node_run.variables.written(node_run.number, node.variable, outcome.output, outcome.writes)
+        self._settle(node_run, NodeStatus.COMPLETED, outcome.handles, after)
         if node.type == "end" and isinstance(outcome.output, dict):
-            self.output.update(outcome.output)
-        if outcome.terminate and self._outcome is None:
-            self._finish(End(self.output))
+            self._output.update(outcome.output)
+        if outcome.terminate and self._ending is None:
+            self._finish(GraphResult(self._output))
 
-    def settle(
-        self, step: Step, status: StepStatus, handles: tuple[str, ...] = (), behind: Context | None = None
+    def _settle(
+        self,
+        node_run: NodeRun,
+        status: NodeStatus,
+        handles: tuple[str, ...] = (),
+        after: Variables | None = None,
     ) -> None:
-        assert step.status not in SETTLED, f"{step.path} settled twice"
-        scope, node = step.scope, step.node
-        step.status = status
-        step.handles = handles
-        if behind is not None:
-            step.behind = behind
+        assert node_run.status not in SETTLED, f"{node_run.path} settled twice"
+        scope, node = node_run.scope, node_run.node
+        node_run.status = status
+        node_run.handles = handles
+        if after is not None:
+            node_run.after = after
         scope.open -= 1
-        if self.observe is not None:
-            self.observe(step)
+        if self._observe is not None:
+            self._observe(node_run)
         unknown = scope.unknown
         for edge in node.outs:
             target = edge.target
@@ -214,178 +302,248 @@ class Frontier:
             alive = edge.handle in handles
             if alive:
                 scope.live.setdefault(target, []).append(edge)
-            there = scope.steps[target]
+            target_run = scope.node_runs[target]
             if scope.plan.nodes[target].role is Role.JOIN:
-                if there is None:
+                if target_run is None:
                     self._joins[id(scope), target] = scope
-                elif alive and there.status is not StepStatus.CANCELLED:
-                    self.note(NoteKind.JOIN_LATE, there.path, node.id)
-            elif unknown[target] == 0 and there is None:
+                elif alive and target_run.status is not NodeStatus.CANCELLED:
+                    self._mark(MarkerKind.JOIN_LATE, target_run.path, node.id)
+            elif unknown[target] == 0 and target_run is None:
                 self._ready.append((scope, target))
         if node.timed_joins and handles:
             for index in node.timed_joins:
-                self.joining.start_clock(scope, index)
+                self._start_clock(scope, index)
         if scope.open == 0:
-            self._ending.append(scope)
+            self._done.append(scope)
 
-    def seen(self, step: Step) -> None:
-        if self.observe is not None:
-            self.observe(step)
+    # Joins
 
-    def _skip(self, scope: ScopeRun, node: NodePlan) -> None:
-        step = self.make(scope, node, scope.base)
-        self.note(NoteKind.SKIPPED, step.path)
-        self.settle(step, StepStatus.SKIPPED)
+    def _start_clock(self, scope: ScopeRun, index: int) -> None:
+        """GR-J4: a join's deadline starts when its fork settles, and is durable."""
+        join = scope.plan.nodes[index]
+        if scope.node_runs[index] is None and index not in scope.clocks:
+            path = f"{scope.prefix}{join.id}@timeout"
+            command = Command(CommandKind.JOIN_DEADLINE, path, None, join.behaviour.timeout, scope)
+            scope.clocks[index] = command
+            self._send(command)
+
+    def _join_expired(self, command: Command) -> None:
+        scope = command.scope
+        assert scope is not None
+        index = next(index for index, clock in scope.clocks.items() if clock is command)
+        del scope.clocks[index]
+        if not scope.closed:
+            scope.expired.add(index)
+            self._decide_join(scope, index)
+
+    def _decide_join(self, scope: ScopeRun, index: int) -> None:
+        if scope.node_runs[index] is not None:
+            return
+        node, seen = scope.plan.nodes[index], count_arrivals(scope, index)
+        verdict = decide(node.behaviour, seen)
+        if verdict is not JoinVerdict.WAIT:
+            node_run = self._add(scope, node, scope.base)
+            clock = scope.clocks.pop(index, None)
+            if clock is not None:
+                self._withdraw(clock)
+            self._apply_join(node_run, join_result(node_run, verdict, seen, self._evaluator))
+
+    def _apply_join(self, node_run: NodeRun, result: JoinResult) -> None:
+        node_run.variables = result.variables
+        if result.cancels and not result.fired:
+            self._cancel_region(node_run)
+        self.actions.extend(result.markers)
+        if result.failure is not None:
+            self._failed(node_run, result.failure)
+        else:
+            after = result.variables
+            if result.status is NodeStatus.COMPLETED:
+                node_run.output = result.output
+                after = after.written(node_run.number, node_run.node.variable, result.output, None)
+            self._settle(node_run, result.status, result.handles, after)
+        if result.cancels and result.fired:
+            self._cancel_region(node_run)
+
+    def _cancel_region(self, join: NodeRun) -> None:
+        for index in join.node.region:
+            self._cancel_node(join.scope, index)
+
+    # Events
+
+    def _await_event(self, waiter: Command) -> None:
+        event = self._mailbox.add(waiter)
+        if event is not None:
+            self._deliver(waiter, event)
+        else:
+            self._listen(waiter.data.name)
+
+    def _listen(self, name: str) -> None:
+        command = self._mailbox.listen(name)
+        if command is not None:
+            self._send(command)
+
+    def _receive(self, command: Command, event: EventMessage) -> None:
+        waiter = self._mailbox.receive(command, event)
+        if waiter is not None:
+            self._deliver(waiter, event)
+        self._listen(command.data)
+
+    def _deliver(self, waiter: Command, event: EventMessage) -> None:
+        node_run = waiter.node_run
+        assert node_run is not None
+        node_run.event = event
+        self._withdraw(waiter)
+        self._complete(node_run, node_run.node.behaviour.answered(event.get("data")))
 
     # Failing
 
-    def failed(self, step: Step, failure: Failure) -> None:
-        """A node failed for good; who handles it?"""
-        node, scope = step.node, step.scope
-        step.error = failure
+    def _failed(self, node_run: NodeRun, failure: Failure) -> None:
+        """A node failed for good: pass the failure to the innermost handler (GR-X3)."""
+        node, scope = node_run.node, node_run.scope
+        node_run.error = failure
         if "error" in node.connected and node.data.error_handling == "continue":
-            step.handled = True
-            behind = step.context.written(step.number, None, None, {"error": failure.as_context()})
-            self.settle(step, StepStatus.FAILED, ("error",), behind)
+            node_run.handled = True
+            error = {"error": failure.as_context()}
+            after = node_run.variables.written(node_run.number, None, None, error)
+            self._settle(node_run, NodeStatus.FAILED, ("error",), after)
             return
+        self._settle(node_run, NodeStatus.FAILED)
         if node.data.error_handling == "fail_workflow":
-            self.settle(step, StepStatus.FAILED)
-            self.finish_failed(failure)
-            return
-        if node.join >= 0:
-            self.settle(step, StepStatus.FAILED)
-            if scope.steps[node.join] is None:
-                scope.errors.setdefault(node.join, []).append(failure)
-                join = scope.plan.nodes[node.join]
-                if join.behaviour.errors == "fail-fast":
-                    self.joining.decide(scope, node.join)
-                else:
-                    self._joins[id(scope), node.join] = scope
-            return
-        self.settle(step, StepStatus.FAILED)
-        self.scope_failed(scope, failure)
+            self._finish_failed(failure)
+        elif node.join >= 0:
+            self._branch_failed(scope, node.join, failure)
+        else:
+            self._scope_failed(scope, failure)
 
-    def scope_failed(self, scope: ScopeRun, failure: Failure) -> None:
-        self.cancel_scope(scope)
+    def _branch_failed(self, scope: ScopeRun, index: int, failure: Failure) -> None:
+        if scope.node_runs[index] is None:
+            scope.errors.setdefault(index, []).append(failure)
+            if scope.plan.nodes[index].behaviour.errors == "fail-fast":
+                self._decide_join(scope, index)
+            else:
+                self._joins[id(scope), index] = scope
+
+    def _scope_failed(self, scope: ScopeRun, failure: Failure) -> None:
+        self._cancel_scope(scope)
         if scope.owner is None:
-            self.finish_failed(failure)
-        elif not self.cleanups.ended(scope):
-            self.containers.body_failed(scope.owner, scope, failure)
-
-    def finish_failed(self, failure: Failure) -> None:
-        if self._outcome is None:
-            self._finish(End(None, failure))
-
-    def _finish(self, outcome: End) -> None:
-        self._outcome = outcome
-        self.cancel_scope(self._root())
-        self.cleaned_up()
-
-    def cleaned_up(self) -> None:
-        if self._outcome is not None and not self.cleanups:
-            self.end = self._outcome
+            self._finish_failed(failure)
+        elif not self._finally_block_ended(scope):
+            self.apply(scope.owner, self._containers.body_failed(scope.owner, scope, failure))
 
     def _scope_done(self, scope: ScopeRun) -> None:
         if scope.owner is None:
-            self._finish(End(self.output))
-        elif not self.cleanups.ended(scope):
-            self.containers.body_done(scope.owner, scope, self._behind(scope))
+            self._finish(GraphResult(self._output))
+        elif not self._finally_block_ended(scope):
+            after = self._after(scope)
+            self.apply(scope.owner, self._containers.body_done(scope.owner, scope, after))
 
-    def _behind(self, scope: ScopeRun) -> Context:
-        """The context at the end of a body: where it ended, by live edges, comes together as at a join."""
+    def _after(self, scope: ScopeRun) -> Variables:
+        """The variables at the end of a body: its last nodes come together as at a join."""
         arrivals = []
-        for index, step in enumerate(scope.steps):
-            if step is None or step.status is not StepStatus.COMPLETED:
+        for index, node_run in enumerate(scope.node_runs):
+            if node_run is None or node_run.status is not NodeStatus.COMPLETED:
                 continue
-            if not any(edge.handle in step.handles for edge in step.node.outs):
-                arrivals.append(Arrival(step.node.id, step.behind, index))
+            if not any(edge.handle in node_run.handles for edge in node_run.node.outs):
+                arrivals.append(Arrival(node_run.node.id, node_run.after, index))
         if not arrivals:
             return scope.base
-        merged = merge_all(scope.base, arrivals)
-        if merged.conflicts:
-            self.note(NoteKind.MERGE_CONFLICT, scope.prefix.rstrip("/"), merged.conflicts)
-        return merged.context
+        return self._merge(scope.base, arrivals, scope.prefix.rstrip("/"))
 
-    def _root(self) -> ScopeRun:
-        assert self.root is not None
-        return self.root
+    # The end of the run
+
+    def _finish_failed(self, failure: Failure) -> None:
+        if self._ending is None:
+            self._finish(GraphResult(None, failure))
+
+    def _finish(self, ending: GraphResult) -> None:
+        self._ending = ending
+        assert self._root is not None
+        self._cancel_scope(self._root)
+        self._end_if_clean()
+
+    def _end_if_clean(self) -> None:
+        if self._ending is not None and not self._finally_blocks:
+            self.result = self._ending
 
     # Cancelling
 
     def cancel(self) -> None:
-        """GR-C4: nothing goes on but what cleans up; `end` says when that is done."""
-        self._outcome = End(None)
-        self.cleanups.interrupting = True
-        self.cleanups.stop()
-        self.cancel_scope(self._root())
-        self.cleanups.interrupting = False
-        self.cleaned_up()
+        """GR-C4: stop everything except finally blocks; `result` is set when those are over."""
+        assert self._root is not None
+        self._ending = GraphResult(None)
+        self._finally_blocks.interrupting = True
+        self._cancel_finally_blocks()
+        self._cancel_scope(self._root)
+        self._finally_blocks.interrupting = False
+        self._end_if_clean()
         self._pump()
 
     def abandon(self) -> None:
-        """GR-C5, or somebody ended the run from outside: all is settled at once, nothing cleans up."""
-        if self.end is None and self.root is not None:
-            self.cleanups.off = True
+        """GR-C5, or the run was ended from outside: settle everything at once, without finally blocks."""
+        if self.result is None and self._root is not None:
+            self._finally_blocks.off = True
             self.cancel()
 
-    def cancel_scope(self, scope: ScopeRun) -> None:
-        """Everything in it that has not settled; nothing leaves the scope."""
+    def _cancel_scope(self, scope: ScopeRun) -> None:
+        """Cancel every node that has not settled; nothing leaves the scope."""
         scope.closed = True
-        if not scope.open and not scope.clocks:
-            return  # all have
-        for index in range(len(scope.steps)):
-            self.cancel_node(scope, index)
+        if scope.open or scope.clocks:
+            for index in range(len(scope.node_runs)):
+                self._cancel_node(scope, index)
 
-    def cancel_node(self, scope: ScopeRun, index: int) -> None:
-        step = scope.steps[index]
+    def _cancel_node(self, scope: ScopeRun, index: int) -> None:
+        node_run = scope.node_runs[index]
         clock = scope.clocks.pop(index, None)
         if clock is not None:
-            self.withdraw(clock)
-        if step is None:
-            # Never begun: settled without a row of its own in the log.
-            step = self.make(scope, scope.plan.nodes[index], scope.base)
-        elif step.status in SETTLED:
+            self._withdraw(clock)
+        if node_run is None:
+            # It never began, so it settles without a row of its own in the log.
+            node_run = self._add(scope, scope.plan.nodes[index], scope.base)
+        elif node_run.status in SETTLED:
             return
         else:
-            if step.node.ending is not None:
-                self.cleanups.cancel(step)
+            if node_run.node.ending is not None:
+                self._cancel_try(node_run)
             else:
-                self.stop(step)
-            self.note(NoteKind.CANCELLED, step.path)
-        self.settle(step, StepStatus.CANCELLED)
+                self._stop(node_run)
+            self._mark(MarkerKind.CANCELLED, node_run.path)
+        self._settle(node_run, NodeStatus.CANCELLED)
 
-    def stop(self, step: Step) -> None:
-        """Withdraw what the step waits for, in its bodies too."""
-        for ask in list(step.asks):
-            self.withdraw(ask)
-        if step.body is not None and not step.body.closed:
-            self.cancel_scope(step.body)
-        if step.loop is not None:
-            for scope in list(step.loop.running.values()):
-                self.cancel_scope(scope)
+    def _stop(self, node_run: NodeRun) -> None:
+        """Withdraw everything the node run waits for, in its bodies too."""
+        for command in list(node_run.commands):
+            self._withdraw(command)
+        if node_run.body is not None and not node_run.body.closed:
+            self._cancel_scope(node_run.body)
+        if node_run.loop is not None:
+            for scope in list(node_run.loop.running.values()):
+                self._cancel_scope(scope)
 
-    # Asking
+    # Finally blocks
 
-    def ask(self, ask: Ask) -> None:
-        self.open_asks[ask] = None
-        if ask.step is not None:
-            ask.step.asks.append(ask)
-            if self.observe is not None:
-                self.observe(ask.step)
-        self.actions.append(ask)
+    def _cancel_try(self, node_run: NodeRun) -> None:
+        """Cancel a try that has a finally: the finally runs, or continues, by itself."""
+        blocks, begun = self._finally_blocks, in_finally(node_run)
+        if blocks.detach(node_run):
+            self._stop(node_run)
+            return
+        before = blocks.scopes()
+        self._stop(node_run)
+        if not (blocks.off or begun):
+            scope = blocks.add(cancelled_finally(node_run), before)
+            if scope is not None:
+                self._open(scope)
 
-    def withdraw(self, ask: Ask) -> None:
-        if not ask.done:
-            ask.done = True
-            self.open_asks.pop(ask, None)
-            if ask.step is not None and ask in ask.step.asks:
-                ask.step.asks.remove(ask)
-            self.starting.withdrawn(ask)
-            self.actions.append(Withdrawal(ask))
+    def _finally_block_ended(self, scope: ScopeRun) -> bool:
+        """True if the scope was the finally of a cancelled try: its container is settled already."""
+        end = self._finally_blocks.end(scope)
+        if end is None:
+            return False
+        if end.next is not None:
+            self._open(end.next)
+        self._end_if_clean()
+        return True
 
-    def note(self, kind: NoteKind, path: str, data: Any = None) -> None:
-        self.actions.append(Note(kind, path, data))
-
-    def take_actions(self) -> list[Action]:
-        actions, self.actions = self.actions, []
-        return actions
+    def _cancel_finally_blocks(self) -> None:
+        for scope in self._finally_blocks.clear():
+            self._cancel_scope(scope)

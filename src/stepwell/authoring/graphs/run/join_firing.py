@@ -1,209 +1,193 @@
-"""Joining: what the frontier does at a `merge`: its clock, its firing, and what becomes of the losers."""
+"""Joins: what a `merge` node gives once `join_rules` has decided. A pure function of what arrived.
+
+The frontier carries the result out: it settles the join, and cancels the nodes that lead only to it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from stepwell.authoring.graphs.build.plan import NodePlan
 from stepwell.authoring.graphs.errors import NodeError
 from stepwell.authoring.graphs.nodes.join import Merge
 from stepwell.authoring.graphs.nodes.node_type import OUT
-from stepwell.authoring.graphs.run.join_rules import Arrivals, Move, decide
+from stepwell.authoring.graphs.run.evaluator import Evaluator
+from stepwell.authoring.graphs.run.join_rules import Arrivals, JoinVerdict
 from stepwell.authoring.graphs.run.state import (
-    Ask,
     Failure,
-    NoteKind,
-    Purpose,
+    Marker,
+    MarkerKind,
+    NodeRun,
+    NodeStatus,
     ScopeRun,
-    Step,
-    StepStatus,
+    failure_of,
 )
-from stepwell.authoring.graphs.run.variables import Arrival, Context, branches, by_arrival, merge_all
+from stepwell.authoring.graphs.run.variables import Arrival, Variables, branches, by_arrival, merge_all
 from stepwell.authoring.graphs.templates.node_compiler import MergeFunction
 from stepwell.domain.codec import PLAIN
 from stepwell.errors import ExpressionError, NotSerialisable, StepwellError
 
-if TYPE_CHECKING:
-    from stepwell.authoring.graphs.run.frontier import Frontier
+
+class JoinResult(NamedTuple):
+    status: NodeStatus
+    variables: Variables  # what the join sees
+    handles: tuple[str, ...] = ()
+    output: Any = None
+    failure: Failure | None = None
+    markers: tuple[Marker, ...] = ()
+    cancels: bool = False  # GR-C1, GR-C3: what leads only to this join and has not settled is cancelled
+    fired: bool = False  # settles before it cancels, even if its merge failed
 
 
-class Conflict(Exception):
-    """Branches wrote different values, and the join is told to fail then."""
+class BranchConflict(Exception):
+    """Branches wrote different values, and the join is configured to fail then."""
 
 
-class Joining:
-    def __init__(self, frontier: Frontier) -> None:
-        self._frontier = frontier
-
-    # The clock
-
-    def start_clock(self, scope: ScopeRun, index: int) -> None:
-        """GR-J4: it starts when the fork settles, and is durable."""
-        join = scope.plan.nodes[index]
-        if scope.steps[index] is None and index not in scope.clocks:
-            path = f"{scope.prefix}{join.id}@timeout"
-            ask = Ask(Purpose.JOIN, path, None, join.behaviour.timeout, scope)
-            scope.clocks[index] = ask
-            self._frontier.ask(ask)
-
-    def clock_ran_out(self, ask: Ask) -> None:
-        scope = ask.scope
-        assert scope is not None
-        index = next(index for index, clock in scope.clocks.items() if clock is ask)
-        del scope.clocks[index]
-        if not scope.closed:
-            scope.expired.add(index)
-            self.decide(scope, index)
-
-    # Deciding
-
-    def decide(self, scope: ScopeRun, index: int) -> None:
-        if scope.steps[index] is not None:
-            return
-        node = scope.plan.nodes[index]
-        live, open_ = len(scope.live.get(index, ())), scope.unknown[index]
-        seen = Arrivals(
-            live,
-            len(node.ins) - live - open_,
-            open_,
-            len(scope.errors.get(index, ())),
-            index in scope.expired,
-        )
-        move = decide(node.behaviour, seen)
-        if move is not Move.WAIT:
-            self._settle(scope, node, move, seen)
-
-    def _settle(self, scope: ScopeRun, node: NodePlan, move: Move, seen: Arrivals) -> None:
-        frontier = self._frontier
-        step = frontier.make(scope, node, scope.base)
-        clock = scope.clocks.pop(node.index, None)
-        if clock is not None:
-            frontier.withdraw(clock)
-        if move is Move.SKIP:  # it did not fire: whoever is still on the way goes on (GR-C1)
-            frontier.note(NoteKind.SKIPPED, step.path)
-            frontier.settle(step, StepStatus.SKIPPED)
-            return
-        if move is Move.FIRE:
-            self._fire(step, OUT, seen)
-        elif move is Move.TIMEOUT and "timeout" in node.connected and node.behaviour.mode != "timeout":
-            self._fire(step, ("timeout",), seen)
-        else:
-            step.context = frontier.base_of(scope, node)
-            self._cancel_region(step, always=move is Move.FAIL_FIRST)
-            self._fail(step, self._failure(step, move))
-            return
-        if seen.open or node.behaviour.mode != "all":  # else nobody is left who could lose
-            self._cancel_region(step)
-
-    def _fire(self, step: Step, handles: tuple[str, ...], seen: Arrivals) -> None:
-        """Merge what arrived and go on. A merge that fails fails the join."""
-        frontier, scope, node = self._frontier, step.scope, step.node
-        arrivals = frontier.arrivals(scope, node.index)
-        base = frontier.base_of(scope, node)
-        join: Merge = node.behaviour
-        step.context = base  # should the merge fail, its error path goes on from the fork
-        try:
-            merged = self._merged(step, join, base, arrivals)
-        except Conflict as error:
-            self._fail(step, Failure("MERGE_CONFLICT", str(error), node.id, step.path, config=True))
-            return
-        except StepwellError as error:
-            self._fail(
-                step, Failure(error.code, error.message, node.id, step.path, hint=error.hint, config=True)
-            )
-            return
-        ordered = sorted(arrivals, key=lambda arrival: arrival.order)
-        output = {
-            "arrived": list(dict.fromkeys(arrival.source for arrival in ordered)),
-            "errors": [failure.code for failure in self._errors(step)],
-            "timedOut": seen.expired and (handles != OUT or seen.open > 0),
-        }
-        step.context = merged
-        step.output = output
-        behind = merged.written(step.number, node.variable, output, None)
-        frontier.note(NoteKind.COMPLETED, step.path, {"output": output, "handles": list(handles)})
-        frontier.settle(step, StepStatus.COMPLETED, handles, behind)
-
-    def _merged(self, step: Step, join: Merge, base: Context, arrivals: list[Arrival]) -> Context:
-        if not arrivals:
-            return base
-        if join.strategy == "merge-all":
-            merged = merge_all(base, arrivals)
-            if merged.conflicts:
-                if join.conflict_fails:
-                    raise Conflict(f"branches wrote different values to {', '.join(merged.conflicts)}")
-                self._frontier.note(NoteKind.MERGE_CONFLICT, step.path, merged.conflicts)
-            return merged.context
-        if join.strategy == "custom":
-            return self._custom(step, join, base, arrivals)
-        return by_arrival(base, arrivals, last_wins=join.strategy == "last-write")
-
-    def _custom(self, step: Step, join: Merge, base: Context, arrivals: list[Arrival]) -> Context:
-        if join.function is not None:
-            return base.written(step.number, None, None, _called(join.function, base, arrivals))
-        assert join.custom is not None
-        scope: dict[str, Any] = {
-            "base": base.values,
-            "ctx": base.values,
-            "branches": branches(base, arrivals),
-            "run": self._frontier.run,
-        }
-        if step.scope.loop is not None:
-            scope["loop"] = step.scope.loop
-        now = self._frontier.clock(step.path) if step.node.uses_time else None
-        found = join.custom.evaluate(scope, now)
-        if not isinstance(found, dict):
-            raise ExpressionError(
-                "a custom merge gives an object of variables", hint="e.g. branches[0].delta"
-            )
-        return base.written(step.number, None, None, found)
-
-    # Failing
-
-    def _errors(self, step: Step) -> list[Failure]:
-        """Branch errors in the order in which their nodes are declared: not a matter of timing."""
-        place = step.scope.plan.by_id
-        found = step.scope.errors.get(step.node.index, ())
-        return sorted(found, key=lambda failure: place[failure.node].index if failure.node in place else -1)
-
-    def _failure(self, step: Step, move: Move) -> Failure:
-        node = step.node
-        if move is Move.FAIL_FIRST:
-            return step.scope.errors[node.index][0]
-        if move is Move.TIMEOUT:
-            return Failure("JOIN_TIMEOUT", "too few branches arrived in time", node.id, step.path)
-        failures = tuple(self._errors(step))
-        told = ", ".join(f"{failure.node}: {failure.code}" for failure in failures)
-        path = failures[0].path if failures else step.path
-        if move is Move.FAIL_BRANCHES:
-            return Failure("BRANCHES_FAILED", f"branches failed: {told}", node.id, path, branches=failures)
-        why = "a branch that it needs was not taken"
-        if failures:
-            why = f"too few branches can still arrive; failed: {told}"
-        return Failure("JOIN_UNSATISFIED", why, node.id, path, branches=failures)
-
-    def _fail(self, step: Step, failure: Failure) -> None:
-        self._frontier.note(NoteKind.FAILED, step.path, failure)
-        self._frontier.failed(step, failure)
-
-    def _cancel_region(self, step: Step, *, always: bool = False) -> None:
-        """GR-C1, GR-C3: what only leads to this join and has not settled is not wanted any more."""
-        if step.node.behaviour.cancels or always:
-            for index in step.node.region:
-                self._frontier.cancel_node(step.scope, index)
+def count_arrivals(scope: ScopeRun, index: int) -> Arrivals:
+    ins = len(scope.plan.nodes[index].ins)
+    live, open_ = len(scope.live.get(index, ())), scope.unknown[index]
+    errors = len(scope.errors.get(index, ()))
+    return Arrivals(live, ins - live - open_, open_, errors, index in scope.expired)
 
 
-def _called(function: MergeFunction, base: Context, arrivals: list[Arrival]) -> dict[str, Any]:
-    """What a merger gives for copies of what it is told; its mistakes are the node's."""
-    told = PLAIN.decode(PLAIN.encode([base.values, branches(base, arrivals)]))
+def join_result(node_run: NodeRun, verdict: JoinVerdict, seen: Arrivals, evaluator: Evaluator) -> JoinResult:
+    """What follows from a verdict other than WAIT."""
+    node = node_run.node
+    join: Merge = node.behaviour
+    if verdict is JoinVerdict.SKIP:  # it did not fire: branches still under way continue (GR-C1)
+        marker = Marker(MarkerKind.SKIPPED, node_run.path)
+        return JoinResult(NodeStatus.SKIPPED, node_run.variables, markers=(marker,))
+    if verdict is JoinVerdict.FIRE:
+        return _fire(node_run, OUT, seen, evaluator)
+    if verdict is JoinVerdict.TIMEOUT and "timeout" in node.connected and join.mode != "timeout":
+        return _fire(node_run, ("timeout",), seen, evaluator)
+    base = node_run.scope.base_of(node)
+    cancels = join.cancels or verdict is JoinVerdict.FAIL_FIRST
+    return _failed(node_run, base, _failure(node_run, verdict))._replace(cancels=cancels)
+
+
+def _fire(node_run: NodeRun, handles: tuple[str, ...], seen: Arrivals, evaluator: Evaluator) -> JoinResult:
+    """Merge what arrived. If the merge fails, so does the join; its error path starts from the fork."""
+    node = node_run.node
+    join: Merge = node.behaviour
+    base, arrivals = node_run.scope.base_of(node), node_run.scope.arrivals(node.index)
+    # With every branch in and mode `all`, nothing is left to cancel.
+    cancels = join.cancels and (seen.open > 0 or join.mode != "all")
+    markers: list[Marker] = []
     try:
-        found = function(*told)
+        variables = _merged(node_run, base, arrivals, evaluator, markers)
+    except BranchConflict as error:
+        failure = Failure("MERGE_CONFLICT", str(error), node.id, node_run.path, config=True)
+        return _failed(node_run, base, failure)._replace(cancels=cancels, fired=True)
+    except StepwellError as error:
+        failure = failure_of(error, node_run)
+        return _failed(node_run, base, failure)._replace(cancels=cancels, fired=True)
+    ordered = sorted(arrivals, key=lambda arrival: arrival.order)
+    output = {
+        "arrived": list(dict.fromkeys(arrival.source for arrival in ordered)),
+        "errors": [failure.code for failure in _errors(node_run)],
+        "timedOut": seen.expired and (handles != OUT or seen.open > 0),
+    }
+    markers.append(Marker(MarkerKind.COMPLETED, node_run.path, {"output": output, "handles": list(handles)}))
+    return JoinResult(
+        NodeStatus.COMPLETED,
+        variables,
+        handles,
+        output,
+        markers=tuple(markers),
+        cancels=cancels,
+        fired=True,
+    )
+
+
+# Merging
+
+
+def _merged(
+    node_run: NodeRun,
+    base: Variables,
+    arrivals: list[Arrival],
+    evaluator: Evaluator,
+    markers: list[Marker],
+) -> Variables:
+    join: Merge = node_run.node.behaviour
+    if not arrivals:
+        return base
+    if join.strategy == "merge-all":
+        merged = merge_all(base, arrivals)
+        if merged.conflicts:
+            if join.conflict_fails:
+                raise BranchConflict(f"branches wrote different values to {', '.join(merged.conflicts)}")
+            markers.append(Marker(MarkerKind.MERGE_CONFLICT, node_run.path, merged.conflicts))
+        return merged.variables
+    if join.strategy == "custom":
+        return _custom(node_run, base, arrivals, evaluator)
+    return by_arrival(base, arrivals, last_wins=join.strategy == "last-write")
+
+
+def _custom(node_run: NodeRun, base: Variables, arrivals: list[Arrival], evaluator: Evaluator) -> Variables:
+    join: Merge = node_run.node.behaviour
+    if join.function is not None:
+        return base.written(node_run.number, None, None, _called(join.function, base, arrivals))
+    assert join.custom is not None
+    scope: dict[str, Any] = {
+        "base": base.values,
+        "ctx": base.values,
+        "branches": branches(base, arrivals),
+        "run": evaluator.run,
+    }
+    if node_run.scope.loop is not None:
+        scope["loop"] = node_run.scope.loop
+    writes = join.custom.evaluate(scope, evaluator.now_of(node_run))
+    if not isinstance(writes, dict):
+        raise ExpressionError(
+            "a custom merge must give an object of variables", hint="e.g. branches[0].delta"
+        )
+    return base.written(node_run.number, None, None, writes)
+
+
+def _called(function: MergeFunction, base: Variables, arrivals: list[Arrival]) -> dict[str, Any]:
+    """Call a merger with copies, so that it can't change the run's variables; its errors are the node's."""
+    arguments = PLAIN.decode(PLAIN.encode([base.values, branches(base, arrivals)]))
+    try:
+        writes = function(*arguments)
     except Exception as error:
         raise NodeError("MERGE_FAILED", f"{type(error).__name__}: {error}", config=True) from error
-    if not isinstance(found, dict):
-        raise NodeError("MERGE_FAILED", "a merger returns an object of variables", config=True)
+    if not isinstance(writes, dict):
+        raise NodeError("MERGE_FAILED", "a merger must return an object of variables", config=True)
     try:
-        copy: dict[str, Any] = PLAIN.decode(PLAIN.encode(found))
+        copy: dict[str, Any] = PLAIN.decode(PLAIN.encode(writes))
     except NotSerialisable as error:
         raise NodeError("OUTPUT_NOT_JSON", error.message, hint=error.hint, config=True) from None
     return copy
+
+
+# Failing
+
+
+def _failed(node_run: NodeRun, base: Variables, failure: Failure) -> JoinResult:
+    marker = Marker(MarkerKind.FAILED, node_run.path, failure)
+    return JoinResult(NodeStatus.FAILED, base, failure=failure, markers=(marker,))
+
+
+def _errors(node_run: NodeRun) -> list[Failure]:
+    """Branch errors in the order in which their nodes are declared, whenever they occurred."""
+    nodes = node_run.scope.plan.by_id
+    errors = node_run.scope.errors.get(node_run.node.index, ())
+    return sorted(errors, key=lambda failure: nodes[failure.node].index if failure.node in nodes else -1)
+
+
+def _failure(node_run: NodeRun, verdict: JoinVerdict) -> Failure:
+    node = node_run.node
+    if verdict is JoinVerdict.FAIL_FIRST:
+        return node_run.scope.errors[node.index][0]
+    if verdict is JoinVerdict.TIMEOUT:
+        return Failure("JOIN_TIMEOUT", "too few branches arrived in time", node.id, node_run.path)
+    failures = tuple(_errors(node_run))
+    codes = ", ".join(f"{failure.node}: {failure.code}" for failure in failures)
+    path = failures[0].path if failures else node_run.path
+    if verdict is JoinVerdict.FAIL_BRANCHES:
+        return Failure("BRANCHES_FAILED", f"branches failed: {codes}", node.id, path, branches=failures)
+    why = "a required branch was not taken"
+    if failures:
+        why = f"too few branches can still arrive; failed: {codes}"
+    return Failure("JOIN_UNSATISFIED", why, node.id, path, branches=failures)

@@ -1,13 +1,13 @@
-"""Joins: when does a `merge` fire, fail or get skipped? A pure function of what arrived.
+"""Join rules: when a `merge` fires, fails or is skipped. A pure function of its arrivals.
 
 GR-J0  nothing live, nothing open, no error: skipped, in every mode.
-GR-J1  all fires when nothing is open, with what is live; requireAll fails at a dead branch.
+GR-J1  all fires when nothing is open, with the live branches; requireAll fails at a dead branch.
 GR-J2  any fires at the first arrival. GR-J3 count:n at the n-th; unreachable: onUnsatisfied.
-GR-J4  timeout fires at the deadline with what arrived, or when nothing is open. In other modes the
+GR-J4  timeout fires at the deadline with the arrivals, or when nothing is open. In other modes the
     deadline takes the timeout handle, or fails.
 GR-E1  fail-fast fails with the first branch error at once. GR-E2 collect-all waits for every branch, then
     fails with all errors. GR-E3 best-effort fires if enough branches are live, else as GR-E2.
-A dead-path cascade is over before a join is asked: it never sees half of one.
+A dead-path cascade is over before a join decides, so that it never sees half of one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Arrivals(NamedTuple):
     live: int
     dead: int
     open: int
-    errors: int  # branch errors that nobody handled before
+    errors: int  # branch errors that no node handled
     expired: bool  # the deadline has passed
 
 
-class Move(StrEnum):
+class JoinVerdict(StrEnum):
     WAIT = "wait"
     FIRE = "fire"
     SKIP = "skip"
@@ -38,25 +38,25 @@ class Move(StrEnum):
     UNSATISFIED = "unsatisfied"
 
 
-def decide(join: Merge, seen: Arrivals) -> Move:
+def decide(join: Merge, seen: Arrivals) -> JoinVerdict:
     if seen.errors and join.errors == "fail-fast":
-        return Move.FAIL_FIRST
+        return JoinVerdict.FAIL_FIRST
     if not (seen.live or seen.open or seen.errors):
-        return Move.SKIP
+        return JoinVerdict.SKIP
     if seen.errors and join.errors == "collect-all":
         if seen.open == 0 or (seen.expired and join.mode == "timeout"):
-            return Move.FAIL_BRANCHES
-        return Move.TIMEOUT if seen.expired else Move.WAIT
-    move = _by_mode(join, seen)
-    if move is Move.WAIT and seen.expired:
-        return Move.TIMEOUT
+            return JoinVerdict.FAIL_BRANCHES
+        return JoinVerdict.TIMEOUT if seen.expired else JoinVerdict.WAIT
+    verdict = _by_mode(join, seen)
+    if verdict is JoinVerdict.WAIT and seen.expired:
+        return JoinVerdict.TIMEOUT
     waits_for_all = join.errors == "best-effort" and join.mode in ("all", "timeout")
-    if move is Move.FIRE and waits_for_all and seen.live < join.min_successful:
-        return Move.FAIL_BRANCHES
-    return move
+    if verdict is JoinVerdict.FIRE and waits_for_all and seen.live < join.min_successful:
+        return JoinVerdict.FAIL_BRANCHES
+    return verdict
 
 
-def _by_mode(join: Merge, seen: Arrivals) -> Move:
+def _by_mode(join: Merge, seen: Arrivals) -> JoinVerdict:
     if join.mode == "any":
         return _at_least(1, join, seen)
     if join.mode == "count":
@@ -64,31 +64,31 @@ def _by_mode(join: Merge, seen: Arrivals) -> Move:
     if join.mode == "timeout":
         return _timed(join, seen)
     if join.require_all and seen.dead:
-        return Move.UNSATISFIED
+        return JoinVerdict.UNSATISFIED
     if seen.open:
-        return Move.WAIT
-    return Move.FIRE if seen.live or join.errors != "best-effort" else Move.FAIL_BRANCHES
+        return JoinVerdict.WAIT
+    return JoinVerdict.FIRE if seen.live or join.errors != "best-effort" else JoinVerdict.FAIL_BRANCHES
 
 
-def _timed(join: Merge, seen: Arrivals) -> Move:
+def _timed(join: Merge, seen: Arrivals) -> JoinVerdict:
     if seen.open == 0:
-        return Move.FIRE if seen.live else Move.FAIL_BRANCHES
+        return JoinVerdict.FIRE if seen.live else JoinVerdict.FAIL_BRANCHES
     if not seen.expired:
-        return Move.WAIT
-    return Move.FIRE if seen.live >= join.min_arrivals else Move.TIMEOUT
+        return JoinVerdict.WAIT
+    return JoinVerdict.FIRE if seen.live >= join.min_arrivals else JoinVerdict.TIMEOUT
 
 
-def _at_least(needed: int, join: Merge, seen: Arrivals) -> Move:
+def _at_least(needed: int, join: Merge, seen: Arrivals) -> JoinVerdict:
     if seen.live >= needed:
-        return Move.FIRE
+        return JoinVerdict.FIRE
     if seen.live + seen.open >= needed:
-        return Move.WAIT
+        return JoinVerdict.WAIT
     if needed == 1:
-        return Move.FAIL_BRANCHES  # nobody is left who could win, and somebody failed (else GR-J0)
+        return JoinVerdict.FAIL_BRANCHES  # no branch can win, and one failed (otherwise GR-J0)
     if join.on_unsatisfied == "fail":
-        return Move.UNSATISFIED
+        return JoinVerdict.UNSATISFIED
     if join.on_unsatisfied == "skip":
-        return Move.SKIP
+        return JoinVerdict.SKIP
     if seen.open:
-        return Move.WAIT
-    return Move.FIRE if seen.live else Move.FAIL_BRANCHES
+        return JoinVerdict.WAIT
+    return JoinVerdict.FIRE if seen.live else JoinVerdict.FAIL_BRANCHES

@@ -1,283 +1,210 @@
-"""Starting: how a node of each role begins, and what an answer from outside means to it."""
+"""NodeStarter: how a node of each role begins, and what the answer to its command means."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from stepwell.authoring.graphs.errors import NodeError
-from stepwell.authoring.graphs.nodes.node_type import DONE, Outcome, Role
-from stepwell.authoring.graphs.nodes.waits import Event, Poll, Question, Timer
-from stepwell.authoring.graphs.run.event_mailbox import Mailbox
-from stepwell.authoring.graphs.run.state import ROOT, Ask, Failure, NoteKind, Purpose, Step, StepStatus
-from stepwell.errors import ExpressionError, StepwellError
-
-if TYPE_CHECKING:
-    from stepwell.authoring.graphs.run.frontier import Frontier
+from stepwell.authoring.graphs.nodes.node_type import DONE, NodeOutcome, Role
+from stepwell.authoring.graphs.nodes.waits import ApprovalRequest, EventRequest, PollRequest, TimerRequest
+from stepwell.authoring.graphs.run.containers import Containers
+from stepwell.authoring.graphs.run.evaluator import Evaluator
+from stepwell.authoring.graphs.run.state import (
+    STOP,
+    Command,
+    CommandKind,
+    Effect,
+    Failure,
+    Marker,
+    MarkerKind,
+    NodeRun,
+    NodeStatus,
+    completed,
+    failed,
+    failure_of,
+)
+from stepwell.errors import StepwellError
 
 WAIT_TIMEOUT = "WAIT_TIMEOUT"
 
 
-class Starting:
-    def __init__(self, frontier: Frontier) -> None:
-        self._frontier = frontier
-        self._mailbox = Mailbox(frontier)
-        self._outside_loops = 0
-        self._limit = frontier.plan.settings.max_steps
-        ttl = frontier.plan.settings.suspend_ttl_ms
-        self._patience = None if ttl is None else ttl / 1000  # of waits without a timeout of their own
-
-    def scope_of(self, step: Step) -> dict[str, Any]:
-        """What the node's expressions see."""
-        frontier = self._frontier
-        scope: dict[str, Any] = {
-            "ctx": step.context.values,
-            "run": frontier.run,
-            # The key is the one that the node's own code gets: helpers.key, StepContext.key.
-            "step": {"id": step.node.id, "path": step.path, "key": f"{frontier.run['id']}/{ROOT}{step.path}"},
-        }
-        if step.scope.loop is not None:
-            scope["loop"] = step.scope.loop
-        return scope
-
-    def now_of(self, step: Step, mark: str = "") -> float | None:
-        return self._frontier.clock(step.path + mark) if step.node.uses_time else None
+class NodeStarter:
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        containers: Containers,
+        *,
+        recorded: Callable[[str], bool],
+        test: bool,
+        wait_limit: float | None,
+    ) -> None:
+        self._evaluator = evaluator
+        self._containers = containers
+        self._recorded = recorded  # whether the log has the result of a path: then it needs no input
+        self._test = test  # use pinned data
+        self._wait_limit = wait_limit  # seconds, for waits without a timeout of their own
 
     # Beginning
 
-    def start(self, step: Step) -> None:
-        node = step.node
-        if step.scope.loop is None:
-            self._outside_loops += 1
-            if self._outside_loops > self._limit:
-                self._too_many(step)
-                return
+    def start(self, node_run: NodeRun) -> list[Effect]:
+        node = node_run.node
         if node.disabled or node.role is Role.JOIN:
-            self._frontier.note(NoteKind.COMPLETED, step.path, {"output": None, "handles": ["out"]})
-            self._frontier.complete(step, DONE)
-        else:
-            try:
-                if self._frontier.test and node.data.is_pinned:
-                    self._pinned(step)
-                elif node.role is Role.WORK:
-                    self._work(step)
-                else:
-                    self._begin(step)
-            except (ExpressionError, StepwellError) as error:
-                self._fail(step, failure_of(error, step))
-
-    def _pinned(self, step: Step) -> None:
-        """In a test run: the node gives what was pinned to it, and nothing of it is executed."""
-        pinned = step.node.data.pinned
-        told = getattr(step.node.behaviour, "pinned", None)
-        outcome: Outcome = Outcome(output=pinned) if told is None else told(pinned)
-        done = {"output": outcome.output, "handles": list(outcome.handles), "pinned": True}
-        self._frontier.note(NoteKind.COMPLETED, step.path, done)
-        self._frontier.complete(step, outcome)
-
-    def _too_many(self, step: Step) -> None:
-        self._frontier.cleanups.off = True  # it would need more of them
-        self._frontier.cleanups.stop()
-        self._frontier.finish_failed(
-            Failure(
-                "STEP_LIMIT",
-                f"more than {self._limit} nodes were activated outside loops",
-                step.node.id,
-                step.path,
-                hint="raise settings.maxSteps if this is meant",
-            )
-        )
-
-    def _begin(self, step: Step) -> None:
-        role = step.node.role
-        if role is Role.PURE:
-            self._pure(step)
-        elif role is Role.WAIT:
-            self._wait(step)
-        elif role is Role.CHILD:
-            self._call(step)
-        else:
-            self._frontier.seen(step)
-            self._frontier.containers.start(step)
-
-    def _pure(self, step: Step) -> None:
-        node = step.node
-        outcome = node.behaviour.settle(self.scope_of(step), self.now_of(step), node.connected)
-        self._frontier.note(
-            NoteKind.COMPLETED, step.path, {"output": outcome.output, "handles": list(outcome.handles)}
-        )
-        self._frontier.complete(step, outcome)
-
-    def _work(self, step: Step) -> None:
-        # What is recorded was prepared before: on replay nothing is rendered again.
-        node, given = step.node, None
-        if not self._frontier.known(step.path):
-            now = self.now_of(step) if node.uses_time else None
-            given = node.behaviour.prepare(self.scope_of(step), now)
-        self._frontier.ask(Ask(Purpose.WORK, step.path, step, given))
-
-    def _call(self, step: Step) -> None:
-        """Each attempt is another run, with a time of its own."""
-        path = step.path if step.attempt == 1 else f"{step.path}#{step.attempt}"
-        called = step.node.behaviour
-        known = self._frontier.known(path)
-        given = None if known else called.input(self.scope_of(step), self.now_of(step))
-        if called.timeout is not None:
-            self._frontier.ask(Ask(Purpose.GIVE_UP, f"{path}@timeout", step, called.timeout))
-        self._frontier.ask(Ask(Purpose.CHILD, path, step, given))
-
-    def _call_failed(self, step: Step, failure: Failure) -> None:
-        self._stop_waiting(step)
-        failure = failure._replace(attempt=step.attempt)
-        error = NodeError(failure.code, failure.message, config=failure.config)
-        wait = step.node.behaviour.retry.wait_after(step.attempt, error, 0.5)
-        if wait is None:
-            self._frontier.failed(step, failure)
-        else:
-            path = f"{step.path}#{step.attempt}@delay"
-            self._frontier.ask(Ask(Purpose.BACKOFF, path, step, wait))
-
-    def _call_again(self, step: Step) -> None:
-        step.attempt += 1
+            return completed(node_run, DONE)
         try:
-            self._call(step)
-        except (ExpressionError, StepwellError) as error:
-            self._fail(step, failure_of(error, step))
+            if self._test and node.data.is_pinned:
+                return self._pinned(node_run)
+            if node.role is Role.WORK:
+                return self._work(node_run)
+            if node.role is Role.PURE:
+                return self._pure(node_run)
+            if node.role is Role.WAIT:
+                return self._wait(node_run)
+            if node.role is Role.CHILD:
+                return self._call(node_run)
+            return self._containers.start(node_run)
+        except StepwellError as error:
+            return failed(node_run, failure_of(error, node_run))
 
-    def _wait(self, step: Step) -> None:
-        step.status = StepStatus.WAITING
-        what = step.node.behaviour.ask(self.scope_of(step), self.now_of(step))
-        if isinstance(what, Timer):
-            limit = step.node.data.timeout_ms
-            if limit is not None and limit / 1000 < what.seconds:  # it will not come to its end
-                self._frontier.ask(Ask(Purpose.GIVE_UP, f"{step.path}@timeout", step, limit / 1000))
-            else:
-                self._frontier.ask(Ask(Purpose.TIMER, step.path, step, what.seconds))
-        elif isinstance(what, Event):
-            timeout = what.timeout if what.timeout is not None else self._patience
-            self._mailbox.open(Ask(Purpose.EVENT, step.path, step, Event(what.name, what.key, timeout)))
-        elif isinstance(what, Question):
-            timeout = what.timeout if what.timeout is not None else self._patience
-            asked = Question(what.title, what.assignees, what.form, timeout)
-            self._frontier.ask(Ask(Purpose.QUESTION, step.path, step, asked))
-        else:
-            timeout = what.timeout if what.timeout is not None else self._patience
-            if timeout is not None:
-                self._frontier.ask(Ask(Purpose.GIVE_UP, f"{step.path}@timeout", step, timeout))
-            self._poll(step, what)
+    def _pinned(self, node_run: NodeRun) -> list[Effect]:
+        """In a test run a node gives its pinned data, and nothing of it is executed."""
+        pinned = node_run.node.data.pinned
+        outcome_of = getattr(node_run.node.behaviour, "pinned", None)
+        outcome: NodeOutcome = NodeOutcome(output=pinned) if outcome_of is None else outcome_of(pinned)
+        data = {"output": outcome.output, "handles": list(outcome.handles), "pinned": True}
+        return [Marker(MarkerKind.COMPLETED, node_run.path, data), outcome]
 
-    def _poll(self, step: Step, what: Poll) -> None:
-        """Ask the condition; a mistake in it fails the node at once, it does not poll for ever."""
-        step.attempt += 1
-        mark = f"@poll#{step.attempt - 1}"
-        if what.condition.truth(self.scope_of(step), self.now_of(step, mark)):
-            self._stop_waiting(step)
-            self._done(step, step.node.behaviour.answered(None))
-        else:
-            self._frontier.ask(Ask(Purpose.POLL, step.path + mark, step, what))
+    def _pure(self, node_run: NodeRun) -> list[Effect]:
+        node = node_run.node
+        scope, now = self._evaluator.scope_of(node_run), self._evaluator.now_of(node_run)
+        return completed(node_run, node.behaviour.settle(scope, now, node.connected))
 
-    def _stop_waiting(self, step: Step) -> None:
-        for ask in list(step.asks):
-            self._frontier.withdraw(ask)
+    def _work(self, node_run: NodeRun) -> list[Effect]:
+        arguments = None
+        if not self._recorded(node_run.path):  # replay renders nothing again
+            scope, now = self._evaluator.scope_of(node_run), self._evaluator.now_of(node_run)
+            arguments = node_run.node.behaviour.prepare(scope, now)
+        return [Command(CommandKind.WORK, node_run.path, node_run, arguments)]
+
+    def _wait(self, node_run: NodeRun) -> list[Effect]:
+        node_run.status = NodeStatus.WAITING
+        path = node_run.path
+        scope, now = self._evaluator.scope_of(node_run), self._evaluator.now_of(node_run)
+        request = node_run.node.behaviour.request(scope, now)
+        if isinstance(request, TimerRequest):
+            limit = node_run.node.data.timeout_ms
+            if limit is not None and limit / 1000 < request.seconds:  # the timer cannot fire in time
+                return [Command(CommandKind.DEADLINE, f"{path}@timeout", node_run, limit / 1000)]
+            return [Command(CommandKind.TIMER, path, node_run, request.seconds)]
+        timeout = request.timeout if request.timeout is not None else self._wait_limit
+        if isinstance(request, EventRequest):
+            event = EventRequest(request.name, request.key, timeout)
+            return [Command(CommandKind.EVENT, path, node_run, event)]
+        if isinstance(request, ApprovalRequest):
+            approval = ApprovalRequest(request.title, request.assignees, request.form, timeout)
+            return [Command(CommandKind.APPROVAL, path, node_run, approval)]
+        if timeout is None:
+            return self._poll(node_run, request)
+        deadline = Command(CommandKind.DEADLINE, f"{path}@timeout", node_run, timeout)
+        return [deadline, *self._poll(node_run, request)]
+
+    def _poll(self, node_run: NodeRun, request: PollRequest) -> list[Effect]:
+        """Evaluate the condition. An error in it fails the node at once instead of polling forever."""
+        node_run.attempt += 1
+        mark = f"@poll#{node_run.attempt - 1}"
+        try:
+            scope = self._evaluator.scope_of(node_run)
+            holds = request.condition.truth(scope, self._evaluator.now_of(node_run, mark))
+        except StepwellError as error:
+            return failed(node_run, failure_of(error, node_run))
+        if holds:
+            return [STOP, node_run.node.behaviour.answered(None)]
+        return [Command(CommandKind.POLL, node_run.path + mark, node_run, request)]
+
+    # Called workflows
+
+    def _call(self, node_run: NodeRun) -> list[Effect]:
+        """Each attempt is another run, with a deadline of its own."""
+        path = node_run.path if node_run.attempt == 1 else f"{node_run.path}#{node_run.attempt}"
+        child, input = node_run.node.behaviour, None
+        if not self._recorded(path):
+            input = child.input(self._evaluator.scope_of(node_run), self._evaluator.now_of(node_run))
+        command = Command(CommandKind.CHILD, path, node_run, input)
+        if child.timeout is None:
+            return [command]
+        return [Command(CommandKind.DEADLINE, f"{path}@timeout", node_run, child.timeout), command]
+
+    def _call_again(self, node_run: NodeRun) -> list[Effect]:
+        node_run.attempt += 1
+        try:
+            return self._call(node_run)
+        except StepwellError as error:
+            return failed(node_run, failure_of(error, node_run))
 
     # Answers
 
-    def answered(self, ask: Ask, value: Any) -> None:
-        purpose, step = ask.purpose, ask.step
-        if purpose is Purpose.WORK:
-            assert step is not None
-            outcome = step.node.behaviour.outcome(value)
-            if outcome.delay > 0:
-                step.outcome = outcome
-                self._frontier.ask(Ask(Purpose.HOLD, f"{step.path}@delay", step, outcome.delay))
-            else:
-                self._frontier.complete(step, outcome)
-            return
-        if purpose is Purpose.JOIN:
-            self._frontier.joining.clock_ran_out(ask)
-            return
-        if purpose is Purpose.MAILBOX:
-            self._mailbox.came(ask, value)
-            return
-        assert step is not None
-        if purpose is Purpose.BACKOFF:
-            if step.node.role is Role.CHILD:
-                self._call_again(step)
-            else:
-                self._frontier.containers.try_again(step)
-        elif purpose is Purpose.GIVE_UP:
-            self._gave_up(step)
-        elif purpose is Purpose.HOLD:
-            assert step.outcome is not None
-            self._frontier.complete(step, step.outcome)
-        elif purpose is Purpose.POLL:
-            self._poll_again(step, ask.data)
-        elif purpose is Purpose.CHILD:
-            self._stop_waiting(step)
-            self._frontier.complete(step, step.node.behaviour.outcome(value))
-        else:
-            if purpose is Purpose.EVENT:
-                self._mailbox.closed(ask)
-            self._done(step, step.node.behaviour.answered(value))
+    def answered(self, command: Command, value: Any) -> list[Effect]:
+        """A command of a node run was answered: a result, a decision, an event; None for a timer."""
+        kind, node_run = command.kind, command.node_run
+        assert node_run is not None
+        behaviour = node_run.node.behaviour
+        if kind is CommandKind.WORK:
+            outcome = behaviour.outcome(value)
+            if outcome.delay <= 0:
+                return [outcome]
+            node_run.outcome = outcome
+            return [Command(CommandKind.HOLD, f"{node_run.path}@delay", node_run, outcome.delay)]
+        if kind is CommandKind.BACKOFF:
+            if node_run.node.role is Role.CHILD:
+                return self._call_again(node_run)
+            return self._containers.try_again(node_run)
+        if kind is CommandKind.DEADLINE:
+            return self._timed_out(node_run)
+        if kind is CommandKind.HOLD:
+            assert node_run.outcome is not None
+            return [node_run.outcome]
+        if kind is CommandKind.POLL:
+            return self._poll(node_run, command.data)
+        if kind is CommandKind.CHILD:
+            return [STOP, behaviour.outcome(value)]
+        return [behaviour.answered(value)]
 
-    def _poll_again(self, step: Step, what: Poll) -> None:
-        try:
-            self._poll(step, what)
-        except (ExpressionError, StepwellError) as error:
-            self._fail(step, failure_of(error, step))
+    def _timed_out(self, node_run: NodeRun) -> list[Effect]:
+        if node_run.node.role is Role.CONTAINER:
+            return self._containers.timed_out(node_run)
+        if node_run.node.role is Role.CHILD:
+            message = "the called run took too long"
+            return _call_failed(node_run, Failure("STEP_TIMED_OUT", message, node_run.node.id, node_run.path))
+        return [STOP, *_late(node_run)]
 
-    def _done(self, step: Step, outcome: Outcome) -> None:
-        self._frontier.complete(step, outcome)
+    def failed(self, command: Command, failure: Failure) -> list[Effect]:
+        """A command of a node run failed for good."""
+        node_run = command.node_run
+        assert node_run is not None, f"{command} cannot fail"
+        if failure.code == WAIT_TIMEOUT and node_run.node.role is Role.WAIT:
+            return _late(node_run)
+        if command.kind is CommandKind.CHILD:
+            return _call_failed(node_run, failure)
+        return [failure]
 
-    def _gave_up(self, step: Step) -> None:
-        if step.node.role is Role.CONTAINER:
-            told = Failure("STEP_TIMED_OUT", "the body took too long", step.node.id, step.path)
-            self._frontier.containers.ran_out(step, told)
-        elif step.node.role is Role.CHILD:
-            told = Failure("STEP_TIMED_OUT", "the called run took too long", step.node.id, step.path)
-            self._call_failed(step, told)
-        else:
-            self._frontier.stop(step)
-            self._late(step)
 
-    def _late(self, step: Step) -> None:
-        """GR-P2: the timeout handle, if something is connected to it; else a failure."""
-        if "timeout" in step.node.connected:
-            self._done(step, Outcome(("timeout",), {"timedOut": True}))
-        else:
-            told = Failure(WAIT_TIMEOUT, "what it waited for did not come in time", step.node.id, step.path)
-            self._frontier.failed(step, told)
+def _late(node_run: NodeRun) -> list[Effect]:
+    """GR-P2: take the timeout handle if it is connected; otherwise fail."""
+    if "timeout" in node_run.node.connected:
+        return [NodeOutcome(("timeout",), {"timedOut": True})]
+    return [Failure(WAIT_TIMEOUT, "the wait timed out", node_run.node.id, node_run.path)]
 
-    def failed(self, ask: Ask, failure: Failure) -> None:
-        step = ask.step
-        assert step is not None, f"{ask} cannot fail"
-        if ask.purpose is Purpose.EVENT:
-            self._mailbox.closed(ask)
-        if failure.code == WAIT_TIMEOUT and step.node.role is Role.WAIT:
-            self._late(step)
-        elif ask.purpose is Purpose.CHILD:
-            self._call_failed(step, failure)
-        else:
-            self._frontier.failed(step, failure)
 
-    def withdrawn(self, ask: Ask) -> None:
-        if ask.purpose is Purpose.EVENT:
-            self._mailbox.closed(ask)
-
-    def _fail(self, step: Step, failure: Failure) -> None:
-        """It failed while it began, or went on: what it had asked for by then is not wanted any more."""
-        self._frontier.stop(step)
-        self._frontier.note(NoteKind.FAILED, step.path, failure)
-        self._frontier.failed(step, failure)
+def _call_failed(node_run: NodeRun, failure: Failure) -> list[Effect]:
+    failure = failure._replace(attempt=node_run.attempt)
+    error = NodeError(failure.code, failure.message, config=failure.config)
+    wait = node_run.node.behaviour.retry.wait_after(node_run.attempt, error, 0.5)
+    if wait is None:
+        return [STOP, failure]
+    path = f"{node_run.path}#{node_run.attempt}@delay"
+    return [STOP, Command(CommandKind.BACKOFF, path, node_run, wait)]
 
 
 def called_code(code: str) -> str:
-    """GC-K12: what graphs route by when the run that a node called was cancelled."""
+    """GC-K12: the code that graphs route by when the run that a node called was cancelled."""
     return "SUBWORKFLOW_CANCELLED" if code == "CHILD_CANCELLED" else code
-
-
-def failure_of(error: StepwellError, step: Step) -> Failure:
-    """A mistake found while a node was prepared: nothing of it was executed."""
-    return Failure(error.code, error.message, step.node.id, step.path, hint=error.hint, config=True)
-
-
-__all__ = ["WAIT_TIMEOUT", "NodeError", "Starting", "called_code", "failure_of"]

@@ -1,4 +1,4 @@
-"""The state of one graph run: its scopes and steps, and what it waits for from outside."""
+"""The state of one graph run: its scopes and node runs, and the commands it has open."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, ScopePlan
-from stepwell.authoring.graphs.nodes.node_type import Outcome
-from stepwell.authoring.graphs.run.variables import Context
+from stepwell.authoring.graphs.nodes.node_type import NodeOutcome
+from stepwell.authoring.graphs.run.variables import Arrival, Variables
+from stepwell.errors import StepwellError
 
-ROOT = "0/"  # where a graph's nodes are in the log
+ROOT = "0/"  # the prefix of a graph's nodes in the log
 
 
-class StepStatus(StrEnum):
+class NodeStatus(StrEnum):
     RUNNING = "running"
     WAITING = "waiting"
     COMPLETED = "completed"
@@ -23,11 +24,11 @@ class StepStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-SETTLED = frozenset({StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.SKIPPED, StepStatus.CANCELLED})
+SETTLED = frozenset({NodeStatus.COMPLETED, NodeStatus.FAILED, NodeStatus.SKIPPED, NodeStatus.CANCELLED})
 
 
 class Failure(NamedTuple):
-    """Why a node failed; `path` is where it began, for a retry by a person."""
+    """Why a node failed. `path` is where the failure began: a retry by a person resumes there."""
 
     code: str
     message: str
@@ -37,30 +38,29 @@ class Failure(NamedTuple):
     hint: str = ""
     config: bool = False
     branches: tuple[Failure, ...] = ()
-    kind: str = ""  # the class of an error of the author's own code: its text means little without it
+    kind: str = ""  # the class of an error raised by user code: its message means little without it
 
     def as_context(self) -> dict[str, Any]:
-        """ctx.error"""
-        found: dict[str, Any] = {
+        """The failure as expressions see it: ctx.error."""
+        error: dict[str, Any] = {
             "code": self.code,
             "message": self.message,
             "node": self.node,
             "attempt": self.attempt,
         }
         if self.branches:
-            found["errors"] = [failure.as_context() for failure in self.branches]
-        return found
+            error["errors"] = [failure.as_context() for failure in self.branches]
+        return error
 
 
-class Step:
-    """One node in one scope: settles exactly once."""
+class NodeRun:
+    """One node in one scope. It settles exactly once."""
 
     __slots__ = (
-        "asks",
+        "after",
         "attempt",
-        "behind",
         "body",
-        "context",
+        "commands",
         "error",
         "event",
         "handled",
@@ -74,30 +74,31 @@ class Step:
         "pending",
         "scope",
         "status",
+        "variables",
     )
 
-    def __init__(self, node: NodePlan, scope: ScopeRun, context: Context, number: int) -> None:
+    def __init__(self, node: NodePlan, scope: ScopeRun, variables: Variables, number: int) -> None:
         self.node = node
         self.scope = scope
         self.path = scope.prefix + node.id
-        self.context = context
-        self.number = number  # in the order of decisions; also marks what it writes
-        self.status = StepStatus.RUNNING
-        self.behind = context
+        self.variables = variables  # what the node sees
+        self.number = number  # in the order of decisions; also marks the variables it writes
+        self.status = NodeStatus.RUNNING
+        self.after = variables  # what its successors see
         self.handles: tuple[str, ...] = ()
         self.output: Any = None
         self.error: Failure | None = None
         self.handled = False  # failed, and an error edge took it
-        self.asks: list[Ask] = []
-        self.attempt = 1  # of a retry container
-        self.body: ScopeRun | None = None  # of try and retry
-        self.pending: Failure | None = None  # of a try: goes on when its finally is done
+        self.commands: list[Command] = []  # open
+        self.attempt = 1  # of a retry container or a called workflow
+        self.body: ScopeRun | None = None  # of a try or retry container
+        self.pending: Failure | None = None  # of a try: raised again after its finally
         self.loop: Any = None  # LoopRun
-        self.outcome: Outcome | None = None  # known, but delayed
-        self.event: dict[str, Any] | None = None  # of a wait: what the run's mailbox gave it
+        self.outcome: NodeOutcome | None = None  # decided, but delayed
+        self.event: dict[str, Any] | None = None  # of a wait: the event that the mailbox delivered
 
     def __repr__(self) -> str:
-        return f"<step {self.path} {self.status}>"
+        return f"<node run {self.path} {self.status}>"
 
 
 class ScopeRun:
@@ -111,11 +112,11 @@ class ScopeRun:
         "expired",
         "live",
         "loop",
+        "node_runs",
         "open",
         "owner",
         "plan",
         "prefix",
-        "steps",
         "unknown",
     )
 
@@ -123,8 +124,8 @@ class ScopeRun:
         self,
         plan: ScopePlan,
         prefix: str,
-        base: Context,
-        owner: Step | None = None,
+        base: Variables,
+        owner: NodeRun | None = None,
         loop: dict[str, Any] | None = None,
     ) -> None:
         self.plan = plan
@@ -133,56 +134,75 @@ class ScopeRun:
         self.owner = owner
         self.loop = loop
         nodes = plan.nodes
-        self.steps: list[Step | None] = [None] * len(nodes)
+        self.node_runs: list[NodeRun | None] = [None] * len(nodes)
         self.unknown = [len(node.ins) for node in nodes]
         self.live: dict[int, list[EdgePlan]] = {}  # in the order of arrival
         self.open = len(nodes)
         self.closed = False
         self.errors: dict[int, list[Failure]] = {}  # by join
-        self.clocks: dict[int, Ask] = {}  # deadlines of joins
+        self.clocks: dict[int, Command] = {}  # deadlines of joins
         self.expired: set[int] = set()
 
+    def base_of(self, node: NodePlan) -> Variables:
+        """The variables after the node where the branches began."""
+        fork = self.node_runs[node.idom] if node.idom >= 0 else None
+        return self.base if fork is None else fork.after
 
-class Purpose(StrEnum):
-    """What an outside request is for."""
+    def arrivals(self, index: int) -> list[Arrival]:
+        """The live in-edges of a node, in the order of arrival."""
+        arrivals = []
+        for edge in self.live.get(index, ()):
+            source = self.node_runs[edge.source]
+            assert source is not None
+            arrivals.append(Arrival(source.node.id, source.after, edge.order))
+        return arrivals
+
+
+class CommandKind(StrEnum):
+    """What a command asks for."""
 
     WORK = "work"
     TIMER = "timer"  # a delay node
     EVENT = "event"
     MAILBOX = "mailbox"
-    QUESTION = "question"
+    APPROVAL = "approval"
     CHILD = "child"
-    JOIN = "join"  # deadline of a join
+    JOIN_DEADLINE = "join_deadline"
     POLL = "poll"
-    GIVE_UP = "give_up"  # deadline of a polled condition, or of a container
-    BACKOFF = "backoff"  # of a retry container
-    HOLD = "hold"  # a handler's delay
+    DEADLINE = "deadline"  # of a polled condition, a called run or a container
+    BACKOFF = "backoff"  # of a retry container or a called run
+    HOLD = "hold"  # the delay that a handler asked for
 
 
-# While one of these is open the run works; else it only waits (GR-P1).
-WORKING = frozenset({Purpose.WORK, Purpose.BACKOFF, Purpose.CHILD})
+# While one of these is open the run works; otherwise it only waits (GR-P1).
+WORKING = frozenset({CommandKind.WORK, CommandKind.BACKOFF, CommandKind.CHILD})
 
 
-class Ask:
-    """Something that the frontier wants from outside; answered once, unless it is withdrawn."""
+class Command:
+    """A request of the frontier to its driver: answered once, unless it is withdrawn."""
 
-    __slots__ = ("data", "done", "path", "purpose", "scope", "step")
+    __slots__ = ("data", "done", "kind", "node_run", "path", "scope")
 
     def __init__(
-        self, purpose: Purpose, path: str, step: Step | None, data: Any = None, scope: ScopeRun | None = None
+        self,
+        kind: CommandKind,
+        path: str,
+        node_run: NodeRun | None,
+        data: Any = None,
+        scope: ScopeRun | None = None,
     ) -> None:
-        self.purpose = purpose
+        self.kind = kind
         self.path = path
-        self.step = step
+        self.node_run = node_run
         self.scope = scope  # of a join's deadline
         self.data = data
         self.done = False  # answered or withdrawn
 
     def __repr__(self) -> str:
-        return f"<ask {self.purpose} {self.path}>"
+        return f"<command {self.kind} {self.path}>"
 
 
-class NoteKind(StrEnum):
+class MarkerKind(StrEnum):
     COMPLETED = "node_completed"
     FAILED = "node_failed"
     SKIPPED = "node_skipped"
@@ -193,25 +213,51 @@ class NoteKind(StrEnum):
     LOOP_ADVANCED = "loop_advanced"
 
 
-class Note(NamedTuple):
-    """Something that was decided; recorded for readers, never needed to decide again."""
+class Marker(NamedTuple):
+    """A decision, recorded for readers. Replay decides it again and never reads it."""
 
-    kind: NoteKind
+    kind: MarkerKind
     path: str
     data: Any = None
 
 
-class End(NamedTuple):
-    """How the run came out."""
+class GraphResult(NamedTuple):
+    """How the run ended."""
 
     output: dict[str, Any] | None
     failure: Failure | None = None
 
 
 class Withdrawal(msgspec.Struct, frozen=True, eq=False):
-    """Nobody waits for this any more."""
+    """The answer to this command is no longer wanted."""
 
-    ask: Ask
+    command: Command
 
 
-Action = Ask | Withdrawal | Note  # what the driver has to do, in order
+Action = Command | Withdrawal | Marker  # for the driver, in order
+
+
+class Stop(msgspec.Struct, frozen=True, eq=False):
+    """Withdraw everything the node run waits for, in its bodies too."""
+
+
+STOP = Stop()
+
+# What a helper of the frontier decided for a node run: `Frontier.apply` carries it out, in order.
+Effect = Command | Marker | NodeOutcome | Failure | ScopeRun | Stop
+
+
+def failure_of(error: StepwellError, node_run: NodeRun) -> Failure:
+    """The failure of a node whose preparation raised: nothing of it was executed."""
+    return Failure(error.code, error.message, node_run.node.id, node_run.path, hint=error.hint, config=True)
+
+
+def completed(node_run: NodeRun, outcome: NodeOutcome) -> list[Effect]:
+    """A node that was decided here, not by an answer in the log, is recorded by a marker."""
+    data = {"output": outcome.output, "handles": list(outcome.handles)}
+    return [Marker(MarkerKind.COMPLETED, node_run.path, data), outcome]
+
+
+def failed(node_run: NodeRun, failure: Failure) -> list[Effect]:
+    """A node that failed here: stop what it had begun by then, and record the failure."""
+    return [STOP, Marker(MarkerKind.FAILED, node_run.path, failure), failure]

@@ -1,9 +1,9 @@
-"""Contexts: what a node sees, and how branches come together again.
+"""Variables: what a node sees, and how branches come together again.
 
-A context is never changed once it is handed on: a node that writes makes a new one. So a step sees
-the writes of its ancestors over live edges and nothing of its siblings, and nothing is copied that
-nobody writes to. Each variable remembers which write it comes from: a branch that writes the value
-that was there before has written it all the same.
+Variables are never changed once they are passed on: a node that writes makes a new object. So a node
+sees the writes of its ancestors over live edges and none of its siblings', and nothing is copied
+unless a node writes. Each variable remembers which write it comes from: a branch that writes the same
+value again has still written it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 
 from stepwell.authoring.graphs.templates.json_equality import equal
 
-# The engine's own words in a context: a later branch's wins, and that is no conflict of the author's.
+# Variables that the engine writes: the later branch wins, and that is not a conflict.
 _OURS = frozenset({"error"})
 
 
-class Context:
+class Variables:
     __slots__ = ("marks", "values")
 
     def __init__(self, values: dict[str, Any], marks: dict[str, object]) -> None:
         self.values = values
-        self.marks = marks  # the write that a variable comes from: a step's number, or a merge of its own
+        self.marks = marks  # the write that a variable comes from: a node run's number, or a merge
 
     def written(
         self, mark: int, variable: str | None, output: Any, more: Mapping[str, Any] | None
-    ) -> Context:
-        """The context behind a node."""
+    ) -> Variables:
+        """The variables after a node."""
         if variable is None and not more:
             return self
         values, marks = dict(self.values), dict(self.marks)
@@ -38,40 +38,40 @@ class Context:
         if variable is not None:
             values[variable] = output
             marks[variable] = mark
-        return Context(values, marks)
+        return Variables(values, marks)
 
 
 class Arrival(NamedTuple):
-    """A live in-edge: where it comes from, with the context behind its source."""
+    """A live in-edge: its source, and the variables after it."""
 
     source: str
-    context: Context
+    variables: Variables
     order: int  # of the edge's declaration
 
 
 class Merged(NamedTuple):
-    context: Context
-    conflicts: list[str]  # paths where branches differed
+    variables: Variables
+    conflicts: list[str]  # paths at which branches differed
 
 
-def delta(base: Context, behind: Context) -> dict[str, Any]:
+def delta(base: Variables, after: Variables) -> dict[str, Any]:
     """What a branch wrote since the fork."""
-    if behind is base:
+    if after is base:
         return {}
     marks = base.marks
-    return {name: behind.values[name] for name, mark in behind.marks.items() if marks.get(name) != mark}
+    return {name: after.values[name] for name, mark in after.marks.items() if marks.get(name) != mark}
 
 
-def merge_all(base: Context, arrivals: Sequence[Arrival]) -> Merged:
-    """The union of what the branches wrote; where they differ the later edge in the definition wins."""
+def merge_all(base: Variables, arrivals: Sequence[Arrival]) -> Merged:
+    """The union of what the branches wrote. Where they differ, the later edge in the definition wins."""
     if len(arrivals) == 1:
-        return Merged(arrivals[0].context, [])
+        return Merged(arrivals[0].variables, [])
     values, marks = dict(base.values), dict(base.marks)
     seen: set[str] = set()
     conflicts: list[str] = []
     for arrival in sorted(arrivals, key=lambda arrival: arrival.order):
-        for name, value in delta(base, arrival.context).items():
-            mark = arrival.context.marks[name]
+        for name, value in delta(base, arrival.variables).items():
+            mark = arrival.variables.marks[name]
             if name not in seen or name in _OURS or marks[name] == mark:
                 seen.add(name)
                 values[name], marks[name] = value, mark
@@ -80,9 +80,11 @@ def merge_all(base: Context, arrivals: Sequence[Arrival]) -> Merged:
             if equal(both, value):
                 marks[name] = mark
             elif not equal(both, values[name]):
-                marks[name] = object()  # nobody wrote this: behind it, either part alone is something else
+                marks[name] = (
+                    object()
+                )  # a new value: neither branch wrote it, so later merges must see a write
             values[name] = both
-    return Merged(Context(values, marks), conflicts)
+    return Merged(Variables(values, marks), conflicts)
 
 
 def _together(one: Any, other: Any, path: str, conflicts: list[str]) -> Any:
@@ -99,19 +101,19 @@ def _together(one: Any, other: Any, path: str, conflicts: list[str]) -> Any:
     return other
 
 
-def by_arrival(base: Context, arrivals: Sequence[Arrival], *, last_wins: bool) -> Context:
+def by_arrival(base: Variables, arrivals: Sequence[Arrival], *, last_wins: bool) -> Variables:
     """last-write and first-write: `arrivals` are in the order of the log."""
     values, marks = dict(base.values), dict(base.marks)
     for arrival in arrivals if last_wins else reversed(arrivals):
-        for name, value in delta(base, arrival.context).items():
+        for name, value in delta(base, arrival.variables).items():
             values[name] = value
-            marks[name] = arrival.context.marks[name]
-    return Context(values, marks)
+            marks[name] = arrival.variables.marks[name]
+    return Variables(values, marks)
 
 
-def branches(base: Context, arrivals: Sequence[Arrival]) -> list[dict[str, Any]]:
-    """What a custom merge's expression sees of the branches, in the order of their edges."""
+def branches(base: Variables, arrivals: Sequence[Arrival]) -> list[dict[str, Any]]:
+    """The branches as the expression of a custom merge sees them, in the order of their edges."""
     return [
-        {"source": arrival.source, "delta": delta(base, arrival.context)}
+        {"source": arrival.source, "delta": delta(base, arrival.variables)}
         for arrival in sorted(arrivals, key=lambda arrival: arrival.order)
     ]

@@ -1,4 +1,4 @@
-"""Compiler: the expressions and templates of one node, compiled when the graph is saved."""
+"""NodeCompiler: the expressions and templates of one node, compiled when the graph is saved."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from stepwell.domain.steps import StepSpec
 from stepwell.errors import BadExpression
 
 MergeFunction = Callable[[dict[str, Any], list[dict[str, Any]]], dict[str, Any]]
-# All expressions of a graph together. Compiling took about 3 s a MiB on a busy machine, and holds the loop
-# of whoever saves or claims; this much is 128 expressions of the largest size, more than people write.
+# All expressions of a graph together. Compiling took about 3 s per MiB on a busy machine, and blocks the
+# event loop of the process that saves or claims; this is 128 expressions of the largest size.
 SOURCES_BYTES_MAX = 512 * 1024
-_Made = TypeVar("_Made", Expression, Template)
-_ASKS_THE_TIME = re.compile(r"\bnow\s*\(")
+_Compiled = TypeVar("_Compiled", Expression, Template)
+_USES_NOW = re.compile(r"\bnow\s*\(")
 
 
 class Sources:
-    """How much text the expressions of one graph have; what is too much is told once."""
+    """The remaining budget of expression text of one graph; exceeding it is reported once."""
 
     def __init__(self) -> None:
         self._left = SOURCES_BYTES_MAX
-        self.told = False
+        self.reported = False
 
     def spend(self, text: str) -> bool:
-        """Whether it may still be compiled."""
+        """Whether the text may still be compiled."""
         self._left -= len(text.encode(errors="surrogatepass"))
         return self._left >= 0
 
 
-class Compiler:
-    """Collects what does not compile; what it hands out in its place is never run."""
+class NodeCompiler:
+    """Collects compile errors; the placeholders that it returns instead never run."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Compiler:
         sources: Sources | None = None,
     ) -> None:
         self.node = node
-        self.steps = steps  # registered Python steps; None: not known here, so not checked
+        self.steps = steps  # registered Python steps; None: not available here, so not checked
         self.mergers = mergers or {}
         self.uses_time = False
-        self.names: dict[str, frozenset[str]] = {}  # by field: what its expressions want to see
+        self.names: dict[str, frozenset[str]] = {}  # by field: the names its expressions use
         self._problems = problems
         self._sources = sources or Sources()
 
     def expression(self, source: str, field: str) -> Expression:
-        self.uses_time = self.uses_time or _ASKS_THE_TIME.search(source) is not None
+        self.uses_time = self.uses_time or _USES_NOW.search(source) is not None
         if not self._sources.spend(source):
             self._too_much(field)
             return compile_expression("null")
@@ -68,7 +68,7 @@ class Compiler:
             return compile_expression("null")
 
     def template(self, value: Any, field: str) -> Template:
-        self.uses_time = self.uses_time or _ASKS_THE_TIME.search(str(value)) is not None
+        self.uses_time = self.uses_time or _USES_NOW.search(str(value)) is not None
         if not all(self._sources.spend(text) for text in _with_expressions(value)):
             self._too_much(field)
             return compile_template(None)
@@ -79,21 +79,21 @@ class Compiler:
                 self._bad(error, field)
             return compile_template(None)
 
-    def _named(self, made: _Made, field: str) -> _Made:
-        if made.names:
-            self.names[field] = made.names
-        return made
+    def _named(self, compiled: _Compiled, field: str) -> _Compiled:
+        if compiled.names:
+            self.names[field] = compiled.names
+        return compiled
 
     def _bad_texts(self, value: Any, field: str, depth: int) -> bool:
-        """Tell every text of the template that cannot be read, not only the first."""
+        """Report every invalid text of the template, not only the first."""
         if depth > DEFAULT_LIMITS.data_depth:
             return False
         if isinstance(value, dict):
-            found = [self._bad_texts(item, f"{field}.{key}", depth + 1) for key, item in value.items()]
-            return any(found)
+            bad = [self._bad_texts(item, f"{field}.{key}", depth + 1) for key, item in value.items()]
+            return any(bad)
         if isinstance(value, list):
-            found = [self._bad_texts(item, f"{field}.{at}", depth + 1) for at, item in enumerate(value)]
-            return any(found)
+            bad = [self._bad_texts(item, f"{field}.{at}", depth + 1) for at, item in enumerate(value)]
+            return any(bad)
         try:
             compile_template(value)
         except BadExpression as error:
@@ -107,7 +107,7 @@ class Compiler:
     def schema(self, schema: Any, field: str) -> None:
         why = "" if schema is None else schema_fault(schema)
         if why:
-            self.problem("INVALID_DATA", f"this is no JSON Schema: {why}", field, "give a JSON Schema")
+            self.problem("INVALID_DATA", f"this is not a JSON Schema: {why}", field, "give a JSON Schema")
 
     def problem(
         self, code: str, message: str, field: str = "", suggestion: str = "", column: int = 0
@@ -124,29 +124,29 @@ class Compiler:
         )
 
     def _too_much(self, field: str) -> None:
-        if not self._sources.told:
-            self._sources.told = True
+        if not self._sources.reported:
+            self._sources.reported = True
             self.problem(
                 "GRAPH_TOO_LARGE",
-                f"the expressions up to here have more than {SOURCES_BYTES_MAX:,} bytes together",
+                f"the expressions up to this one exceed {SOURCES_BYTES_MAX:,} bytes together",
                 field,
-                "move a part into a workflow of its own, or pass long text in as data",
+                "move part of it into a separate workflow, or pass long text in as data",
             )
 
     def _bad(self, error: BadExpression, field: str) -> None:
-        hint = error.hint or "mend the expression; docs/expressions.md has the language"
+        hint = error.hint or "fix the expression; docs/expressions.md describes the language"
         self.problem(error.code, error.message, field.lstrip("."), hint, error.column)
 
 
 def _with_expressions(value: Any) -> Iterator[str]:
-    """The texts of a template that are more than text."""
+    """The strings of a template that contain expressions."""
     waiting = [value]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, str):
-            if "{{" in found:
-                yield found
-        elif isinstance(found, dict):
-            waiting += found.values()
-        elif isinstance(found, list):
-            waiting += found
+        part = waiting.pop()
+        if isinstance(part, str):
+            if "{{" in part:
+                yield part
+        elif isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part

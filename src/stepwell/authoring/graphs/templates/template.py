@@ -1,8 +1,8 @@
 """Template: JSON structures whose strings may hold `{{ expression }}`.
 
 A string that is exactly one `{{ }}` becomes the value with its type; otherwise values become part
-of the text. What a value contains is never read as a template: everything is compiled before the
-first value is known. `\\{{` is the text `{{`.
+of the text. The content of a value is never read as a template: everything is compiled before the
+first value is rendered. `\\{{` is the text `{{`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from stepwell.authoring.graphs.expressions.expression import (
     expression_error,
     from_tokens,
 )
-from stepwell.authoring.graphs.expressions.fault import Fault
+from stepwell.authoring.graphs.expressions.fault import ExpressionFault
 from stepwell.authoring.graphs.expressions.frame import Frame
 from stepwell.authoring.graphs.expressions.lexer import tokens
-from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, Limits
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS, ExpressionLimits
 from stepwell.authoring.graphs.expressions.values import SCALAR_SIZE, check_size, copy, text, type_name
 from stepwell.errors import BadExpression
 
-# Backslashes count only in front of braces, so other text needs no care.
+# Backslashes escape only braces, so other text needs no escaping.
 MARK = re.compile(r"(\\*)(\{\{|\}\})")
 EXPRESSIONS_MAX = 10_000
 _NOT_CONSTANT = object()
 
 
 class Rendering:
-    """One rendering: the frame that all its expressions share, and how much may still be made."""
+    """One rendering: the frame that all its expressions share, and the remaining size."""
 
     __slots__ = ("_frame", "left", "limits")
 
@@ -41,19 +41,19 @@ class Rendering:
         self.left = frame.limits.structure_size
 
     def value(self, expression: Expression) -> Any:
-        self._frame.odd = False
+        self._frame.non_finite = False
         return expression.evaluate_in(self._frame)
 
     def spend(self, size: int) -> None:
         self.left -= size
         if self.left < 0:
-            raise Fault(
+            raise ExpressionFault(
                 f"the template gives more than {self.limits.structure_size:,} characters",
-                hint="pass on less of it, or a reference",
+                hint="pass on less, or a reference",
             )
 
 
-Part: TypeAlias = Callable[[Rendering], Any]
+RenderPart: TypeAlias = Callable[[Rendering], Any]
 
 
 class Template:
@@ -61,35 +61,37 @@ class Template:
 
     __slots__ = ("_constant", "_limits", "_part", "names")
 
-    def __init__(self, part: Part, names: frozenset[str], limits: Limits, *, constant: bool) -> None:
+    def __init__(
+        self, part: RenderPart, names: frozenset[str], limits: ExpressionLimits, *, constant: bool
+    ) -> None:
         self._part = part
         self._limits = limits
-        # What it always gives, unless expressions have a say.
+        # The result, if there are no expressions.
         self._constant = part(Rendering(Frame({}, None, limits))) if constant else _NOT_CONSTANT
-        # The names its expressions need in their scope.
+        # The names that its expressions use.
         self.names = names
 
     def render(self, scope: Mapping[str, Any], now: float | None = None) -> Any:
-        """A new JSON value that shares nothing with the scope. ExpressionError as for expressions."""
+        """A new JSON value that shares nothing with the scope. Raises ExpressionError, as expressions do."""
         if self._constant is not _NOT_CONSTANT:
             return copy(self._constant)
         return self._part(Rendering(Frame(scope, now, self._limits)))
 
 
-def compile_template(value: Any, limits: Limits = DEFAULT_LIMITS) -> Template:
-    """Any JSON value; BadExpression says what is wrong in which column of which `field` (a.b[0])."""
+def compile_template(value: Any, limits: ExpressionLimits = DEFAULT_LIMITS) -> Template:
+    """Compile any JSON value. BadExpression has the column and the `field` (a.b[0]) of the error."""
     compiler = _TemplateCompiler(limits)
     part = compiler.compile(value, "", 0)
     return Template(part, frozenset(compiler.names), limits, constant=not compiler.expressions)
 
 
 class _TemplateCompiler:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ExpressionLimits) -> None:
         self._limits = limits
-        self.expressions = 0  # how many it holds
+        self.expressions = 0  # how many the template holds
         self.names: set[str] = set()
 
-    def compile(self, value: Any, field: str, depth: int) -> Part:
+    def compile(self, value: Any, field: str, depth: int) -> RenderPart:
         if depth > self._limits.data_depth:
             raise BadExpression(
                 f"a template is nested at most {self._limits.data_depth} deep", field=field[:200]
@@ -106,15 +108,15 @@ class _TemplateCompiler:
             return _constant(value, SCALAR_SIZE)
         raise BadExpression(f"a template is JSON, this is {type_name(value)}", field=field or "value")
 
-    def _map(self, value: dict[Any, Any], field: str, depth: int) -> Part:
-        parts: list[tuple[str, Part]] = []
+    def _map(self, value: dict[Any, Any], field: str, depth: int) -> RenderPart:
+        parts: list[tuple[str, RenderPart]] = []
         for key, item in value.items():
             if type(key) is not str:
                 raise BadExpression(f"keys are strings, this one is {type_name(key)}", field=field or "value")
             parts.append((key, self.compile(item, f"{field}.{key}" if field else key, depth + 1)))
         return _map(parts)
 
-    def _string(self, source: str, field: str) -> Part:
+    def _string(self, source: str, field: str) -> RenderPart:
         if "{{" not in source and "}}" not in source:
             return _constant(source, len(source) + 2)
         try:
@@ -131,7 +133,7 @@ class _TemplateCompiler:
         return _text(pieces, source)
 
     def _pieces(self, source: str) -> list[str | Expression]:
-        """Text and expressions in turn; text that is empty is left out."""
+        """Text and expressions, alternating; empty text is left out."""
         pieces: list[str | Expression] = []
         plain: list[str] = []
         at = 0
@@ -162,10 +164,10 @@ class _TemplateCompiler:
         self.expressions += 1
         if self.expressions > EXPRESSIONS_MAX:
             raise BadExpression(f"a template holds at most {EXPRESSIONS_MAX:,} expressions", column=at - 1)
-        found = tokens(source, at, in_template=True)
-        expression = from_tokens(source, found, self._limits)
+        read = tokens(source, at, in_template=True)
+        expression = from_tokens(source, read, self._limits)
         self.names |= expression.names
-        return expression, found[-1].end
+        return expression, read[-1].end
 
 
 def _flush(plain: list[str], pieces: list[str | Expression]) -> None:
@@ -175,7 +177,7 @@ def _flush(plain: list[str], pieces: list[str | Expression]) -> None:
     plain.clear()
 
 
-def _constant(value: Any, size: int) -> Part:
+def _constant(value: Any, size: int) -> RenderPart:
     def run(rendering: Rendering) -> Any:
         rendering.left -= size
         return value
@@ -183,45 +185,45 @@ def _constant(value: Any, size: int) -> Part:
     return run
 
 
-def _list(parts: list[Part]) -> Part:
+def _list(parts: list[RenderPart]) -> RenderPart:
     return lambda rendering: [part(rendering) for part in parts]
 
 
-def _map(parts: list[tuple[str, Part]]) -> Part:
+def _map(parts: list[tuple[str, RenderPart]]) -> RenderPart:
     return lambda rendering: {key: part(rendering) for key, part in parts}
 
 
-def _whole(expression: Expression) -> Part:
-    """The value itself, in lists and maps of its own."""
+def _whole(expression: Expression) -> RenderPart:
+    """A copy of the value, with its own lists and maps."""
 
     def run(rendering: Rendering) -> Any:
         value = rendering.value(expression)
         try:
             rendering.spend(check_size(value, rendering.limits.structure_size, rendering.limits))
-        except Fault as fault:
+        except ExpressionFault as fault:
             raise expression_error(fault, expression.source) from None
         return copy(value)
 
     return run
 
 
-def _text(pieces: list[str | Expression], source: str) -> Part:
+def _text(pieces: list[str | Expression], source: str) -> RenderPart:
     def run(rendering: Rendering) -> str:
         limits = rendering.limits
-        found: list[str] = []
+        parts: list[str] = []
         length = 0
         try:
             for piece in pieces:
                 if isinstance(piece, Expression):
-                    found.append(text(rendering.value(piece), limits))
+                    parts.append(text(rendering.value(piece), limits))
                 else:
-                    found.append(piece)
-                length += len(found[-1])
+                    parts.append(piece)
+                length += len(parts[-1])
                 if length > limits.string_length:
-                    raise Fault(f"a text has at most {limits.string_length:,} characters")
+                    raise ExpressionFault(f"a text has at most {limits.string_length:,} characters")
             rendering.spend(length)
-        except Fault as fault:
+        except ExpressionFault as fault:
             raise expression_error(fault, source) from None
-        return "".join(found)
+        return "".join(parts)
 
     return run

@@ -1,9 +1,9 @@
-"""Gathering: calls of many tasks become one statement.
+"""Batcher: sends the calls of many tasks as one statement.
 
-While one batch is under way the next one collects; there is no timer, so a call that is alone leaves
-at once. A caller that is cancelled does not stop the batch it is in. Where calls came one after the other
-so far, the next one sends its statement itself, without a task between: that spares two passes of the
-event loop. Cancelled, it takes the statement along, and as after any lost answer it may have been done.
+While one batch is under way the next one collects. There is no timer, so a lone call is sent at once. A
+cancelled caller does not stop its batch. As long as calls come one after the other, the caller sends the
+statement itself, without a task in between: that saves two passes of the event loop. Cancelling that caller
+cancels the statement; as with any lost answer, it may have committed.
 """
 
 from __future__ import annotations
@@ -19,40 +19,43 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class Gathering(Generic[Q, A]):
+class Batcher(Generic[Q, A]):
     def __init__(self, send: Callable[[Sequence[Q]], Awaitable[Sequence[A]]], members_max: int) -> None:
         self._send = send
         self._members_max = members_max
         self._waiting: list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]] = []
         self._task: asyncio.Task[None] | None = None
-        self._in_turn = True  # the last call was alone
-        self._alone: asyncio.Future[None] | None = None  # a call that sends for itself
+        self._sequential = True  # the last batch was a single call
+        self._direct: asyncio.Future[None] | None = None  # ends when a direct call does
 
-    async def ask(self, questions: Sequence[Q]) -> Sequence[A]:
+    async def submit(self, questions: Sequence[Q]) -> Sequence[A]:
         if not questions:
             return []
-        if self._in_turn and self._alone is None and self._task is None:
-            return await self._ask_alone(questions)
+        if self._sequential and self._direct is None and self._task is None:
+            return await self._submit_directly(questions)
         answered: asyncio.Future[Sequence[A]] = asyncio.get_running_loop().create_future()
         self._waiting.append((questions, answered))
-        if self._alone is None:
+        if self._direct is None:
             self._begin()
         return await answered
 
-    async def _ask_alone(self, questions: Sequence[Q]) -> Sequence[A]:
-        self._alone = asyncio.get_running_loop().create_future()
+    async def submit_one(self, question: Q) -> A:
+        return (await self.submit([question]))[0]
+
+    async def _submit_directly(self, questions: Sequence[Q]) -> Sequence[A]:
+        self._direct = asyncio.get_running_loop().create_future()
         try:
             return await self._send(questions)
         except Refused as error:
             raise cannot_hold(error) from error
         finally:
-            self._alone.set_result(None)
-            self._alone = None
+            self._direct.set_result(None)
+            self._direct = None
             if self._waiting:
                 self._begin()
 
     def _begin(self) -> None:
-        if self._task is None or self._task.done():  # cancelled before it had begun
+        if self._task is None or self._task.done():  # cancelled before it began
             self._task = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
@@ -61,12 +64,12 @@ class Gathering(Generic[Q, A]):
                 await self._answer(self._next())
         finally:
             self._task = None
-            for _, answered in self._waiting:  # only when this task was cancelled
+            for _, answered in self._waiting:  # not empty only if this task was cancelled
                 answered.cancel()
             self._waiting.clear()
 
     def _next(self) -> list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]]:
-        """Whole calls, the first one however large it is."""
+        """Take whole calls up to the maximum, but always one."""
         size = taken = 0
         for questions, _ in self._waiting:
             if taken and size + len(questions) > self._members_max:
@@ -74,15 +77,15 @@ class Gathering(Generic[Q, A]):
             size += len(questions)
             taken += 1
         calls, self._waiting = self._waiting[:taken], self._waiting[taken:]
-        self._in_turn = taken == 1 and not self._waiting
+        self._sequential = taken == 1 and not self._waiting
         return calls
 
     async def _answer(self, calls: list[tuple[Sequence[Q], asyncio.Future[Sequence[A]]]]) -> None:
-        questions = [question for asked, _ in calls for question in asked]
+        questions = [question for part, _ in calls for question in part]
         try:
             answers = await self._send(questions)
         except Refused as error:
-            if len(calls) > 1:  # only the caller of the bad value must hear of it
+            if len(calls) > 1:  # only the caller with the bad value gets the error
                 for call in calls:
                     await self._answer([call])
                 return
@@ -95,14 +98,14 @@ class Gathering(Generic[Q, A]):
             _fail(calls, error)
         else:
             place = 0
-            for asked, answered in calls:
+            for part, answered in calls:
                 if not answered.done():
-                    answered.set_result(answers[place : place + len(asked)])
-                place += len(asked)
+                    answered.set_result(answers[place : place + len(part)])
+                place += len(part)
 
     async def close(self) -> None:
-        if self._alone is not None:
-            await asyncio.wait([self._alone], timeout=30.0)
+        if self._direct is not None:
+            await asyncio.wait([self._direct], timeout=30.0)
         if self._task is not None:
             await asyncio.wait([self._task], timeout=30.0)
 

@@ -1,4 +1,4 @@
-"""Connection: one session of the server, made the way our statements need it."""
+"""Connection: a session of the server with the settings that our statements need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Connection: TypeAlias = Any  # asyncpg.Connection; asyncpg has no types
 
 CONNECT_SECONDS = 10.0
 STATEMENT_SECONDS = 15.0
-ANSWER_SECONDS = STATEMENT_SECONDS + 5.0  # the server gives up first, and says so
+ANSWER_SECONDS = STATEMENT_SECONDS + 5.0  # the server gives up first and reports it
 TRIES = 6
 FIRST_PAUSE = 0.05  # seconds; doubles, with jitter: about 1.5 s of pauses in all
 
@@ -25,11 +25,11 @@ _KEEPALIVE = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-# Lanes run a few known statements, each meant to go through an index row by row. Planning the largest
-# takes 0.52 ms and running it for ten commits 0.39 ms, so plans are generic; and because a plan made
-# while the tables were small would stay, what looks cheap only on small tables (reading all of one,
-# joining by sorting or hashing) is not offered to the planner.
-LANE_SETTINGS = _KEEPALIVE | {
+# The engine runs a fixed set of statements, each meant to go through an index row by row. Planning the
+# largest takes 0.52 ms and running it for ten commits 0.39 ms, so plans are generic. A plan made while the
+# tables were small would stay, so plans that are cheap only on small tables (sequential scans, joins by
+# sorting or hashing) are not offered to the planner.
+ENGINE_SETTINGS = _KEEPALIVE | {
     "application_name": "stepwell",
     "jit": "off",
     "statement_timeout": f"{STATEMENT_SECONDS * 1000:.0f}",
@@ -42,13 +42,12 @@ LANE_SETTINGS = _KEEPALIVE | {
     "enable_mergejoin": "off",
 }
 # A transactional step runs the user's statements: they get the server's own planner and time limits, and
-# may pause between statements (the step's timeout is what ends them). The limit here only catches a
-# process that froze inside one.
+# may pause between statements (the step's timeout ends them). This limit only catches a frozen process.
 USER_SETTINGS = _KEEPALIVE | {
     "application_name": "stepwell step",
     "idle_in_transaction_session_timeout": "900000",
 }
-# PgBouncer passes no other setting on; there the role should have jit = off and the timeouts.
+# PgBouncer does not pass on other settings; there the role should have jit = off and the timeouts.
 POLL_SETTINGS = {"application_name": "stepwell"}
 
 
@@ -64,7 +63,7 @@ async def connect(address: Address, settings: dict[str, str]) -> Connection:
             server_settings=POLL_SETTINGS if address.poll_only else settings,
         )
     except Exception as error:
-        raise translated(error, address.shown) from error
+        raise translated(error, address.redacted) from error
 
 
 def pauses() -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""Address: which database, which schema in it, and how it may be talked to."""
+"""Address: the database, its schema, and how to talk to it."""
 
 from __future__ import annotations
 
@@ -18,45 +18,47 @@ _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::(.*))?")
 class Address(NamedTuple):
     dsn: str  # without our options
     schema: str
-    poll_only: bool  # behind PgBouncer in transaction mode: no session state, no LISTEN
+    poll_only: bool  # through PgBouncer in transaction mode: no session state, no LISTEN
 
     @property
-    def shown(self) -> str:
-        """For messages: without user and password."""
+    def redacted(self) -> str:
+        """The address without user and password, for messages."""
         parts = urlsplit(self.dsn)
         return f"{','.join(f'{host}:{port}' for host, port in _hosts(parts))}{parts.path}"
 
 
 def _hosts(parts: SplitResult) -> list[tuple[str, int]]:
-    """Each host with its port: several are tried in turn, `h1:5432,h2:5433`, as libpq does."""
-    found = []
+    """Return hosts with their ports; several (`h1:5432,h2:5433`) are tried in turn, as libpq does."""
+    hosts = []
     for place in parts.netloc.rpartition("@")[2].split(","):
         fits = _HOST.fullmatch(place)
         host, port = fits.groups() if fits is not None else (place, "")
         if fits is None or (port and not (port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX)):
             raise SettingsInvalid(
-                f"the address has no possible port in {excerpt(place)}",
+                f"{excerpt(place)} in the address does not have a valid port",
                 hint=_HINT,
             )
-        found.append((host or "localhost", int(port or 5432)))
-    return found
+        hosts.append((host or "localhost", int(port or 5432)))
+    return hosts
 
 
 def parse(url: str) -> Address:
-    """Takes `schema` and `poll_only` out of the URL; the rest is for the driver."""
+    """Take `schema` and `poll_only` out of the URL; the rest is for the driver."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise SettingsInvalid(f"the address names no host and port: {error}", hint=_HINT) from None
+        raise SettingsInvalid(
+            f"the host and port of the address cannot be read: {error}", hint=_HINT
+        ) from None
     _hosts(parts)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = options.pop("schema", DEFAULT_SCHEMA)
     poll_only = options.pop("poll_only", "0")
     if not NAME.fullmatch(schema):
         raise SettingsInvalid(
-            f"{excerpt(schema)} cannot be a schema",
-            hint="use small letters, digits and underscores, e.g. ?schema=stepwell",
+            f"{excerpt(schema)} is not a valid schema name",
+            hint="use lower-case letters, digits and underscores, e.g. ?schema=stepwell",
         )
     if poll_only not in {"0", "1"}:
-        raise SettingsInvalid(f"poll_only is {excerpt(poll_only)}", hint="write poll_only=1, or leave it out")
+        raise SettingsInvalid(f"poll_only is {excerpt(poll_only)}", hint="write poll_only=1 or leave it out")
     return Address(urlunsplit(parts._replace(query=urlencode(options))), schema, poll_only == "1")

@@ -1,7 +1,7 @@
-"""Joined: many texts as one parameter, because the driver looks thrice at each element of an array.
+"""Packing: many texts as one parameter, because asyncpg visits each array element three times.
 
-A text that holds a border is refused, also where it goes alone, so that the answer does not depend on who
-else is in the batch. Names are checked for control characters where they are made.
+A text that contains a separator is refused even when it is sent alone, so that the answer does not depend
+on the rest of the batch. Names are checked for control characters where they are created.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from stepwell.store.postgres.pool.errors import Refused
 BETWEEN_ROWS, BETWEEN_COLUMNS = "\x1f", "\x1e"
 
 
-def joined(texts: Sequence[str], border: str = BETWEEN_ROWS) -> str:
-    together = border.join(texts)
-    if together.count(border) >= max(1, len(texts)):
+def packed(texts: Sequence[str], separator: str = BETWEEN_ROWS) -> str:
+    text = separator.join(texts)
+    if text.count(separator) >= max(1, len(texts)):
         raise _refusal()
-    return together
+    return text
 
 
-def unjoined(texts: Sequence[str]) -> Sequence[str]:
-    """The same texts, each for a parameter of its own."""
-    together = "".join(texts)
-    if BETWEEN_ROWS in together or BETWEEN_COLUMNS in together:
+def packable(texts: Sequence[str]) -> Sequence[str]:
+    """Return the texts unchanged, each for its own parameter, after the same check."""
+    text = "".join(texts)
+    if BETWEEN_ROWS in text or BETWEEN_COLUMNS in text:
         raise _refusal()
     return texts
 
 
 def _refusal() -> Refused:
-    return Refused("a name, key or path holds a control character")
+    return Refused("a name, key or path contains a control character")

@@ -1,4 +1,4 @@
-"""Lane: a place for one connection, made when it is first needed."""
+"""ConnectionSlot: holds one connection, which is opened when it is first needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPLAN_USES = 64
 CLOSE_SECONDS = 2.0
 
 
-class Lane:
+class ConnectionSlot:
     __slots__ = (
         "_address",
         "_connect",
@@ -31,30 +31,30 @@ class Lane:
         self._address = address
         self._connect = connect
         self._connection: Connection = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # of the connection
+        self._loop: asyncio.AbstractEventLoop | None = None  # the connection's
         self.closed = False
-        self.used = False  # since it was last looked at
-        self.looks = 0  # at which it had not been used
+        self.used = False  # since the last look
+        self.looks = 0  # consecutive looks at which it was unused
         self._planned_at = 0.0
         self._uses = 0
 
     async def connection(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
             if self.closed:
-                raise closed(database=self._address.shown)
+                raise closed(database=self._address.redacted)
             self._connection = await self._connect()
             self._loop = asyncio.get_running_loop()
         self.used = True
         self._uses += 1
         if self._uses >= REPLAN_USES and not self._address.poll_only:
-            await self._plan_anew()
+            await self._discard_plans()
         return self._connection
 
-    async def _plan_anew(self) -> None:
-        """Forget plans now and then: those made on empty tables are bad for full ones.
+    async def _discard_plans(self) -> None:
+        """Forget plans now and then: plans made on empty tables are bad for full ones.
 
-        The server does so itself when it analyzes a table, which may come a minute and 100,000
-        rows late. Planning both commit statements anew takes 0.75 ms.
+        The server does so itself when it analyzes a table, which may be a minute and 100,000 rows
+        too late. Planning both commit statements again takes 0.75 ms.
         """
         now = asyncio.get_running_loop().time()
         if now - self._planned_at > REPLAN_SECONDS:
@@ -66,17 +66,17 @@ class Lane:
         return self._connection is not None and not self._connection.is_closed()
 
     def give_up(self) -> Connection:
-        """The connection is the caller's from here on."""
+        """Hand the connection over to the caller."""
         connection, self._connection = self._connection, None
         return connection
 
     def open(self) -> None:
         self.closed = False
         if self._loop is not None and self._loop.is_closed():
-            self._connection = self._loop = None  # it ended with its loop
+            self._connection = self._loop = None  # it died with its loop
 
     async def clean(self) -> None:
-        """After somebody else used it: no transaction, no setting, no cursor stays."""
+        """Remove what a user's code left: transactions, settings, cursors."""
         try:
             if self.connected:
                 await self._connection.reset(timeout=ANSWER_SECONDS)

@@ -1,9 +1,9 @@
-"""Lanes: places for one kind of work, which connect again by themselves.
+"""ConnectionSlots: a few slots for one kind of work, which reconnect by themselves.
 
-A lane carries one piece of work at a time. What people ask for is not cancelled once it was sent: a
-caller who gives up leaves the statement to its end, because nobody could tell whether a cancelled COMMIT
-happened. Only what may be asked again, and is then recognised (starts, deliveries, commits), goes without
-a task between. Every statement has a deadline on the server (statement_timeout) and a later one here.
+A slot does one piece of work at a time. A statement that was sent is not cancelled with its caller, because
+nobody could know whether a cancelled COMMIT happened. Only work that can be repeated and is then recognised
+(starts, deliveries, commits) runs without a task in between. Every statement has a deadline on the server
+(statement_timeout) and a later one here.
 """
 
 from __future__ import annotations
@@ -15,25 +15,23 @@ from typing import Any, TypeVar
 
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import closed
-from stepwell.store.postgres.pool.budget import LANE_SECONDS, Room
+from stepwell.store.postgres.pool.budget import SLOT_SECONDS, ConnectionBudget
 from stepwell.store.postgres.pool.connection import ANSWER_SECONDS, Connection, pauses
-from stepwell.store.postgres.pool.errors import Fault, Refused, fault, translated
-from stepwell.store.postgres.pool.slot import Lane
+from stepwell.store.postgres.pool.errors import FaultKind, Refused, fault_kind, translated
+from stepwell.store.postgres.pool.slot import ConnectionSlot
 
 T = TypeVar("T")
 Work = Callable[[Connection], Awaitable[T]]
 
 
-class Lanes:
-    """A few places for one kind of work."""
-
-    def __init__(self, room: Room, count: int) -> None:
-        self._room = room
-        self._address = room.address
+class ConnectionSlots:
+    def __init__(self, budget: ConnectionBudget, count: int) -> None:
+        self._budget = budget
+        self._address = budget.address
         self.count = count
-        self._idle = room.lanes(count)
-        self._lanes = list(self._idle)
-        self._queue: deque[asyncio.Future[Lane]] = deque()  # of those who wait for one
+        self._idle = budget.slots(count)
+        self._slots = list(self._idle)
+        self._queue: deque[asyncio.Future[ConnectionSlot]] = deque()  # of callers that wait for a slot
         self._under_way: set[asyncio.Task[Any]] = set()
 
     def run(
@@ -46,19 +44,19 @@ class Lanes:
     ) -> Coroutine[Any, Any, T]:
         """Do the work on a free connection, again after deadlocks.
 
-        After a lost connection it is done again if that is harmless (`again`; `on_doubt` is told
-        first), else OutcomeUnknown is raised. StoreUnavailable: nothing was sent. A caller in a task
-        that nobody cancels (`own_task`) saves three passes of the event loop.
+        After a lost connection it is repeated if that is harmless (`again`; `on_doubt` is called first), else
+        OutcomeUnknown is raised. StoreUnavailable: nothing was sent. A caller in a task that nobody cancels
+        (`own_task`) saves three passes of the event loop.
         """
         run = self._run(work, again, on_doubt)
         return run if own_task else self._apart(run)
 
     async def read(self, work: Work[T], *, own_task: bool = False) -> T:
-        """The same for work that writes nothing: an answer that was lost leaves no doubt, only no answer."""
+        """Do the same for work that only reads: after a lost answer nothing is in doubt."""
         try:
             return await self.run(work, own_task=own_task)
         except OutcomeUnknown as error:
-            raise StoreUnavailable(error.message, database=self._address.shown) from error.__cause__
+            raise StoreUnavailable(error.message, database=self._address.redacted) from error.__cause__
 
     async def _apart(self, run: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(run)
@@ -67,113 +65,116 @@ class Lanes:
         return await asyncio.shield(task)
 
     async def run_once(self, work: Work[T]) -> T:
-        """Without a second try: for opening, where an answer now is worth more."""
-        lane = await self.take()
+        """Do the work without a second try: while opening, a quick answer is worth more."""
+        slot = await self.take()
         try:
-            return await work(await lane.connection())
+            return await work(await slot.connection())
         except BaseException:
-            lane.drop()
+            slot.drop()
             raise
         finally:
-            self.give_back(lane)
+            self.give_back(slot)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: its caller may have gone
+            task.exception()  # mark it as retrieved: its caller may be gone
 
     async def _run(self, work: Work[T], again: bool, on_doubt: Callable[[], None] | None) -> T:
-        lane = self._idle.pop() if self._idle else await self.take()
+        slot = self._idle.pop() if self._idle else await self.take()
         try:
-            if lane.closed:
-                raise closed(database=self._address.shown)
-            return await self._tried(lane, work, again, on_doubt)
+            if slot.closed:
+                raise closed(database=self._address.redacted)
+            return await self._try(slot, work, again, on_doubt)
         except asyncio.CancelledError:
-            lane.drop()  # the loop is being closed: what was sent is unknown
+            slot.drop()  # the loop is being closed: the outcome is unknown
             raise
         finally:
-            self.give_back(lane)
+            self.give_back(slot)
 
-    async def _tried(self, lane: Lane, work: Work[T], again: bool, on_doubt: Callable[[], None] | None) -> T:
+    async def _try(
+        self, slot: ConnectionSlot, work: Work[T], again: bool, on_doubt: Callable[[], None] | None
+    ) -> T:
         in_doubt: Exception | None = None
         pause = pauses()
         while True:
             try:
-                connection = await lane.connection()
+                connection = await slot.connection()
             except StoreUnavailable as error:
-                trouble: Exception = error
+                failure: Exception = error
             except Exception as error:
-                raise translated(error, self._address.shown) from error
+                raise translated(error, self._address.redacted) from error
             else:
                 try:
                     return await work(connection)
                 except Refused:  # before it was sent
                     raise
                 except Exception as error:
-                    kind = fault(error)
-                    if kind is Fault.REFUSED:
+                    kind = fault_kind(error)
+                    if kind is FaultKind.REFUSED:
                         raise Refused(str(error)) from error
-                    if kind is Fault.OTHER:
-                        raise translated(error, self._address.shown) from error
-                    trouble = error
-                if kind is Fault.BROKEN:
-                    lane.drop()
-                    in_doubt = trouble
+                    if kind is FaultKind.OTHER:
+                        raise translated(error, self._address.redacted) from error
+                    failure = error
+                if kind is FaultKind.BROKEN:
+                    slot.drop()
+                    in_doubt = failure
                     if on_doubt is not None:
                         on_doubt()
             seconds = next(pause, None)
             if in_doubt is not None and (seconds is None or not again):
                 raise OutcomeUnknown(
-                    f"PostgreSQL did not answer: {in_doubt}", database=self._address.shown
+                    f"PostgreSQL did not answer: {in_doubt}", database=self._address.redacted
                 ) from in_doubt
             if seconds is None:
-                if isinstance(trouble, StoreUnavailable):  # no connection: it says why, and what to do
-                    raise trouble
+                if isinstance(failure, StoreUnavailable):  # no connection: its text says why, and what to do
+                    raise failure
                 raise StoreUnavailable(
-                    f"PostgreSQL did not take it: {trouble}", database=self._address.shown
-                ) from trouble
+                    f"PostgreSQL did not accept it: {failure}", database=self._address.redacted
+                ) from failure
             await asyncio.sleep(seconds)
 
-    async def take(self) -> Lane:
+    async def take(self) -> ConnectionSlot:
         if self._idle:  # then nobody waits
             return self._idle.pop()
-        given: asyncio.Future[Lane] = asyncio.get_running_loop().create_future()
-        self._queue.append(given)
+        free: asyncio.Future[ConnectionSlot] = asyncio.get_running_loop().create_future()
+        self._queue.append(free)
         try:
-            async with asyncio.timeout(LANE_SECONDS):
-                return await given
+            async with asyncio.timeout(SLOT_SECONDS):
+                return await free
         except BaseException as error:
-            if given.done() and not given.cancelled():  # just as we left
-                self.give_back(given.result())
-            elif given in self._queue:
-                self._queue.remove(given)
+            if free.done() and not free.cancelled():  # it came just as we gave up
+                self.give_back(free.result())
+            elif free in self._queue:
+                self._queue.remove(free)
             if isinstance(error, TimeoutError):
                 raise StoreUnavailable(
-                    f"all {self.count} connections for this are busy", database=self._address.shown
+                    f"all {self.count} connections for this kind of work are busy",
+                    database=self._address.redacted,
                 ) from error
             raise
 
-    def give_back(self, lane: Lane) -> None:
-        if lane.closed:
-            lane.drop()
-        elif self._room.queue and lane.connected:  # the server is full, and somebody waits longer
-            self._room.pass_on(lane.give_up())
+    def give_back(self, slot: ConnectionSlot) -> None:
+        if slot.closed:
+            slot.drop()
+        elif self._budget.queue and slot.connected:  # the server is full, and another kind of work waits
+            self._budget.pass_on(slot.give_up())
         while self._queue:
-            next_one = self._queue.popleft()
-            if not next_one.done():
-                next_one.set_result(lane)
+            waiter = self._queue.popleft()
+            if not waiter.done():
+                waiter.set_result(slot)
                 return
-        self._idle.append(lane)
+        self._idle.append(slot)
 
     async def close(self) -> None:
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=ANSWER_SECONDS)
-        for lane in self._lanes:
-            lane.closed = True  # who still has it, or comes for it, connects no more
-        for lane in self._idle:
-            await lane.close()
+        for slot in self._slots:
+            slot.closed = True  # a caller that has it, or still gets it, cannot connect
+        for slot in self._idle:
+            await slot.close()
 
     def open(self) -> None:
-        """Again, after it was closed, or after its loop was."""
-        for lane in self._lanes:
-            lane.open()
+        """Make the slots usable again after close(), or after their loop was closed."""
+        for slot in self._slots:
+            slot.open()

@@ -1,67 +1,20 @@
--- Who works on what: workers, claims, heartbeats, and taking over from the dead.
-
--- name: register
-WITH clock AS MATERIALIZED (
-    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
-),
-w AS (
-    INSERT INTO stepwell.workers (id, name, queues, needs, lease_seconds, lease_until, leaving)
-    SELECT $2, $3, $4::text[], $5::text[], $6::float8, clock.now + $6::float8, $7::bool
-    FROM clock
-    ON CONFLICT (id) DO UPDATE
-    SET name = excluded.name, queues = excluded.queues, needs = excluded.needs,
-        lease_seconds = excluded.lease_seconds, lease_until = excluded.lease_until, leaving = excluded.leaving
-    RETURNING lease_seconds
-)
-UPDATE stepwell.contact AS c
-SET since = CASE WHEN clock.now - c.last BETWEEN -1 AND w.lease_seconds / 2 THEN c.since ELSE clock.now END,
-    last = clock.now
-FROM clock, w;
-
--- name: heartbeat
--- One row update for all that a worker owns. Two heartbeats may reach the contact row in another order
--- than they took their time: a second backwards is not a clock that was set back.
-WITH clock AS MATERIALIZED (
-    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
-),
-w AS (
-    UPDATE stepwell.workers AS x
-    SET lease_until = clock.now + x.lease_seconds
-    FROM clock
-    WHERE x.id = $2
-    RETURNING x.lease_seconds
-),
-touched AS (
-    UPDATE stepwell.contact AS c
-    SET since = CASE WHEN clock.now - c.last BETWEEN -1 AND w.lease_seconds / 2 THEN c.since ELSE clock.now END,
-        last = clock.now
-    FROM clock, w
-)
-SELECT t.run_id, t.path, t.wakes
-FROM w
-LEFT JOIN LATERAL (
-    SELECT x.run_id, x.path, x.wakes
-    FROM stepwell.tickets AS x
-    WHERE x.owner = $2
-        AND x.owner IS NOT NULL
-    ORDER BY x.run_id, x.path
-) AS t ON true;
+-- Claiming tickets.
 
 -- name: claim_due
--- `held` keeps the reaper from deleting this worker until the tickets are taken, and lets a worker that is
--- deleted take none; a claim that takes nothing locks nothing, and so waits for no disk (1.1 ms, not 3.5).
--- `groups` jumps through the index from one (queue, needs, started, priority) to the next; of each the first
--- due tickets are candidates, and the first that is not due says when to look again. Only then are rows
--- locked, in the order of the whole queue, passing over those that are locked.
--- More candidates than wanted ($7), so that two claimers do not both go for the same few. So many fresh ones
--- go first ($9), whatever waits that has begun: see domain/shares. `before` are
--- tickets that these leases own already: then this claim was sent before and takes nothing more.
+-- `held` keeps the reaper from deleting this worker until the tickets are taken, and keeps a deleted worker
+-- from taking any. A claim that takes nothing locks nothing, and so does not wait for the disk (1.1 ms, not
+-- 3.5). `groups` jumps through the index from one (queue, needs, started, priority) to the next; the first
+-- due tickets of each are candidates, and the first that is not due says when to look again. Only then are
+-- rows locked, in the order of the whole queue, skipping locked ones.
+-- There are more candidates than wanted ($7), so that two claimers do not compete for the same few. $9 fresh
+-- tickets go first, even if started ones wait: see domain/shares. `before` are tickets that these leases own
+-- already: then this claim is a repetition and takes nothing more.
 -- `gate`: a ticket of a lane is due for this worker, or a limit that was set may count a candidate. Then
--- nothing is taken here, for all must be put in one order: see limits.sql. Where no ticket has a lane and no
--- limit was set that costs a look into each of two indexes. `locked` does not say lane = '' again: then the
--- planner would look each ticket up in the queue's index, walking all of it.
--- The log of a run that was never claimed comes along: its one event was written together with the ticket,
--- so whoever sees the one sees the other. Every other log must be read in a later statement.
+-- nothing is taken here, because all tickets must be put in one order: see limits.sql. If no ticket has a lane
+-- and no limit was set, that costs one lookup in each of two indexes. `locked` does not repeat lane = '':
+-- otherwise the planner would walk the queue's whole index for each ticket.
+-- The log of a run that was never claimed is included: its one event was written together with the ticket, so
+-- both are visible. Every other log must be read in a later statement.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -293,7 +246,7 @@ LEFT JOIN LATERAL (
 ORDER BY t.place;
 
 -- name: read_claimed_logs
--- After the lease was taken: then the log can only be as long as the ticket said.
+-- Read after the lease was taken: then the log is exactly as long as the ticket said.
 SELECT c.i, e.seq, e.kind, e.path, e.attempt, e.at, e.payload
 FROM unnest($1::text[], $2::int[], $3::int[]) WITH ORDINALITY AS c (run_id, first, last, i)
 CROSS JOIN LATERAL (
@@ -314,158 +267,6 @@ CROSS JOIN LATERAL (
     ORDER BY x.n
     LIMIT $2
 ) AS b;
-
--- name: forget_worker
-DELETE FROM stepwell.workers
-WHERE id = $1;
-
--- name: free_own
--- A later statement than the one that deleted the worker. Waits for its tickets, in order.
-WITH f AS MATERIALIZED (
-    SELECT t.run_id, t.path
-    FROM stepwell.tickets AS t
-    WHERE t.owner = $2
-        AND t.owner IS NOT NULL
-    ORDER BY t.run_id, t.path
-    FOR NO KEY UPDATE
-)
-UPDATE stepwell.tickets AS t
-SET owner = NULL,
-    lease = NULL,
-    lost_lease = coalesce(nullif(t.lost_lease, ''), t.lease, ''),
-    due_at = least(t.due_at, coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8))
-FROM f
-WHERE t.run_id = ANY (ARRAY[f.run_id])
-    AND t.path = ANY (ARRAY[f.path])
-    AND t.owner = $2;
-
--- name: look_for_dead
--- Is there anything for the next three statements to do? Their conditions, only read.
-WITH RECURSIVE clock AS MATERIALIZED (
-    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
-),
-o AS (
-    (
-        SELECT t.owner
-        FROM stepwell.tickets AS t
-        WHERE t.owner IS NOT NULL
-        ORDER BY t.owner
-        LIMIT 1
-    )
-    UNION ALL
-    SELECT n.owner
-    FROM o
-    CROSS JOIN LATERAL (
-        SELECT t.owner
-        FROM stepwell.tickets AS t
-        WHERE t.owner IS NOT NULL
-            AND t.owner > o.owner
-        ORDER BY t.owner
-        LIMIT 1
-    ) AS n
-)
-SELECT
-    EXISTS (
-        SELECT
-        FROM stepwell.workers AS w
-        CROSS JOIN stepwell.contact AS c
-        WHERE clock.now - c.since >= w.lease_seconds
-            AND clock.now - c.last BETWEEN -1 AND w.lease_seconds / 2
-            AND (w.lease_until < clock.now OR w.lease_until > clock.now + w.lease_seconds + 1)
-    )
-    OR EXISTS (
-        SELECT
-        FROM o
-        WHERE NOT EXISTS (SELECT FROM stepwell.workers AS w WHERE w.id = o.owner)
-    ) AS any_dead,
-    EXISTS (
-        SELECT
-        FROM stepwell.tickets AS t
-        WHERE t.lease IS NULL
-            AND t.lane = ''
-            AND t.solo
-            AND t.due_at <= clock.now
-    )
-    OR EXISTS (
-        SELECT
-        FROM stepwell.tickets AS t
-        WHERE t.lease IS NULL
-            AND t.lane <> ''
-            AND t.solo
-            AND t.due_at <= clock.now
-    ) AS solo_due
-FROM clock;
-
--- name: bury_workers
--- Those whose lease ran out while the fleet was in contact for one lease, up to now: an outage of the
--- database must not look like the death of everybody. A lease that ends later than a renewal could make it
--- is from before the clock was set back.
-DELETE FROM stepwell.workers AS w
-USING
-    stepwell.contact AS c,
-    (SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now) AS clock
-WHERE clock.now - c.since >= w.lease_seconds
-    AND clock.now - c.last BETWEEN -1 AND w.lease_seconds / 2
-    AND (w.lease_until < clock.now OR w.lease_until > clock.now + w.lease_seconds + 1)
-RETURNING w.id, w.leaving;
-
--- name: find_dead_owners
--- Owners of tickets that are no workers (any more): one jump in the index for each owner there is.
-WITH RECURSIVE o AS (
-    (
-        SELECT t.owner
-        FROM stepwell.tickets AS t
-        WHERE t.owner IS NOT NULL
-        ORDER BY t.owner
-        LIMIT 1
-    )
-    UNION ALL
-    SELECT n.owner
-    FROM o
-    CROSS JOIN LATERAL (
-        SELECT t.owner
-        FROM stepwell.tickets AS t
-        WHERE t.owner IS NOT NULL
-            AND t.owner > o.owner
-        ORDER BY t.owner
-        LIMIT 1
-    ) AS n
-)
-SELECT o.owner
-FROM o
-WHERE NOT EXISTS (SELECT FROM stepwell.workers AS w WHERE w.id = o.owner);
-
--- name: free_lost
--- The owners are known from an earlier statement: one that freed "whoever has no worker" by its own old
--- snapshot could take a ticket from somebody who registered and claimed it meanwhile. $4 is 1 for owners that
--- were lost, 0 for those that were leaving.
-WITH f AS MATERIALIZED (
-    SELECT x.run_id, x.path
-    FROM unnest($2::text[]) AS d (owner)
-    CROSS JOIN LATERAL (
-        SELECT t.run_id, t.path
-        FROM stepwell.tickets AS t
-        WHERE t.owner = d.owner
-            AND t.owner IS NOT NULL
-        ORDER BY t.run_id, t.path
-        FOR UPDATE SKIP LOCKED
-    ) AS x
-    LIMIT $3
-),
-freed AS (
-    UPDATE stepwell.tickets AS t
-    SET owner = NULL,
-        lease = NULL,
-        lost_lease = coalesce(nullif(t.lost_lease, ''), t.lease, ''),
-        losses = t.losses + $4::int,
-        due_at = least(t.due_at, coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8))
-    FROM f
-    WHERE t.run_id = ANY (ARRAY[f.run_id])
-        AND t.path = ANY (ARRAY[f.path])
-    RETURNING t.run_id
-)
-SELECT count(*) AS freed
-FROM freed;
 
 -- name: reroute
 UPDATE stepwell.tickets

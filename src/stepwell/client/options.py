@@ -1,14 +1,15 @@
-"""The options of a start: checked before anything is written, with the same words on every store."""
+"""Options of starts, reruns, forks and lists: keywords, checked alike for every store before any write."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from stepwell.domain.codec import PLAIN, limited
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.limits import Concurrency
+from stepwell.domain.status import Status
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import checked_priority, whole_number
 from stepwell.errors import InvalidInput, excerpt
@@ -25,36 +26,61 @@ class _Options(TypedDict, total=False):
 
 
 class StartOptions(_Options, total=False):
-    """Of one run."""
+    """Options of one run."""
 
     key: str
 
 
 class NamedStartOptions(StartOptions, total=False):
-    """Of one run whose workflow is given by its name."""
+    """Options of one run whose workflow is given by name."""
 
     version: str
 
 
 class ManyOptions(_Options, total=False):
-    """Of many runs: the same for all of them."""
+    """Options that many runs share."""
 
     version: str
 
 
-# `graph`, `test` and `trigger` are the engine's own.
-_KNOWN = ("delay", "timeout", "priority", "queue", "tags", "concurrency", "graph", "test", "trigger")
-_TAGS_BYTES_MAX = 64 * 1024  # they are read with every list of runs
-_SAID = ("key", "user", "version", *_KNOWN[:6])
+class RerunOptions(TypedDict, total=False):
+    input: Any
+    version: str
+    key: str
+
+
+class RerunFromOptions(TypedDict, total=False):
+    outputs: Mapping[str, Any] | None
+    key: str
+
+
+class ForkOptions(RerunFromOptions, total=False):
+    input: Any
+    state: Any
+
+
+class ListOptions(TypedDict, total=False):
+    """Which runs to list."""
+
+    workflow: str
+    status: Status | str | Sequence[Status | str]
+    before: str
+    limit: int
+
+
+# `graph`, `test` and `trigger` are for the engine only.
+_ALL = ("delay", "timeout", "priority", "queue", "tags", "concurrency", "graph", "test", "trigger")
+_PUBLIC = ("key", "user", "version", *_ALL[:6])
+_TAGS_BYTES_MAX = 64 * 1024  # tags are read with every list of runs
 
 
 def checked_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options with delays in seconds; InvalidInput or InvalidDefinition says which one is wrong."""
+    """Return the options with times in seconds; InvalidInput or InvalidDefinition names the wrong one."""
     for name in options:
-        if name not in _KNOWN:
-            close = difflib.get_close_matches(name, _SAID, n=1)
-            hint = f"did you mean {close[0]}=?" if close else f"there are {', '.join(_SAID)}"
-            raise InvalidInput(f"start has no option {excerpt(name)}", hint=hint)
+        if name not in _ALL:
+            raise InvalidInput(
+                f"start has no option {excerpt(name)}", hint=did_you_mean_one_of(name, _PUBLIC)
+            )
     options["delay"] = seconds(options.get("delay", 0), name="delay")
     options["timeout"] = timeout_seconds(options.get("timeout"))
     if options.get("priority") is not None:
@@ -73,29 +99,28 @@ def _check_tags(tags: object) -> None:
         raise InvalidInput(
             f"tags are {excerpt(tags)}", hint='names and values are text: tags={"customer": "7"}'
         )
-    limited(PLAIN.encode(tags), "what the tags hold", _TAGS_BYTES_MAX)
+    limited(PLAIN.encode(tags), "the tags", _TAGS_BYTES_MAX)
 
 
-def _check_concurrency(given: object) -> None:
-    """Before it is written: every worker reads it, so a wrong one would stop them all."""
-    hint = 'Concurrency("customer/7", 1); of all runs: @workflow(concurrency=10)'
-    if not isinstance(given, Concurrency) or given.hold not in ("active", "run"):
-        raise InvalidInput(f"concurrency is {excerpt(given)}", hint=hint)
-    checked_text(given.key, "key of concurrency")
-    if not given.key:
+def _check_concurrency(value: object) -> None:
+    """Check before the write: every worker reads the value, so a wrong one would stop them all."""
+    hint = 'Concurrency("customer/7", 1); for all runs of a workflow: @workflow(concurrency=10)'
+    if not isinstance(value, Concurrency) or value.hold not in ("active", "run"):
+        raise InvalidInput(f"concurrency is {excerpt(value)}", hint=hint)
+    checked_text(value.key, "key of concurrency")
+    if not value.key:
         raise InvalidInput("concurrency has no key", hint=hint)
-    whole_number(given.most, "most of concurrency", 1, 10**9, wrong=InvalidInput)
+    whole_number(value.limit, "limit of concurrency", 1, 10**9, wrong=InvalidInput)
 
 
 def checked_inputs(inputs: object) -> list[Any]:
-    """One for each run."""
     if not isinstance(inputs, Iterable):
         raise InvalidInput(f"inputs is {excerpt(inputs)}", hint="give a list with one input for each run")
     return list(inputs)
 
 
 def checked_keys(keys: object, inputs: Sequence[Any]) -> Sequence[str]:
-    """One key for each input."""
+    """Return one key for each input."""
     if keys is None:
         return [""] * len(inputs)
     if isinstance(keys, str) or not isinstance(keys, Sequence) or len(keys) != len(inputs):

@@ -1,4 +1,4 @@
--- Reading, and definitions. Nothing here locks.
+-- Reads. Nothing here locks.
 
 -- name: now
 SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now;
@@ -18,14 +18,6 @@ WHERE run_id = $1
 ORDER BY seq DESC
 LIMIT $2;
 
--- name: read_inbox
-SELECT key, n, kind, name, payload, at
-FROM stepwell.inbox
-WHERE run_id = $1
-    AND n > $2
-ORDER BY n
-LIMIT $3;
-
 -- name: read_run
 SELECT
     r.id, r.workspace, r.workflow, r.version, r.kind,
@@ -37,7 +29,7 @@ LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = ''
 WHERE r.id = $1;
 
 -- name: find_run
--- The first key from there on, as in find_keys.
+-- Asks for the first key from there on, as in find_keys.
 SELECT f.id
 FROM (
     SELECT r.id, r.workspace, r.key
@@ -50,8 +42,8 @@ WHERE f.workspace = $1
     AND f.key = $2;
 
 -- name: list_runs
--- Newest first. The store adds the conditions that the filter asks for at the mark, so that each
--- combination is planned for itself and finds its index.
+-- Newest first. The store adds the filter's conditions at the mark, so that each combination has its own
+-- plan and index.
 SELECT *
 FROM (
     SELECT
@@ -82,8 +74,8 @@ WHERE run_id = $1
 ORDER BY path;
 
 -- name: list_others
--- Leaps along the indexes of the queue from one kind of work to the next, as a claim does; of each kind that
--- is not covered the first ticket is read.
+-- Jumps along the indexes of the queue from one kind of work to the next, as a claim does; reads the first
+-- ticket of each kind that is not covered.
 WITH RECURSIVE
 open AS (
     SELECT s.solo, q.queue, n.needs
@@ -182,96 +174,3 @@ ORDER BY f.queue, f.needs, f.started DESC, f.priority DESC, f.due_at, f.run_id, 
 SELECT id, name, queues, needs, lease_until
 FROM stepwell.workers
 ORDER BY id;
-
--- name: published
-SELECT id, name, key, payload, at
-FROM stepwell.published_events
-WHERE name = $1
-    AND at >= $2::float8
-ORDER BY at
-LIMIT $3;
-
--- name: published_by_key
--- For one order among thousands: not all that were published since it began to wait.
-SELECT id, name, key, payload, at
-FROM stepwell.published_events
-WHERE name = $1
-    AND at >= $2::float8
-    AND key = $4
-    AND key <> ''
-ORDER BY at
-LIMIT $3;
-
--- name: put_definitions
--- One that changed counts as put now; one that is equal stays where it was.
-INSERT INTO stepwell.definitions AS d (workspace, name, version, kind, hash, body, input_schema, options)
-SELECT u.workspace, u.name, u.version, u.kind, u.hash, u.body, u.input_schema, u.options
-FROM unnest(
-    $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bytea[], $8::bytea[]
-) WITH ORDINALITY AS u (workspace, name, version, kind, hash, body, input_schema, options, i)
-ORDER BY u.i
-ON CONFLICT (workspace, name, version) DO UPDATE
-SET kind = excluded.kind, hash = excluded.hash, body = excluded.body, input_schema = excluded.input_schema,
-    options = excluded.options, put_no = DEFAULT
-WHERE (d.kind, d.hash, d.body, d.input_schema, d.options)
-    IS DISTINCT FROM
-    (excluded.kind, excluded.hash, excluded.body, excluded.input_schema, excluded.options);
-
--- name: swap_definition
--- Whoever comes second waits for the first one's row and then finds another hash, or the row there. One that
--- is equal stays where it was.
-WITH changed AS (
-    UPDATE stepwell.definitions
-    SET kind = $4, hash = $5, body = $6, input_schema = $7, options = $8, put_no = DEFAULT
-    WHERE workspace = $1
-        AND name = $2
-        AND version = $3
-        AND $9 <> ''
-        AND hash = $9
-        AND (kind, hash, body, input_schema, options) IS DISTINCT FROM ($4, $5, $6, $7, $8)
-    RETURNING true AS done
-),
-made AS (
-    INSERT INTO stepwell.definitions (workspace, name, version, kind, hash, body, input_schema, options)
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8
-    WHERE $9 = ''
-    ON CONFLICT DO NOTHING
-    RETURNING true AS done
-)
-SELECT done FROM changed
-UNION ALL
-SELECT done FROM made;
-
--- name: drop_definitions
-DELETE FROM stepwell.definitions
-WHERE workspace = $1
-    AND name = ANY ($2::text[])
-RETURNING version;
-
--- name: read_definition
-SELECT workspace, name, version, kind, hash, body, input_schema, options
-FROM stepwell.definitions
-WHERE workspace = $1
-    AND name = $2
-    AND ($3 = '' OR version = $3)
-ORDER BY put_no DESC
-LIMIT 1;
-
--- name: list_definitions
-SELECT workspace, name, version, kind, hash, body, input_schema, options
-FROM stepwell.definitions
-WHERE workspace = $1
-ORDER BY put_no;
-
--- name: read_codec_check
-SELECT value
-FROM stepwell.codec_check;
-
--- name: write_codec_check
--- The first, or in the place of the one that was read.
-INSERT INTO stepwell.codec_check AS c (value)
-SELECT $1::bytea
-ON CONFLICT (one) DO UPDATE
-SET value = excluded.value
-WHERE c.value = $2::bytea
-RETURNING true;

@@ -1,8 +1,8 @@
-"""Transaction: the four failpoints around a verb of the memory store.
+"""Verb: one transaction of the memory store, with its four failpoints.
 
-Nothing pauses inside a verb, so it happens wholly or not at all. A fault injected at `before` or
-`mid` comes before the first write and stands for a rollback; one at `after` or `ambiguous` comes
-after the last and stands for an answer that was lost.
+A verb never awaits, so it happens wholly or not at all. A fault injected at `before` or `mid` comes before
+the first write and stands for a rollback; one at `after` or `ambiguous` comes after the last write and
+stands for a lost answer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def leaving(name: str) -> None:
 
 
 def transaction(name: str) -> Callable[[Verb[P, T]], Verb[P, T]]:
-    """Makes a verb one transaction of that name."""
+    """Make a verb one transaction of that name."""
 
     def wrap(verb: Verb[P, T]) -> Verb[P, T]:
         @wraps(verb)

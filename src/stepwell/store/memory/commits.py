@@ -1,4 +1,4 @@
-"""Runs of the memory store: start, commit, transact, cancel, retry."""
+"""Commits of the memory store: what owners write, alone or together with their step's own writes."""
 
 from __future__ import annotations
 
@@ -9,43 +9,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.domain.commit import (
-    ENDING_PRIORITY,
-    CancelOutcome,
     Commit,
     Committed,
     Finish,
-    NewRun,
     Outcome,
     Park,
-    RetryOutcome,
-    Started,
 )
-from stepwell.domain.events import BASES, KIND, Cancelled, CompensationCompleted, Retried, written
 from stepwell.domain.fence import check_fence, due_after, was_already_written
-from stepwell.domain.ids import RunId, needs_workflow
-from stepwell.domain.messages import Ending, cancel_request, child_ended
-from stepwell.domain.rates import Ledger, RatedAnswer, RatedStart, admitted
-from stepwell.domain.status import RETRYABLE, Status
-from stepwell.store.base import Encode
-from stepwell.store.memory.tables import Tables, Ticket
-from stepwell.store.memory.transaction import entering, leaving, transaction
+from stepwell.store.memory.starts import MemoryStarts
+from stepwell.store.memory.tables import Ticket
+from stepwell.store.memory.verb import entering, leaving, transaction
 
 
-class MemoryRuns(Tables):
-    @transaction("start")
-    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        return [self._start(run) for run in self._owned_within_limits(runs)]
-
-    @transaction("start_within")
-    async def start_within(self, asked: RatedStart) -> RatedAnswer:
-        ledger = Ledger(self._windows, self._clock())
-        known = self._known.keys() & {run.identity for run in asked.runs}
-        full = admitted([asked], ledger, known)[0]
-        if full is not None:
-            return full
-        self._windows.update({key: starts for key, starts, _ in ledger.changed()})
-        return [self._start(run) for run in self._owned_within_limits(asked.runs)]
-
+class MemoryCommits(MemoryStarts):
     @transaction("commit")
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         return [self._commit(commit) for commit in batch]
@@ -124,55 +100,3 @@ class MemoryRuns(Tables):
         committed = self._commit(commit)
         leaving("transact")
         return committed
-
-    @transaction("cancel")
-    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
-        run = self._runs.get(run_id)
-        if run is None:
-            return CancelOutcome.UNKNOWN
-        ticket = self._tickets.get((run_id, ""))
-        if ticket is None or ticket.ending:
-            return CancelOutcome.ALREADY
-        if ticket.started:
-            self._deliver(cancel_request(run_id, reason, encode))
-            ticket.ending = True
-            ticket.priority = ENDING_PRIORITY
-            return CancelOutcome.REQUESTED
-        unconsumed = list(self._inbox.get(run_id, {}))
-        event = written(Cancelled(reason=reason, unconsumed=unconsumed))
-        at = self._append(ticket, [replace(event, payload=encode(event.payload))])
-        self._finish(run_id, Finish(seen=ticket.wakes, status=Status.CANCELLED), at)
-        if run.row.parent:
-            ending = Ending(status=Status.CANCELLED, run=run_id)
-            self._deliver(child_ended(RunId(run.row.parent), run.parent_path, ticket.head, ending))
-        return CancelOutcome.ENDED
-
-    @transaction("retry")
-    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
-        run = self._runs.get(run_id)
-        if run is None:
-            return RetryOutcome.UNKNOWN
-        if run.row.status not in RETRYABLE:
-            return RetryOutcome.NOT_FAILED
-        if any(row.kind == KIND[CompensationCompleted] for row in run.log):
-            return RetryOutcome.COMPENSATED
-        now = self._clock()
-        row = run.row
-        ticket = Ticket(
-            run_id,
-            "",
-            run.queue,
-            needs or needs_workflow(row.workflow, row.version),
-            run.priority,
-            now,
-            now,
-            head=run.log[-1].seq,
-            at=run.log[-1].at,
-            base=max((e.seq for e in run.log if e.kind in BASES), default=1),
-            started=True,
-            lane=run.lane,
-        )
-        self._tickets[run_id, ""] = ticket
-        self._append(ticket, [written(Retried(undo=undo))])
-        run.row = replace(row, status=Status.RUNNING, output=None, error=None, ended_at=None)
-        return RetryOutcome.RETRIED

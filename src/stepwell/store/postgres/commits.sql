@@ -1,19 +1,20 @@
--- What changes runs: commit, start, deliver. Claims are in tickets.sql, reads in reading.sql.
+-- Commits of owners. What is said here holds for all files of this store.
 --
--- The tables are written with the default schema's name; the store puts its own in place of it.
+-- The SQL names the default schema; the store replaces it with its own.
 -- $1 is always the time: NULL for the database's clock, a number in tests.
--- Rows of a batch come as arrays, one for each column; what every commit has comes as text to be split,
--- and the payloads in one piece, for the driver looks thrice at each element of an array. Nothing here joins two lists of the same batch:
--- the plans are generic and do not know how long the arrays are. Instead a verdict is looked up by its
--- place in an array, and rows of tables by LATERAL, which can only become a look into an index. An UPDATE
--- or DELETE cannot be LATERAL: there `= ANY (ARRAY[x])` is an equality that no join by sorting could use,
--- so the planner has no reason to read the table's whole index, however small it was when it planned. (A
--- constant on a later column of the index would be such a reason: the '' of a run's path comes from a CTE.)
+-- Rows of a batch come as arrays, one per column; columns that every commit has come as text to be split, and
+-- payloads in one piece, because asyncpg visits each array element three times. No statement joins two lists
+-- of the same batch: the plans are generic and do not know how long the arrays are. Instead a verdict is
+-- looked up by its place in an array, and rows of tables by LATERAL, which can only become an index lookup.
+-- An UPDATE or DELETE cannot be LATERAL: there `= ANY (ARRAY[x])` is an equality that a merge join cannot
+-- use, so the planner has no reason to read the whole index, however small the table was when it planned.
+-- (A constant on a later column of the index would be such a reason: so the '' of a run's path comes from a
+-- CTE.)
 
 -- name: commit_batch
--- Every member is judged on its locked ticket (the rule of domain/fence.py), and whatever follows is done
--- for the good ones only. UPDATE and DELETE find the ticket by the statement's snapshot and then its
--- latest version, which is ours because `k` locked it.
+-- Every member is checked against its locked ticket (the rule of domain/fence.py); the rest is done for the
+-- accepted ones only. UPDATE and DELETE find the ticket by the statement's snapshot and then its latest
+-- version, which is ours because `k` locked it.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -168,8 +169,8 @@ FROM v
 ORDER BY i;
 
 -- name: commit_events
--- The everyday batch: every member appends events and keeps its lease. The same as commit_batch without
--- the parts that would have nothing to do: 0.14 instead of 0.23 ms for one commit, 0.87 instead of 1.17 for 50.
+-- The most common batch: every member appends events and keeps its lease. The same as commit_batch without
+-- the parts that would do nothing: 0.14 instead of 0.23 ms for one commit, 0.87 instead of 1.17 for 50.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -236,7 +237,7 @@ SELECT verdict, coalesce(wakes, 0) AS wakes, CASE verdict WHEN 0 THEN written_at
 FROM v
 ORDER BY i;
 
--- name: recognise
+-- name: own_events
 -- The events that a lost commit would have written, and the last Claimed before its end.
 SELECT e.seq, e.kind, e.path, e.attempt, e.at, e.payload
 FROM stepwell.events AS e
@@ -256,8 +257,8 @@ WHERE e.run_id = $1
 ORDER BY e.seq;
 
 -- name: lock_tickets
--- All tickets that a transaction will touch, in the one order that everybody keeps. `last` is '' for the
--- run alone, the highest text for its remote steps as well, and anything between for those up to a path.
+-- Lock all tickets that a transaction will touch, in the order that all transactions use. `last` is '' for
+-- the run alone, the highest text to include its remote steps, or a path to include those up to it.
 SELECT x.run_id, x.path, x.lease, x.head, x.wakes, x.started, x.ending
 FROM (
     SELECT u.run_id, max(u.last) AS last
@@ -281,7 +282,7 @@ WHERE t.run_id = ANY (ARRAY[c.run_id])
     AND t.path = ANY (ARRAY[c.path]);
 
 -- name: open_remote
--- A path that is opened again begins anew.
+-- Opening a path again replaces its ticket.
 INSERT INTO stepwell.tickets (
     run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
     head, base, at, wakes, losses, lost_lease
@@ -297,146 +298,3 @@ ON CONFLICT (run_id, path) DO UPDATE
 SET queue = excluded.queue, needs = excluded.needs, priority = excluded.priority, started = false,
     ending = false, not_before = excluded.not_before, due_at = excluded.due_at, owner = NULL, lease = NULL,
     head = excluded.head, at = excluded.at, wakes = 0, losses = 0, lost_lease = '';
-
--- name: start_runs
--- Ordered by key, so that two starters of the same keys wait for each other in one direction. Event and
--- ticket are written for the runs that RETURNING names and no others. IN (...) IS TRUE is not turned into
--- a join: it looks each id up in a hash table whatever the planner believes about sizes.
--- A worker that is known, while no limits are set, owns what it starts. No lock on its row: if it is buried
--- at this moment, the ticket has an owner that is no worker, and the next who sweeps frees it.
-WITH clock AS MATERIALIZED (
-    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
-),
-s AS MATERIALIZED (
-    SELECT
-        u.*,
-        substring($3::bytea FROM u.accepted_at FOR u.input_at - u.accepted_at) AS accepted,
-        substring($3::bytea FROM u.input_at FOR u.tags_at - u.input_at) AS input,
-        substring($3::bytea FROM u.tags_at FOR u.ends_at - u.tags_at) AS tags
-    FROM (SELECT string_to_array($2, E'\x1e') AS t) AS c
-    CROSS JOIN LATERAL unnest(
-        string_to_array(c.t[1], E'\x1f'), string_to_array(c.t[2], E'\x1f'), string_to_array(c.t[3], E'\x1f'),
-        string_to_array(c.t[4], E'\x1f'), string_to_array(c.t[5], E'\x1f'), string_to_array(c.t[6], E'\x1f'),
-        string_to_array(c.t[7], E'\x1f'), string_to_array(c.t[8], E'\x1f'), string_to_array(c.t[9], E'\x1f'),
-        string_to_array(c.t[10], E'\x1f'), string_to_array(c.t[11], E'\x1f'), string_to_array(c.t[12], E'\x1f'),
-        string_to_array(c.t[13], E'\x1f'), string_to_array(c.t[14], E'\x1f'), string_to_array(c.t[15], E'\x1f'),
-        string_to_array(c.t[16], E'\x1f'), string_to_array(c.t[17], E'\x1f'),
-        string_to_array($4, ',')::int[], string_to_array($5, ',')::int[], string_to_array($6, ',')::int[],
-        string_to_array($7, ',')::int[], string_to_array($8, ',')::int[], string_to_array($9, ',')::float8[],
-        string_to_array($10, ',')::bool[]
-    ) AS u (
-        id, workspace, workflow, version, kind, queue, needs, key, digest, lane, hash, parent, parent_path,
-        root, trigger, owner, lease, accepted_at, input_at, tags_at, ends_at, priority, delay, test
-    )
-    WHERE u.ends_at IS NOT NULL -- each column of text has one more, so that a lone '' is an element
-    ORDER BY workspace, key, id
-),
-takers AS MATERIALIZED (
-    SELECT w.id
-    FROM stepwell.workers AS w
-    WHERE w.id IN (SELECT s.owner FROM s)
-        AND NOT EXISTS (SELECT FROM stepwell.limits AS l WHERE l.most IS NOT NULL)
-),
-born AS (
-    INSERT INTO stepwell.runs (
-        id, workspace, workflow, version, kind, status, input, key, digest, hash, queue, priority, lane,
-        parent, parent_path, root, tags, trigger, where_at, created_at, test
-    )
-    SELECT
-        s.id, s.workspace, s.workflow, s.version, s.kind, 'pending', s.input, s.key, s.digest, s.hash, s.queue,
-        s.priority, s.lane, s.parent, s.parent_path, s.root, s.tags, s.trigger, '', clock.now, s.test
-    FROM clock
-    CROSS JOIN s
-    ON CONFLICT DO NOTHING -- of its key, or of its id where it has none
-    RETURNING id
-),
-accepted AS (
-    INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
-    SELECT s.id, 1, 'accepted', '', 0, clock.now, s.accepted
-    FROM clock
-    CROSS JOIN s
-    WHERE (s.id IN (SELECT born.id FROM born)) IS TRUE
-),
-queued AS (
-    INSERT INTO stepwell.tickets (
-        run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
-        head, base, at, wakes, losses, lost_lease, owner, lease
-    )
-    SELECT
-        s.id, '', s.queue, s.needs, s.workspace, s.lane, s.priority, taken.yes, false,
-        clock.now + s.delay, clock.now + s.delay, 1, 1, clock.now, 0, 0, '',
-        CASE WHEN taken.yes THEN s.owner END, CASE WHEN taken.yes THEN s.lease END
-    FROM clock
-    CROSS JOIN s
-    CROSS JOIN LATERAL (SELECT (s.owner IN (SELECT takers.id FROM takers)) IS TRUE AS yes) AS taken
-    WHERE (s.id IN (SELECT born.id FROM born)) IS TRUE
-    RETURNING run_id, at, owner IS NOT NULL AS taken
-)
-SELECT run_id, at, taken
-FROM queued;
-
--- name: start_run
--- The same for one run, without the lists: 0.47 instead of 0.60 ms, where writing any row takes 0.37.
-WITH clock AS MATERIALIZED (
-    SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
-),
-takers AS MATERIALIZED (
-    SELECT w.id
-    FROM stepwell.workers AS w
-    WHERE w.id = $17
-        AND NOT EXISTS (SELECT FROM stepwell.limits AS l WHERE l.most IS NOT NULL)
-),
-born AS (
-    INSERT INTO stepwell.runs (
-        id, workspace, workflow, version, kind, status, input, key, digest, hash, queue, priority, lane,
-        parent, parent_path, root, tags, trigger, where_at, created_at, test
-    )
-    SELECT
-        $2, $3, $4, $5, $6, 'pending', $20, $9, $10, $12, $7,
-        $22, $11, $13, $14, $15, $21, $16, '', clock.now, $24
-    FROM clock
-    ON CONFLICT DO NOTHING -- of its key, or of its id where it has none
-    RETURNING id, workspace, queue, lane, priority, created_at
-),
-accepted AS (
-    INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
-    SELECT born.id, 1, 'accepted', '', 0, born.created_at, $19
-    FROM born
-),
-queued AS (
-    INSERT INTO stepwell.tickets (
-        run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
-        head, base, at, wakes, losses, lost_lease, owner, lease
-    )
-    SELECT
-        born.id, '', born.queue, $8, born.workspace, born.lane, born.priority, takers.id IS NOT NULL, false,
-        born.created_at + $23::float8, born.created_at + $23::float8, 1, 1, born.created_at, 0, 0, '',
-        takers.id, CASE WHEN takers.id IS NOT NULL THEN $18::text END
-    FROM born
-    LEFT JOIN takers ON true
-    RETURNING run_id, at, owner IS NOT NULL AS taken
-)
-SELECT run_id, at, taken
-FROM queued;
-
--- name: find_keys
--- A later statement than the one that met these keys: in that one the other starter's row is not visible.
--- The first key from there on, and not an equality: for that the planner, while the table is small, may as
--- well take the index of workspace and workflow, and would read all runs for each key later.
-SELECT k.i, r.id, r.digest
-FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (workspace, key, i)
-CROSS JOIN LATERAL (
-    SELECT x.id, x.digest, x.workspace, x.key
-    FROM stepwell.runs AS x
-    WHERE x.key <> '' AND (x.workspace, x.key) >= (k.workspace, k.key)
-    ORDER BY x.workspace, x.key
-    LIMIT 1
-) AS r
-WHERE k.key <> ''
-    AND r.workspace = k.workspace
-    AND r.key = k.key
-UNION ALL
-SELECT k.i, r.id, r.digest
-FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (id, key, i) -- a start without a key gives its id
-CROSS JOIN LATERAL (SELECT x.id, x.digest FROM stepwell.runs AS x WHERE x.id = k.id) AS r
-WHERE k.key = '';

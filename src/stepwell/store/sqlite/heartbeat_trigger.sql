@@ -1,12 +1,12 @@
--- What the writer's connection has beside the file's own schema, made anew each time it is opened.
--- `UPDATE temp.beats SET now = ?` is a worker's heartbeat. It renews two tables, and through the trigger
--- it is one statement that needs no BEGIN and COMMIT around it: an idle process hardly asks anything.
+-- Temporary objects of the writer's connection, created each time it is opened.
+-- `UPDATE temp.beats SET now = ?` is a worker's heartbeat. It writes two tables; thanks to the trigger it is
+-- one statement that needs no BEGIN and COMMIT, so an idle process sends very few statements.
 CREATE TEMP VIEW beats AS
 SELECT id, lease_seconds, boot, 0.0 AS now
 FROM main.workers;
 
--- Contact of the fleet goes on, or begins anew after a gap, a restart or a clock that was set back; less
--- than a second backwards is only two callers that overtook each other.
+-- Extends the workers' contact, or restarts it after a gap, a reboot or a clock that was set back; a step
+-- back of less than a second is only two callers that overtook each other.
 CREATE TEMP TRIGGER beat INSTEAD OF UPDATE OF now ON beats
 BEGIN
     INSERT INTO contact (id, since, last, boot)

@@ -1,0 +1,33 @@
+"""Evaluator: the names and the time that a node's expressions see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stepwell.authoring.graphs.run.state import ROOT, NodeRun
+
+
+class Evaluator:
+    def __init__(self, run: Mapping[str, Any], clock: Callable[[str], float]) -> None:
+        self.run = run  # what expressions see as `run`
+        self._clock = clock  # the time at a path; replay must get the same
+
+    def scope_of(self, node_run: NodeRun) -> dict[str, Any]:
+        scope: dict[str, Any] = {
+            "ctx": node_run.variables.values,
+            "run": self.run,
+            # The same key as user code gets: helpers.key, StepContext.key.
+            "step": {
+                "id": node_run.node.id,
+                "path": node_run.path,
+                "key": f"{self.run['id']}/{ROOT}{node_run.path}",
+            },
+        }
+        if node_run.scope.loop is not None:
+            scope["loop"] = node_run.scope.loop
+        return scope
+
+    def now_of(self, node_run: NodeRun, mark: str = "") -> float | None:
+        """The time, if an expression of the node asks for it: reading the clock writes to the log."""
+        return self._clock(node_run.path + mark) if node_run.node.uses_time else None

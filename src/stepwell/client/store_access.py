@@ -1,0 +1,82 @@
+"""StoreAccess: how a client and the handles of its runs reach the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from stepwell.client.replay_guard import refuse_in_workflow_code
+from stepwell.domain.codec import PLAIN
+from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, Message
+from stepwell.domain.ids import Ids
+from stepwell.domain.schema import Schema
+from stepwell.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
+from stepwell.store.base import Store
+from stepwell.store.wakeups import Notifier
+
+T = TypeVar("T")
+
+_CALLS_MAX = 5
+
+
+class StoreAccess:
+    def __init__(
+        self,
+        store: Store,
+        ids: Ids,
+        notifier: Notifier | None = None,
+        *,
+        workspace: str = DEFAULT_WORKSPACE,
+        payload_bytes_max: int = 2 * 1024 * 1024,
+    ) -> None:
+        self._store = store
+        self.ids = ids
+        self.notifier = notifier or Notifier()
+        self.workspace = workspace
+        self.payload_bytes_max = payload_bytes_max
+        self._schemas: dict[bytes, Schema] = {}
+
+    @property
+    def store(self) -> Store:
+        refuse_in_workflow_code()
+        return self._store
+
+    def token(self) -> str:
+        return self.ids.token()
+
+    async def deliver(self, message: Message) -> Any:
+        outcome = (await self.call_idempotent(lambda: self.store.deliver([message])))[0]
+        self.notifier.notify_work(message.run_id)
+        return outcome
+
+    async def call_idempotent(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a write that got no answer. It must carry a key, so that a repeat changes nothing."""
+        return (await self.retry_call(call))[0]
+
+    async def retry_call(self, call: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+        """Return the answer, and whether the call was repeated.
+
+        If it was, an earlier call whose answer was lost may have done the work.
+        """
+        for attempt in range(_CALLS_MAX):
+            try:
+                return await call(), attempt > 0
+            except StoreLocked:
+                raise  # the store has waited as long as a caller should wait
+            except (OutcomeUnknown, StoreUnavailable):
+                if attempt == _CALLS_MAX - 1:
+                    raise
+                await asyncio.sleep(0.05 * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def encode_checked(self, definition: Definition, input: Any) -> bytes:
+        """Encode the input, checked against the stored schema: no workflow code is needed."""
+        data = PLAIN.encode(input)
+        schema = definition.input_schema
+        if schema not in self._schemas:
+            self._schemas[schema] = Schema(schema.decode())
+        self._schemas[schema].check(msgspec.json.decode(data), workflow=definition.name)
+        return data

@@ -1,0 +1,73 @@
+"""Cancel and retry in the memory store."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from stepwell.domain.commit import (
+    ENDING_PRIORITY,
+    CancelOutcome,
+    Finish,
+    RetryOutcome,
+)
+from stepwell.domain.events import BASES, KIND, Cancelled, CompensationCompleted, Retried, written
+from stepwell.domain.ids import RunId, needs_workflow
+from stepwell.domain.messages import Ending, cancel_request, child_ended
+from stepwell.domain.status import RETRYABLE, Status
+from stepwell.store.base import Encode
+from stepwell.store.memory.tables import Tables, Ticket
+from stepwell.store.memory.verb import transaction
+
+
+class MemoryCancelRetry(Tables):
+    @transaction("cancel")
+    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
+        run = self._runs.get(run_id)
+        if run is None:
+            return CancelOutcome.UNKNOWN
+        ticket = self._tickets.get((run_id, ""))
+        if ticket is None or ticket.ending:
+            return CancelOutcome.ALREADY
+        if ticket.started:
+            self._deliver(cancel_request(run_id, reason, encode))
+            ticket.ending = True
+            ticket.priority = ENDING_PRIORITY
+            return CancelOutcome.REQUESTED
+        unconsumed = list(self._inbox.get(run_id, {}))
+        event = written(Cancelled(reason=reason, unconsumed=unconsumed))
+        at = self._append(ticket, [replace(event, payload=encode(event.payload))])
+        self._finish(run_id, Finish(seen=ticket.wakes, status=Status.CANCELLED), at)
+        if run.row.parent:
+            ending = Ending(status=Status.CANCELLED, run=run_id)
+            self._deliver(child_ended(RunId(run.row.parent), run.parent_path, ticket.head, ending))
+        return CancelOutcome.ENDED
+
+    @transaction("retry")
+    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
+        run = self._runs.get(run_id)
+        if run is None:
+            return RetryOutcome.UNKNOWN
+        if run.row.status not in RETRYABLE:
+            return RetryOutcome.NOT_FAILED
+        if any(row.kind == KIND[CompensationCompleted] for row in run.log):
+            return RetryOutcome.COMPENSATED
+        now = self._clock()
+        row = run.row
+        ticket = Ticket(
+            run_id,
+            "",
+            run.queue,
+            needs or needs_workflow(row.workflow, row.version),
+            run.priority,
+            now,
+            now,
+            head=run.log[-1].seq,
+            at=run.log[-1].at,
+            base=max((e.seq for e in run.log if e.kind in BASES), default=1),
+            started=True,
+            lane=run.lane,
+        )
+        self._tickets[run_id, ""] = ticket
+        self._append(ticket, [written(Retried(undo=undo))])
+        run.row = replace(row, status=Status.RUNNING, output=None, error=None, ended_at=None)
+        return RetryOutcome.RETRIED

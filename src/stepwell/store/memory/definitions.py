@@ -1,0 +1,57 @@
+"""Definitions of workflows, and the codec check: the records that belong to no run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepwell.domain.commit import Definition
+from stepwell.store.memory.tables import Tables
+from stepwell.store.memory.verb import transaction
+
+
+class MemoryDefinitions(Tables):
+    @transaction("define")
+    async def put_definitions(self, definitions: Sequence[Definition]) -> None:
+        for definition in definitions:
+            key = (definition.workspace, definition.name, definition.version)
+            if self._definitions.get(key) != definition:
+                self._definitions.pop(key, None)
+                self._definitions[key] = definition
+
+    @transaction("define")
+    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        key = (definition.workspace, definition.name, definition.version)
+        current = self._definitions.get(key)
+        if current != definition:
+            if ("" if current is None else current.hash) != expected:
+                return False
+            self._definitions.pop(key, None)
+            self._definitions[key] = definition
+        return True
+
+    async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
+        versions = [
+            d
+            for d in self._definitions.values()
+            if (d.workspace, d.name) == (workspace, name) and version in ("", d.version)
+        ]
+        return versions[-1] if versions else None
+
+    @transaction("define")
+    async def drop_definitions(self, workspace: str, *names: str) -> int:
+        dropped = [key for key in self._definitions if key[0] == workspace and key[1] in names]
+        for key in dropped:
+            del self._definitions[key]
+        return len(dropped)
+
+    async def list_definitions(self, workspace: str) -> Sequence[Definition]:
+        return [d for d in self._definitions.values() if d.workspace == workspace]
+
+    async def read_codec_check(self) -> bytes | None:
+        return self._codec_check
+
+    async def write_codec_check(self, value: bytes, *, expected: bytes | None) -> bool:
+        if self._codec_check not in (None, expected):
+            return False
+        self._codec_check = value
+        return True

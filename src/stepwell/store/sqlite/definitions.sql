@@ -1,0 +1,44 @@
+-- Definitions of workflows, and the codec check.
+
+-- name: delete_definition
+-- Only if it differs: an unchanged definition keeps its place in the order.
+DELETE FROM definitions
+WHERE workspace = ?1 AND name = ?2 AND version = ?3
+    AND (kind, hash, body, input_schema, options) IS NOT (?4, ?5, ?6, ?7, ?8);
+
+-- name: insert_definition
+INSERT INTO definitions (workspace, name, version, kind, hash, body, input_schema, options)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- name: drop_definitions
+DELETE FROM definitions
+WHERE workspace = ?1 AND name IN (SELECT value FROM json_each(?2))
+RETURNING version;
+
+-- name: read_definition
+SELECT name, version, kind, hash, body, input_schema, options, workspace
+FROM definitions
+WHERE workspace = ?1 AND name = ?2 AND (?3 = '' OR version = ?3)
+ORDER BY n DESC
+LIMIT 1;
+
+-- name: list_definitions
+SELECT name, version, kind, hash, body, input_schema, options, workspace
+FROM definitions
+WHERE workspace = ?1
+ORDER BY n;
+
+-- name: read_codec_check
+SELECT value
+FROM codec_check;
+
+-- name: write_codec_check
+-- Inserts the first check, or replaces the one that was read.
+INSERT INTO codec_check (id, value)
+SELECT 1, ?1
+WHERE true
+ON CONFLICT (id) DO UPDATE
+SET value = excluded.value
+WHERE codec_check.value = ?2
+RETURNING 1;
