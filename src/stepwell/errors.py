@@ -56,7 +56,7 @@ Permanent, RetryAfter             what authors raise in a step: never again · a
 DirectStepCall (UserWarning)      a step was called without ctx.step; an error with Settings.direct_calls
 
 Unwind (BaseException)            control flow of the engine; `except Exception` cannot swallow it
-├─ Suspended · LeaseLost · Continue · TransitionStopped
+├─ Suspended · OwnershipLost · Continue · TransitionStopped
 └─ RunCancelling                  also an asyncio.CancelledError: workflow code may clean up behind it
 """
 
@@ -546,7 +546,7 @@ class Suspended(Unwind):
     """The run waits; its code is left and will be replayed when something happens."""
 
 
-class LeaseLost(Unwind):
+class OwnershipLost(Unwind):
     """Another worker owns the run now; nothing done here counts any more."""
 
 

@@ -41,7 +41,7 @@ from stepwell.domain.events import (
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import NEEDS_EMIT, LeaseId, RunId, WorkerId, needs_workflow
 from stepwell.domain.limits import Hold, Kind, Lane, Limit
-from stepwell.domain.messages import Decision, Ending, decide_key, step_ended
+from stepwell.domain.messages import Decision, EndNotice, decide_key, step_ended
 from stepwell.domain.rates import RatedStart, Window
 from stepwell.domain.status import Status
 
@@ -211,7 +211,7 @@ class Planner:
         return PublishedEvent(id, self.pick.choice(EVENT_NAMES), self.pick.choice(("", "k")), b"1", 0.0)
 
     def remote_result(self, claim: Claim) -> Message:
-        ending = Ending(status="completed", result=Raw(b"1"))
+        ending = EndNotice(status="completed", result=Raw(b"1"))
         return step_ended(claim.run_id, claim.path, self.pick.choice((1, 1, 2)), ending)
 
     # Commits

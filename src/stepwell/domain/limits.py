@@ -32,7 +32,7 @@ Hold = Literal["active", "run"]
 KINDS: tuple[Kind, ...] = ("workspace", "workflow", "queue", "key")
 
 
-class Scope(NamedTuple):
+class LimitScope(NamedTuple):
     """What a limit counts. Queues are shared by all workspaces: theirs is ''."""
 
     kind: Kind
@@ -57,8 +57,8 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     hold: Hold = "active"
 
     @property
-    def scope(self) -> Scope:
-        return Scope(self.kind, self.workspace, self.name)
+    def scope(self) -> LimitScope:
+        return LimitScope(self.kind, self.workspace, self.name)
 
 
 class Concurrency(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
     key_hold: Hold = "active"
     child: bool = False
 
-    def is_in(self, scope: Scope) -> bool:
+    def is_in(self, scope: LimitScope) -> bool:
         return any(own == scope for own, _, _ in self.scopes())
 
     @property
@@ -90,14 +90,14 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
         text = msgspec.json.encode(self).decode()
         return text if self.child else text.removesuffix(",false]") + "]"
 
-    def scopes(self) -> list[tuple[Scope, int | None, Hold]]:
-        found: list[tuple[Scope, int | None, Hold]] = [
-            (Scope("workspace", self.workspace, ""), self.workspace_most, "active"),
-            (Scope("workflow", self.workspace, self.workflow), self.workflow_most, "active"),
-            (Scope("queue", "", self.queue), None, "active"),
+    def scopes(self) -> list[tuple[LimitScope, int | None, Hold]]:
+        found: list[tuple[LimitScope, int | None, Hold]] = [
+            (LimitScope("workspace", self.workspace, ""), self.workspace_most, "active"),
+            (LimitScope("workflow", self.workspace, self.workflow), self.workflow_most, "active"),
+            (LimitScope("queue", "", self.queue), None, "active"),
         ]
         if self.key:
-            found.append((Scope("key", self.workspace, self.key), self.key_most, self.key_hold))
+            found.append((LimitScope("key", self.workspace, self.key), self.key_most, self.key_hold))
         return found
 
 
@@ -226,14 +226,14 @@ def rest_counts(table: Iterable[Limit], lanes: Iterable[str]) -> bool:
     )
 
 
-def _by_scope(lanes: Mapping[str, int]) -> dict[Scope, int]:
-    counts: dict[Scope, int] = {}
+def _by_scope(lanes: Mapping[str, int]) -> dict[LimitScope, int]:
+    counts: dict[LimitScope, int] = {}
     for lane, count in lanes.items():
         _count(counts, lane, count)
     return counts
 
 
-def _count(counts: dict[Scope, int], lane: str, count: int) -> None:
+def _count(counts: dict[LimitScope, int], lane: str, count: int) -> None:
     for scope, _, _ in read_lane(lane).scopes():
         counts[scope] = counts.get(scope, 0) + count
 
@@ -250,7 +250,7 @@ class LaneUse(NamedTuple):
     resting: int
 
 
-class Waiting(NamedTuple):
+class WaitingTicket(NamedTuple):
     """An unowned ticket, of a lane or (lane '') of none."""
 
     lane: str
@@ -263,7 +263,7 @@ class Waiting(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    tickets: Sequence[Waiting]
+    tickets: Sequence[WaitingTicket]
     next_due: float  # when the first that is not due yet will be
     blocked: bool  # some are due and wait for a slot
     more: bool  # there are more to take at once
@@ -274,7 +274,9 @@ class Chosen(NamedTuple):
         return None if self.next_due == NEVER else self.next_due - now
 
 
-def choose(waiting: Iterable[Waiting], slots: Slots, *, now: float, wanted: int, fresh: int = 0) -> Chosen:
+def choose(
+    waiting: Iterable[WaitingTicket], slots: Slots, *, now: float, wanted: int, fresh: int = 0
+) -> Chosen:
     """Which tickets go next, of lanes and of none: begun before fresh, priority, due time. But so many of
     the places (`fresh`) are first for fresh ones.
 
@@ -301,8 +303,10 @@ def choose(waiting: Iterable[Waiting], slots: Slots, *, now: float, wanted: int,
     return Chosen(taken, next_due, blocked, more)
 
 
-def _take_fresh(ordered: Iterable[Waiting], slots: Slots, *, now: float, wanted: int) -> list[Waiting]:
-    taken: list[Waiting] = []
+def _take_fresh(
+    ordered: Iterable[WaitingTicket], slots: Slots, *, now: float, wanted: int
+) -> list[WaitingTicket]:
+    taken: list[WaitingTicket] = []
     for ticket in ordered:
         if len(taken) == wanted:
             break
@@ -335,11 +339,11 @@ def owned_within(runs: Sequence[NewRun], slots: Slots, *, waiting: bool) -> Sequ
     return found
 
 
-def _has_begun(ticket: Waiting) -> bool:
+def _has_begun(ticket: WaitingTicket) -> bool:
     return ticket.started or is_child(ticket.lane)
 
 
-def _place(ticket: Waiting) -> tuple[bool, int, float, str, str]:
+def _place(ticket: WaitingTicket) -> tuple[bool, int, float, str, str]:
     return (not _has_begun(ticket), -ticket.priority, ticket.due_at, ticket.run_id, ticket.path)
 
 

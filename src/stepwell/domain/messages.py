@@ -16,7 +16,7 @@ from stepwell.errors import Permanent, RetryAfter
 CANCEL_KEY = "cancel"
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EndNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a child run or a remote step ended."""
 
     status: str  # of a run, or completed | failed of a step
@@ -66,12 +66,18 @@ def loop_held(run_id: RunId, path: str, seconds: float) -> Message:
     )
 
 
-PAYLOADS: dict[str, type] = {"cancel": str, "decide": Decision, "child": Ending, "step": Ending, HELD: float}
+PAYLOADS: dict[str, type] = {
+    "cancel": str,
+    "decide": Decision,
+    "child": EndNotice,
+    "step": EndNotice,
+    HELD: float,
+}
 
 
-def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: bool = False) -> Ending:
+def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: bool = False) -> EndNotice:
     """An attempt that failed with this error; `final`: another would fail in the same way."""
-    return Ending(
+    return EndNotice(
         status="failed",
         error=problem,
         attempt=attempt,
@@ -81,7 +87,7 @@ def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: 
     )
 
 
-def child_ended(parent: RunId, path: str, ending_seq: int, ending: Ending) -> Message:
+def child_ended(parent: RunId, path: str, ending_seq: int, ending: EndNotice) -> Message:
     """To the parent. A child that is retried ends again, so the key counts its endings by their seq;
     a parent that is retried has another child at the same path, so the key names the child."""
     return Message(
@@ -93,7 +99,7 @@ def child_ended(parent: RunId, path: str, ending_seq: int, ending: Ending) -> Me
     )
 
 
-def step_ended(run_id: RunId, path: str, attempt: int, ending: Ending) -> Message:
+def step_ended(run_id: RunId, path: str, attempt: int, ending: EndNotice) -> Message:
     return Message(
         run_id=run_id,
         key=f"step/{path}/{attempt}",

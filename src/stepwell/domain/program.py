@@ -140,7 +140,7 @@ class ChildHandle(Protocol[R_co]):
     async def result(self) -> R_co: ...
 
 
-class StepCaller(Protocol):
+class StepVerb(Protocol):
     """`await ctx.step(fn, *args)`, or `ctx.step.on(queue="gpu")(fn, *args)`."""
 
     @overload
@@ -156,7 +156,7 @@ class StepCaller(Protocol):
         self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, R]: ...
 
-    def on(self, *, queue: str) -> StepCaller:
+    def on(self, *, queue: str) -> StepVerb:
         """The step is executed by any worker of that queue."""
         ...
 
@@ -168,7 +168,7 @@ class Context(Protocol):
     def run_id(self) -> RunId: ...
 
     @property
-    def step(self) -> StepCaller: ...
+    def step(self) -> StepVerb: ...
 
     @property
     def attempt(self) -> int:
@@ -347,7 +347,7 @@ class SyncChildHandle(Protocol[R_co]):
     def result(self) -> R_co: ...
 
 
-class SyncStepCaller(Protocol):
+class SyncStepVerb(Protocol):
     """`ctx.step(fn, *args)` of a plain workflow function."""
 
     @overload
@@ -357,7 +357,7 @@ class SyncStepCaller(Protocol):
     @overload
     def __call__(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
-    def on(self, *, queue: str) -> SyncStepCaller: ...
+    def on(self, *, queue: str) -> SyncStepVerb: ...
 
 
 class SyncContext(Protocol):
@@ -368,7 +368,7 @@ class SyncContext(Protocol):
     attempt: int
 
     @property
-    def step(self) -> SyncStepCaller: ...
+    def step(self) -> SyncStepVerb: ...
     def sleep(self, duration: Duration) -> None: ...
     @overload
     def signal(self, name: str, type: type[T], *, timeout: Duration | None = None) -> T: ...

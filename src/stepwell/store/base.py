@@ -38,7 +38,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.limits import LaneUse, Limit, LimitScope
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.errors import KeyMissing, StoreUnavailable
 
@@ -308,7 +308,7 @@ class Limits(Protocol):
         """Set or replace the limit of that scope; the next claim counts by it."""
         ...
 
-    async def drop_limit(self, scope: Scope) -> bool:
+    async def drop_limit(self, scope: LimitScope) -> bool:
         """Forget it, so that what the runs bring along counts again; False: there was none."""
         ...
 

@@ -41,7 +41,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.limits import LaneUse, Limit, LimitScope
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import PUBLISHED_MAX, Encode
@@ -340,7 +340,7 @@ class FaultyStore:
     async def put_limit(self, limit: Limit) -> None:
         await self._ask("put_limit", limit)
 
-    async def drop_limit(self, scope: Scope) -> bool:
+    async def drop_limit(self, scope: LimitScope) -> bool:
         return await self._ask("drop_limit", scope)  # type: ignore[no-any-return]
 
     async def read_limits(self) -> Sequence[Limit]:

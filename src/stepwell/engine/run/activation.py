@@ -37,7 +37,7 @@ from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.unserved import Unserved
 from stepwell.engine.run.waits import Waits
 from stepwell.engine.run.workflow_loop import Scope, WorkflowLoop
-from stepwell.errors import CodeChanged, LeaseLost, LogDamaged, Unwind
+from stepwell.errors import CodeChanged, LogDamaged, OwnershipLost, Unwind
 
 if TYPE_CHECKING:
     from stepwell.engine.machine.driver import MachineDriver
@@ -390,7 +390,7 @@ class Activation:
 
     def lose(self) -> None:
         """Somebody else owns the run now."""
-        self.close(LeaseLost)
+        self.close(OwnershipLost)
 
     def close(self, why: type[Unwind]) -> None:
         """Leave the code: every pending call raises, nothing is answered any more."""

@@ -12,12 +12,10 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
-from stepwell.domain.commit import Finish, InboxRow, NewEvent
-from stepwell.domain.commit import Message as CommitMessage
+from stepwell.domain.commit import Finish, InboxRow, Message, NewEvent
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId, recorded_random
-from stepwell.domain.messages import HELD, cancel_request, child_ended
-from stepwell.domain.messages import Ending as Message
+from stepwell.domain.messages import HELD, EndNotice, cancel_request, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.engine.execution.exit_guard import as_failure
@@ -72,7 +70,7 @@ class Ending:
     reason: str = ""
     continues: ev.Continued | None = None
     event: NewEvent | None = None
-    messages: list[CommitMessage] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
 
     def undraft(self, draft: Draft) -> None:
         """Its commit was refused: it is drafted anew, with what came meanwhile."""
@@ -238,7 +236,7 @@ def finish(activation: Activation, ending: Ending) -> Finish:
     ending.event = draft.add(_last_fact(ending, unconsumed))
     accepted = activation.journal.accepted
     if accepted.parent:
-        message = Message(
+        message = EndNotice(
             status=ending.status,
             result=Raw(ending.result or b"null"),
             error=ending.problem,

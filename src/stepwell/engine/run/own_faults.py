@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from stepwell.errors import LeaseLost, LogDamaged
+from stepwell.errors import LogDamaged, OwnershipLost
 
 if TYPE_CHECKING:
     from stepwell.engine.run.activation import Activation
@@ -26,7 +26,7 @@ def give_back(activation: Activation) -> None:
     else:
         _log.exception("run %s: the engine failed; the run is given back", activation.run_id)
     activation.broken = True
-    activation.close(LeaseLost)
+    activation.close(OwnershipLost)
 
 
 async def guarded(activation: Activation, work: Awaitable[None]) -> None:

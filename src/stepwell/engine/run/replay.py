@@ -28,7 +28,7 @@ from stepwell.errors import DIFFERS, CodeChanged, WaitTimedOut
 if TYPE_CHECKING:
     from stepwell.engine.run.activation import Activation
     from stepwell.engine.run.calls import WaitCall
-    from stepwell.engine.run.journal import Message
+    from stepwell.engine.run.journal import ReceivedMessage
 
 
 def is_other(call: Call, answer: RecordedResult, journal: Journal) -> bool:
@@ -100,7 +100,7 @@ def left_open(activation: Activation) -> CodeChanged | None:
     )
 
 
-def check_form(activation: Activation, call: WaitCall, message: Message) -> None:
+def check_form(activation: Activation, call: WaitCall, message: ReceivedMessage) -> None:
     """An answer does not fit what the code expects. A decision was accepted for the form that the log has:
     if the code has another form now, the decision waits for code that takes it. (A place offers its choices
     anew instead.)

@@ -16,7 +16,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Commit, NewTicket
 from stepwell.domain.ids import needs_step
-from stepwell.domain.messages import Ending
+from stepwell.domain.messages import EndNotice
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import encode_arguments
 from stepwell.engine.execution.attempt import Running, StepAttempt
@@ -214,7 +214,7 @@ class Steps:
     def remote_ended(self, path: str, payload: bytes) -> None:
         """A remote worker's result came through the inbox; an old attempt's is no news."""
         call = self._activation.calls.get(path)
-        ending = msgspec.json.decode(payload, type=Ending)
+        ending = msgspec.json.decode(payload, type=EndNotice)
         if not isinstance(call, StepCall) or call.retrying or ending.attempt != call.attempt:
             return
         self._activation.timers.dues.pop(path, None)

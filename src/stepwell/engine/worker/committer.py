@@ -22,7 +22,7 @@ _PAUSE_MAX = 2.0
 _SHARED_FROM = 16  # commits; fewer are not worth splitting
 
 
-class Waiting:
+class CommitQueue:
     """Commits that wait for the next batch.
 
     Where several lanes write, Python and the database work at the same time, but only if the runs do
@@ -84,8 +84,8 @@ class Committer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._near = Waiting(store.commits_at_once)
-        self._far = Waiting(1)
+        self._near = CommitQueue(store.commits_at_once)
+        self._far = CommitQueue(1)
 
     def submit(self, commit: Commit, size: int, written: Written) -> None:
         """Write this soon; `written` hears how it went. `size`: about how many bytes it sends."""
@@ -105,7 +105,7 @@ class Committer:
                 group.create_task(self._lane(self._near))
             group.create_task(self._lane(self._far))
 
-    async def _lane(self, waiting: Waiting) -> None:
+    async def _lane(self, waiting: CommitQueue) -> None:
         while True:
             batch = await waiting.take()
             try:

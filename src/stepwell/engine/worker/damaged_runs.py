@@ -17,7 +17,7 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.commit import Claim, Commit, Finish, InboxRow, NewEvent, Outcome, TicketRow
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.messages import Decision, Ending, child_ended
+from stepwell.domain.messages import Decision, EndNotice, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.status import Status
 from stepwell.engine.run.log_writer import opening
@@ -103,7 +103,7 @@ class DamagedRuns:
         )
         parent, path = _parent(claim)
         if parent:
-            ending = Ending(status=Status.FAILED, error=problem, run=claim.run_id)
+            ending = EndNotice(status=Status.FAILED, error=problem, run=claim.run_id)
             commit.deliveries = [child_ended(parent, path, ticket.head + len(events), ending)]
         return commit
 
@@ -138,7 +138,7 @@ def _kept(row: InboxRow) -> NewEvent | None:
         )
         return ev.written(kept)
     if row.kind == "child":
-        ending = msgspec.json.decode(row.payload, type=Ending)
+        ending = msgspec.json.decode(row.payload, type=EndNotice)
         ended = ev.ChildEnded(status=ending.status, result=ending.result, error=ending.error)
         return ev.written(ended, row.name)
     return None

@@ -14,7 +14,7 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Claim
-from stepwell.domain.messages import Ending, step_ended, step_failed
+from stepwell.domain.messages import EndNotice, step_ended, step_failed
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import decode_arguments
 from stepwell.engine.execution.attempt import StepAttempt
@@ -46,7 +46,7 @@ class RemoteStep:
                 message=f"{self.claim.losses} workers died while they ran {self.claim.path}",
                 path=self.claim.path,
             )
-            self._report(Ending(status="failed", error=problem, attempt=self._attempt, permanent=True))
+            self._report(EndNotice(status="failed", error=problem, attempt=self._attempt, permanent=True))
             return
         try:
             args, kwargs = decode_arguments(self._spec, self._scheduled.args)
@@ -80,7 +80,9 @@ class RemoteStep:
                 self._report(self._failure(refusal, final=True))
             else:
                 self._report(
-                    Ending(status="completed", result=Raw(data), attempt=self._attempt, documents=list(saved))
+                    EndNotice(
+                        status="completed", result=Raw(data), attempt=self._attempt, documents=list(saved)
+                    )
                 )
         else:
             self._report(self._failure(error))
@@ -88,13 +90,13 @@ class RemoteStep:
     def _saved(self) -> Sequence[ev.DocumentSaved]:
         return self._execution.saved if self._execution is not None else ()
 
-    def _failure(self, error: BaseException, *, final: bool = False) -> Ending:
+    def _failure(self, error: BaseException, *, final: bool = False) -> EndNotice:
         return step_failed(error, problem_of(error, self.claim.path), self._attempt, final=final)
 
-    def _report(self, ending: Ending) -> None:
+    def _report(self, ending: EndNotice) -> None:
         self._services.runner.spawn(self._deliver(ending))
 
-    async def _deliver(self, ending: Ending) -> None:
+    async def _deliver(self, ending: EndNotice) -> None:
         await deliver(self._services, self.claim, ending, lambda: self._closed)
         self.close()
 
@@ -112,7 +114,7 @@ class RemoteStep:
 
 
 async def deliver(
-    services: Services, claim: Claim, ending: Ending, unwanted: Callable[[], bool] = lambda: False
+    services: Services, claim: Claim, ending: EndNotice, unwanted: Callable[[], bool] = lambda: False
 ) -> None:
     """Give the ticket back with its result, however long the store takes."""
     ending = msgspec.structs.replace(ending, worker=services.worker)
@@ -127,7 +129,7 @@ async def deliver(
     services.notifier.work(claim.run_id)
 
 
-def not_begun(claim: Claim, error: Exception) -> Ending:
+def not_begun(claim: Claim, error: Exception) -> EndNotice:
     """This worker could not even begin the step: the attempt has failed, its caller decides what next."""
     refusal = StepNotBegun(
         f"{claim.path} could not be begun: {type(error).__name__}: {error}",

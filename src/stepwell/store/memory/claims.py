@@ -18,7 +18,7 @@ from stepwell.domain.commit import (
     WorkerInfo,
 )
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
-from stepwell.domain.limits import Lane, LaneUse, Limit, Scope, Waiting, choose, reach
+from stepwell.domain.limits import Lane, LaneUse, Limit, LimitScope, WaitingTicket, choose, reach
 from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX, SOLO_LOSSES
 from stepwell.store.memory.tables import Tables, Ticket
@@ -89,7 +89,8 @@ class MemoryTickets(Tables):
 
     def _claim_within_limits(self, tickets: Sequence[Ticket], request: ClaimRequest, now: float) -> Claims:
         waiting = [
-            Waiting(t.lane, t.started, t.priority, t.due_at, t.run_id, t.path, t.ending) for t in tickets
+            WaitingTicket(t.lane, t.started, t.priority, t.due_at, t.run_id, t.path, t.ending)
+            for t in tickets
         ]
         wanted = min(request.limit, len(request.leases))
         chosen = choose(waiting, self._slots(), now=now, wanted=wanted, fresh=request.fresh)
@@ -104,7 +105,7 @@ class MemoryTickets(Tables):
         self._limits[limit.scope] = limit
 
     @transaction("drop_limit")
-    async def drop_limit(self, scope: Scope) -> bool:
+    async def drop_limit(self, scope: LimitScope) -> bool:
         return self._limits.pop(scope, None) is not None
 
     async def read_limits(self) -> Sequence[Limit]:

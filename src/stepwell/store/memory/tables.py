@@ -25,7 +25,7 @@ from stepwell.domain.commit import (
     WorkerInfo,
 )
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import Limit, Scope, Slots, brought, owned_within
+from stepwell.domain.limits import Limit, LimitScope, Slots, brought, owned_within
 from stepwell.domain.rates import WindowKey
 from stepwell.domain.status import Status
 from stepwell.store.base import INBOX_MAX, SOLO_LOSSES
@@ -84,7 +84,7 @@ class Tables:
         self._event_times: dict[str, float] = {}  # by name: of its last event
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
         self._contact = (0.0, 0.0)  # since, last
-        self._limits: dict[Scope, Limit] = {}
+        self._limits: dict[LimitScope, Limit] = {}
         self._windows: dict[WindowKey, str] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
         self._codec_check: bytes | None = None

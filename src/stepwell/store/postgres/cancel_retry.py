@@ -19,7 +19,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.events import KIND, Cancelled, Retried, written
 from stepwell.domain.fence import was_already_written
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import Ending, cancel_request, child_ended
+from stepwell.domain.messages import EndNotice, cancel_request, child_ended
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.errors import InvalidInput, InvalidRequest, StepwellError, StoreUnavailable
 from stepwell.store.base import Encode
@@ -73,7 +73,7 @@ class PostgresEndings(PostgresCommits):
             self._sql["end_unowned"], self._now(), run_id, event.kind, encode(event.payload)
         )
         if parent:
-            ending = Ending(status=Status.CANCELLED, run=run_id)
+            ending = EndNotice(status=Status.CANCELLED, run=run_id)
             ended = child_ended(RunId(parent), parent_path, seq, ending)
             await self._write_deliveries(connection, [ended])
         return CancelOutcome.ENDED

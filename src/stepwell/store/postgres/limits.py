@@ -16,10 +16,10 @@ from stepwell.domain.ids import LeaseId
 from stepwell.domain.limits import (
     LaneUse,
     Limit,
+    LimitScope,
     Reach,
-    Scope,
     Slots,
-    Waiting,
+    WaitingTicket,
     choose,
     lanes_for,
     owned_within,
@@ -135,7 +135,7 @@ class PostgresLimits(Session):
         lanes: Sequence[str],
         roomy: set[str],
         wanted: int,
-    ) -> list[Waiting]:
+    ) -> list[WaitingTicket]:
         if not lanes:
             return []
         rows = await connection.fetch(
@@ -148,13 +148,13 @@ class PostgresLimits(Session):
             wanted + 1,
         )
         return [
-            Waiting(lane, started, priority, due_at, run_id, "", ending)
+            WaitingTicket(lane, started, priority, due_at, run_id, "", ending)
             for lane, started, priority, due_at, run_id, ending in rows
         ]
 
     async def _waiting_without_lane(
         self, connection: Connection, request: ClaimRequest, reached: Reach, wanted: int
-    ) -> list[Waiting]:
+    ) -> list[WaitingTicket]:
         """Those that are within reach of a limit and have no lane yet wait for the next claim."""
         kinds = [kind for kind in _kinds(request) if not reached.has(*kind)]
         if not kinds:
@@ -162,7 +162,7 @@ class PostgresLimits(Session):
         queues, needs = zip(*kinds, strict=True)
         rows = await connection.fetch(self._sql["open_tickets"], queues, needs, request.solo, wanted + 1)
         return [
-            Waiting("", started, priority, due_at, run_id, path, False)
+            WaitingTicket("", started, priority, due_at, run_id, path, False)
             for started, priority, due_at, run_id, path in rows
         ]
 
@@ -181,7 +181,7 @@ class PostgresLimits(Session):
 
         await self._write("put_limit", self._side_lanes, work, single=True)
 
-    async def drop_limit(self, scope: Scope) -> bool:
+    async def drop_limit(self, scope: LimitScope) -> bool:
         async def work(connection: Connection) -> bool:
             return await connection.fetchval(self._sql["drop_limit"], *scope) is not None
 
@@ -214,7 +214,7 @@ def _limits(rows: Iterable[Any]) -> list[Limit]:
     ]
 
 
-def _lock(schema: str, scope: Scope) -> int:
+def _lock(schema: str, scope: LimitScope) -> int:
     """Locks are numbers, and of the whole database: another schema has others."""
     name = "\0".join(("stepwell", schema, *scope)).encode()
     return int.from_bytes(blake2b(name, digest_size=8).digest(), "big", signed=True)

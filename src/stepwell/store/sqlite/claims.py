@@ -18,7 +18,7 @@ from stepwell.domain.commit import (
     Outcome,
 )
 from stepwell.domain.ids import LeaseId, RunId
-from stepwell.domain.limits import Waiting, choose, lanes_for, reach
+from stepwell.domain.limits import WaitingTicket, choose, lanes_for, reach
 from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX
 from stepwell.store.sqlite.limits import give_lanes, slots_now
@@ -161,7 +161,9 @@ def _within_limits(
     mine = set(lanes_for(request, {lane for lane, _, _ in groups}))
     slots = slots_now(session, mine)
     tickets = {(t.run_id, t.path): t for t in found}
-    waiting = [Waiting("", *_started_and_priority(t.rank), t.due_at, t.run_id, t.path, False) for t in found]
+    waiting = [
+        WaitingTicket("", *_started_and_priority(t.rank), t.due_at, t.run_id, t.path, False) for t in found
+    ]
     for lane, needs, rank in groups:
         if lane in mine:
             cleans_up = rank <= -ENDING_PRIORITY
@@ -170,7 +172,7 @@ def _within_limits(
                 ticket = _Found(*row[4:])
                 tickets[ticket.run_id, ticket.path] = ticket
                 order = (bool(row[1]), row[2], ticket.due_at, ticket.run_id, ticket.path)
-                waiting.append(Waiting(lane, *order, bool(row[3])))
+                waiting.append(WaitingTicket(lane, *order, bool(row[3])))
     chosen = choose(waiting, slots, now=session.now, wanted=limit, fresh=request.fresh)
     soonest = session.now if chosen.more else chosen.next_due
     return (

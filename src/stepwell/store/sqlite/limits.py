@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stepwell.domain.commit import ClaimRequest
-from stepwell.domain.limits import Lane, LaneUse, Limit, Reach, Scope, Slots, rest_counts
+from stepwell.domain.limits import Lane, LaneUse, Limit, LimitScope, Reach, Slots, rest_counts
 from stepwell.store.sqlite.session import Row, Session
 
 LANES_AT_ONCE = 1000  # given in one claim; the next one goes on
@@ -57,5 +57,5 @@ def put_limit(session: Session, limit: Limit) -> None:
     session.run("put_limit", *limit.scope, limit.most, limit.hold)
 
 
-def drop_limit(session: Session, scope: Scope) -> bool:
+def drop_limit(session: Session, scope: LimitScope) -> bool:
     return session.row("drop_limit", *scope) is not None

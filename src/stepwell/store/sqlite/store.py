@@ -35,7 +35,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.limits import LaneUse, Limit, LimitScope
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.store.base import PUBLISHED_MAX, REAP_CHUNK, Encode, closed, must_be_plain
 from stepwell.store.sqlite import (
@@ -323,7 +323,7 @@ class SqliteStore:
     async def put_limit(self, limit: Limit) -> None:
         await self._write(PUT_LIMIT, limit)
 
-    async def drop_limit(self, scope: Scope) -> bool:
+    async def drop_limit(self, scope: LimitScope) -> bool:
         return await self._write(DROP_LIMIT, scope)
 
     async def read_limits(self) -> Sequence[Limit]:
