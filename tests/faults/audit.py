@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import asyncpg
 
-from stepwell.domain.limits import read_lane
+from stepwell.domain.lanes import read_lane
 
 _TRIGGER = """
 CREATE SCHEMA audit;

@@ -40,7 +40,8 @@ from stepwell.domain.events import (
 )
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import NEEDS_EMIT, LeaseId, RunId, WorkerId, needs_workflow
-from stepwell.domain.limits import Hold, Kind, Lane, Limit
+from stepwell.domain.lanes import Lane
+from stepwell.domain.limits import Hold, Limit, LimitKind
 from stepwell.domain.messages import Decision, EndNotice, decide_key, step_ended
 from stepwell.domain.rates import RatedStart, Window
 from stepwell.domain.status import Status
@@ -125,7 +126,7 @@ class Planner:
         return replace(lane, key_hold=hold).text
 
     def limit(self) -> Limit:
-        kind: Kind = self.pick.choice(("workspace", "workflow", "queue"))
+        kind: LimitKind = self.pick.choice(("workspace", "workflow", "queue"))
         name = {"workspace": "", "workflow": WORKFLOWS[0], "queue": QUEUES[0]}[kind]
         hold: Hold = self.pick.choice(("active", "active", "run"))
         most = self.pick.choice((None, 0, 1, 3))

@@ -34,7 +34,7 @@ from stepwell.domain.commit import (
     Started,
 )
 from stepwell.domain.ids import Ids, RunId
-from stepwell.domain.limits import Hold, Kind, Limit, checked_limit
+from stepwell.domain.limits import Hold, Limit, LimitKind, checked_limit
 from stepwell.domain.new_run import (
     NO_INPUT,
     EncodedInput,
@@ -321,7 +321,7 @@ class Client(History):
     # Limits
 
     async def set_limit(
-        self, kind: Kind, name: str = "", most: int | None = None, *, hold: Hold = "active"
+        self, kind: LimitKind, name: str = "", most: int | None = None, *, hold: Hold = "active"
     ) -> None:
         """At most so many runs of this workspace, workflow, queue or key at once; None: any number.
 
@@ -333,7 +333,7 @@ class Client(History):
         await self.patiently(lambda: self.store.put_limit(limit))
         self.notifier.work()
 
-    async def drop_limit(self, kind: Kind, name: str = "") -> bool:
+    async def drop_limit(self, kind: LimitKind, name: str = "") -> bool:
         """Forget what was set; what the runs bring along counts again. False: nothing was set."""
         workspace = "" if kind == "queue" else self.workspace
         scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, most=None)).scope

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from stepwell.domain.admission import FreeSlots
 from stepwell.domain.commit import RunFilter, RunRow, TicketRow
-from stepwell.domain.limits import Limit, Slots, read_lane
+from stepwell.domain.lanes import read_lane
+from stepwell.domain.limits import Limit
 from stepwell.domain.status import Status
 from stepwell.domain.why import FullLimit
 from stepwell.store.base import Store
@@ -16,7 +18,7 @@ async def full_limit(store: Store, run: RunRow, ticket: TicketRow) -> FullLimit 
     if not ticket.lane or ticket.lease:
         return None
     use = await store.read_lanes()
-    slots = Slots(
+    slots = FreeSlots(
         await store.read_limits(),
         {lane: leased for lane, leased, _ in use},
         {lane: resting for lane, _, resting in use},

@@ -13,7 +13,8 @@ from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import Accepted
 from stepwell.domain.fact import NULL
 from stepwell.domain.ids import NEEDS_GRAPH, RunId, needs_workflow
-from stepwell.domain.limits import Concurrency, lane_of
+from stepwell.domain.lanes import lane_of
+from stepwell.domain.limits import Concurrency
 from stepwell.domain.program import RunOptions, Startable, needs_of
 from stepwell.errors import InvalidDefinition, excerpt
 

@@ -41,7 +41,8 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import LaneUse, Limit, LimitScope
+from stepwell.domain.lanes import LaneUse
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import PUBLISHED_MAX, Encode

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from stepwell.domain.admission import WaitingTicket, select_tickets
 from stepwell.domain.commit import (
     NEVER,
     Claim,
@@ -18,7 +19,8 @@ from stepwell.domain.commit import (
     WorkerInfo,
 )
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
-from stepwell.domain.limits import Lane, LaneUse, Limit, LimitScope, WaitingTicket, choose, reach
+from stepwell.domain.lanes import Lane, LaneUse, coverage_of
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX, SOLO_LOSSES
 from stepwell.store.memory.tables import Tables, Ticket
@@ -76,13 +78,13 @@ class MemoryTickets(Tables):
 
     def _give_lanes(self, open_tickets: Sequence[Ticket]) -> None:
         """To runs that bring no limit and are within reach of one that was set, owned or about to be."""
-        reached = reach(self._limits.values())
-        if not reached:
+        coverage = coverage_of(self._limits.values())
+        if not coverage:
             return
         owned = [ticket for ticket in self._tickets.values() if ticket.lease is not None]
         for ticket in [*owned, *open_tickets]:
             run = self._runs.get(ticket.run_id)
-            if run is None or ticket.path or ticket.lane or not reached.has(ticket.queue, ticket.needs):
+            if run is None or ticket.path or ticket.lane or not coverage.covers(ticket.queue, ticket.needs):
                 continue
             row = run.row
             ticket.lane = Lane(row.workspace, row.workflow, ticket.queue, child=bool(row.parent)).text
@@ -93,7 +95,7 @@ class MemoryTickets(Tables):
             for t in tickets
         ]
         wanted = min(request.limit, len(request.leases))
-        chosen = choose(waiting, self._slots(), now=now, wanted=wanted, fresh=request.fresh)
+        chosen = select_tickets(waiting, self._slots(), now=now, wanted=wanted, fresh=request.fresh)
         claims = [
             self._take(self._tickets[RunId(ticket.run_id), ticket.path], request, lease)
             for ticket, lease in zip(chosen.tickets, request.leases, strict=False)

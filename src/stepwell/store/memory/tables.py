@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from stepwell.domain.admission import FreeSlots, clear_blocked_owners, requested_lanes
 from stepwell.domain.commit import (
     Definition,
     Delivery,
@@ -25,7 +26,7 @@ from stepwell.domain.commit import (
     WorkerInfo,
 )
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import Limit, LimitScope, Slots, brought, owned_within
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.rates import WindowKey
 from stepwell.domain.status import Status
 from stepwell.store.base import INBOX_MAX, SOLO_LOSSES
@@ -131,20 +132,20 @@ class Tables:
 
     def _owned_within_limits(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
         """The same runs: their starter owns those of lanes for which there is a slot."""
-        if not brought(runs):
+        if not requested_lanes(runs):
             return runs
         now = self._clock()
         waiting = any(
             ticket.lane and ticket.lease is None and ticket.due_at <= now and ticket.losses < SOLO_LOSSES
             for ticket in self._tickets.values()
         )
-        return owned_within(runs, self._slots(), waiting=waiting)
+        return clear_blocked_owners(runs, self._slots(), waiting=waiting)
 
-    def _slots(self) -> Slots:
+    def _slots(self) -> FreeSlots:
         lanes = [ticket for ticket in self._tickets.values() if ticket.lane]
         leased = Counter(t.lane for t in lanes if t.lease is not None)
         resting = Counter(t.lane for t in lanes if t.lease is None and t.started)
-        return Slots(self._limits.values(), leased, resting)
+        return FreeSlots(self._limits.values(), leased, resting)
 
     def _append(self, ticket: Ticket, events: Iterable[NewEvent]) -> float:
         """Only the events' time is kept from going back; timers and tickets use the wall clock."""

@@ -11,21 +11,17 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from stepwell.domain.admission import (
+    FreeSlots,
+    WaitingTicket,
+    clear_blocked_owners,
+    counts_suspended,
+    select_tickets,
+)
 from stepwell.domain.commit import ENDING_PRIORITY, ClaimRequest, NewRun
 from stepwell.domain.ids import LeaseId
-from stepwell.domain.limits import (
-    LaneUse,
-    Limit,
-    LimitScope,
-    Reach,
-    Slots,
-    WaitingTicket,
-    choose,
-    lanes_for,
-    owned_within,
-    reach,
-    rest_counts,
-)
+from stepwell.domain.lanes import LaneUse, LimitCoverage, coverage_of, lanes_for
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.errors import OutcomeUnknown
 from stepwell.store.postgres.database import Session
 from stepwell.store.postgres.pool.connection import Connection
@@ -40,7 +36,7 @@ class TakenTickets(NamedTuple):
     blocked: bool
 
 
-FREE = Slots((), {})  # to ask which limits a lane brings along
+FREE = FreeSlots((), {})  # to ask which limits a lane brings along
 NOTHING = TakenTickets((), None, False)
 
 
@@ -58,8 +54,8 @@ class PostgresLimits(Session):
             if before:  # sent again after a lost connection: whoever asks again with these leases gets them
                 raise OutcomeUnknown("tickets were claimed, the answer was lost")
             table = _limits(await connection.fetch(self._sql["read_limits"]))
-            reached = reach(table)
-            more = await self._give_lanes(connection, request, reached) if reached else False
+            coverage = coverage_of(table)
+            more = await self._give_lanes(connection, request, coverage) if coverage else False
             found = await self._take(connection, request, leases, table, now)
             return found._replace(next_in=0.0) if more else found
 
@@ -73,14 +69,16 @@ class PostgresLimits(Session):
         await connection.execute(self._sql["lock_limits"], sorted(locks))
         slots = await self._slots(connection, (), lanes)
         waiting = await connection.fetchval(self._sql["any_due_in_lanes"], self._now())
-        return owned_within(runs, slots, waiting=waiting)
+        return clear_blocked_owners(runs, slots, waiting=waiting)
 
-    async def _give_lanes(self, connection: Connection, request: ClaimRequest, reached: Reach) -> bool:
+    async def _give_lanes(
+        self, connection: Connection, request: ClaimRequest, coverage: LimitCoverage
+    ) -> bool:
         """To runs that bring no limit and are within reach of one that was set; True: there are more."""
         await connection.execute(
-            self._sql["give_lanes_owned"], reached.queues, reached.workflows, reached.everything
+            self._sql["give_lanes_owned"], coverage.queues, coverage.workflows, coverage.everything
         )
-        kinds = [kind for kind in _kinds(request) if reached.has(*kind)]
+        kinds = [kind for kind in _kinds(request) if coverage.covers(*kind)]
         if not kinds:
             return False
         queues, needs = zip(*kinds, strict=True)
@@ -111,8 +109,8 @@ class PostgresLimits(Session):
         waiting = await self._waiting_in_lanes(connection, request, lanes, roomy, wanted)
         able = [ticket for ticket in waiting if ticket.lane in roomy or ticket.ending or ticket.due_at > now]
         blocked = any(t.due_at <= now and t.lane not in roomy and not t.ending for t in waiting)
-        able += await self._waiting_without_lane(connection, request, reach(table), wanted)
-        chosen = choose(able, slots, now=now, wanted=wanted, fresh=request.fresh)
+        able += await self._waiting_without_lane(connection, request, coverage_of(table), wanted)
+        chosen = select_tickets(able, slots, now=now, wanted=wanted, fresh=request.fresh)
         taken: Sequence[Any] = ()
         next_in = chosen.next_in(now)
         if chosen.tickets:
@@ -153,10 +151,10 @@ class PostgresLimits(Session):
         ]
 
     async def _waiting_without_lane(
-        self, connection: Connection, request: ClaimRequest, reached: Reach, wanted: int
+        self, connection: Connection, request: ClaimRequest, coverage: LimitCoverage, wanted: int
     ) -> list[WaitingTicket]:
         """Those that are within reach of a limit and have no lane yet wait for the next claim."""
-        kinds = [kind for kind in _kinds(request) if not reached.has(*kind)]
+        kinds = [kind for kind in _kinds(request) if not coverage.covers(*kind)]
         if not kinds:
             return []
         queues, needs = zip(*kinds, strict=True)
@@ -166,12 +164,12 @@ class PostgresLimits(Session):
             for started, priority, due_at, run_id, path in rows
         ]
 
-    async def _slots(self, connection: Connection, table: Sequence[Limit], lanes: Iterable[str]) -> Slots:
+    async def _slots(self, connection: Connection, table: Sequence[Limit], lanes: Iterable[str]) -> FreeSlots:
         leased = dict(await connection.fetch(self._sql["leased_lanes"]))
         resting = {}
-        if rest_counts(table, lanes):
+        if counts_suspended(table, lanes):
             resting = dict(await connection.fetch(self._sql["resting_lanes"]))
-        return Slots(table, leased, resting)
+        return FreeSlots(table, leased, resting)
 
     async def put_limit(self, limit: Limit) -> None:
         values = (*limit.scope, limit.most, limit.hold)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import accumulate
 from typing import Any
 
+from stepwell.domain.admission import requested_lanes
 from stepwell.domain.commit import Claim, Identity, NewRun, Started
 from stepwell.domain.ids import RunId
-from stepwell.domain.limits import brought
 from stepwell.store.base import BATCH_BYTES_MAX
 from stepwell.store.postgres.limits import PostgresLimits
 from stepwell.store.postgres.pool.batcher import Gathering, cannot_hold
@@ -48,7 +48,7 @@ class PostgresStarts(PostgresLimits):
             return await self._write_starts(connection, runs)
 
         few = len(runs) == 1 or (len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX)
-        single = few and not brought(runs)
+        single = few and not requested_lanes(runs)
         created = await self._write(
             "start", self._start_lanes, work, single=single, on_doubt=in_doubt, own_task=own_task
         )
@@ -78,7 +78,7 @@ class PostgresStarts(PostgresLimits):
     async def _write_starts(self, connection: Connection, runs: Sequence[NewRun]) -> dict[str, Claim | None]:
         """Those that are new, by id, with what their owner has of them. Keys are sorted over all
         statements, and come once each."""
-        if lanes := brought(runs):
+        if lanes := requested_lanes(runs):
             runs = await self._owned_within_limits(connection, runs, lanes)
         if len(runs) == 1:
             return await self._write_start(connection, runs[0])

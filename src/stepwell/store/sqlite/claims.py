@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from stepwell.domain.admission import WaitingTicket, select_tickets
 from stepwell.domain.commit import (
     ENDING_PRIORITY,
     NEVER,
@@ -18,7 +19,7 @@ from stepwell.domain.commit import (
     Outcome,
 )
 from stepwell.domain.ids import LeaseId, RunId
-from stepwell.domain.limits import WaitingTicket, choose, lanes_for, reach
+from stepwell.domain.lanes import coverage_of, lanes_for
 from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX
 from stepwell.store.sqlite.limits import give_lanes, slots_now
@@ -84,11 +85,11 @@ def claim(session: Session, request: ClaimRequest) -> Claims:
         again = [_Found(*row[:-1]) for row in rows]
         return Claims(_with_logs(session, again, [LeaseId(row[-1]) for row in rows]), now, 0.0)
     more = False
-    reached = reach(set_limits(session, None)) if limits else None
-    if reached:
-        more = give_lanes(session, request, reached)
+    coverage = coverage_of(set_limits(session, None)) if limits else None
+    if coverage:
+        more = give_lanes(session, request, coverage)
         _, _, lanes, _, groups = _open(session, request)
-        groups = [group for group in groups if not reached.has(group.queue, group.needs)]
+        groups = [group for group in groups if not coverage.covers(group.queue, group.needs)]
     found, next_due = _look(session, request, groups)
     next_due = now if more else next_due
     blocked = False
@@ -173,7 +174,7 @@ def _within_limits(
                 tickets[ticket.run_id, ticket.path] = ticket
                 order = (bool(row[1]), row[2], ticket.due_at, ticket.run_id, ticket.path)
                 waiting.append(WaitingTicket(lane, *order, bool(row[3])))
-    chosen = choose(waiting, slots, now=session.now, wanted=limit, fresh=request.fresh)
+    chosen = select_tickets(waiting, slots, now=session.now, wanted=limit, fresh=request.fresh)
     soonest = session.now if chosen.more else chosen.next_due
     return (
         [tickets[t.run_id, t.path] for t in chosen.tickets],

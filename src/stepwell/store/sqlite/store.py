@@ -35,7 +35,8 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import LaneUse, Limit, LimitScope
+from stepwell.domain.lanes import LaneUse
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.store.base import PUBLISHED_MAX, REAP_CHUNK, Encode, closed, must_be_plain
 from stepwell.store.sqlite import (

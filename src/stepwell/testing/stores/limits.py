@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from stepwell.domain.commit import CancelOutcome
-from stepwell.domain.limits import Lane, LaneUse, Limit, LimitScope
+from stepwell.domain.lanes import Lane, LaneUse
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.testing.stores.scene import QUEUE, Scene, checked
 
 
