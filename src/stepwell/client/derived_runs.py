@@ -22,8 +22,8 @@ from stepwell.client.handle import RunHandle
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
 from stepwell.domain.commit import Definition, Started
-from stepwell.domain.fork.fork import Birth, forked
-from stepwell.domain.fork.prefix import Edits, place_before
+from stepwell.domain.fork.fork import ForkIdentity, fork_run
+from stepwell.domain.fork.prefix import Edits, seq_before
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import Ids, RunId
 from stepwell.domain.text import checked_text
@@ -105,7 +105,7 @@ class History:
         """
         old = await self._read(run)
         with _about(old.id):
-            place = place_before([ev.read(row) for row in old.log], step)
+            place = seq_before([ev.read(row) for row in old.log], step)
         edits = Edits(outputs=self._encoded_outputs(outputs))
         return await self._fork(run, old, ev.Origin(how="rerun_from", run=old.id, seq=place), edits, key)
 
@@ -210,9 +210,9 @@ class History:
         self, run: RunHandle[Any] | str, old: RunCopy, origin: ev.Origin, edits: Edits, key: str
     ) -> RunHandle[Any]:
         run_id = self._ids.run_id()
-        birth = Birth(run_id, checked_text(key, "key"), self._ids.token(), await self.store.now())
+        identity = ForkIdentity(run_id, checked_text(key, "key"), self._ids.token(), await self.store.now())
         with _about(old.id):
-            new = forked(old, origin, edits, birth)
+            new = fork_run(old, origin, edits, identity)
         [started], _ = await self.insist(lambda: self.store.restore([new]))
         if started.conflict:
             raise KeyConflict(

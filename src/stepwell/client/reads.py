@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any, TypeVar, overload
 
 from stepwell.domain import events as ev
-from stepwell.domain.checkpoints import checkpoints
 from stepwell.domain.codec import codec_for
 from stepwell.domain.commit import LogRow
 from stepwell.domain.documents import Document, Documents
 from stepwell.domain.events import Event
+from stepwell.domain.fork.prefix import checkpoints
 from stepwell.domain.ids import RunId
 from stepwell.domain.state import Checkpoint, RunState, fold
 from stepwell.errors import DocumentNotFound, InvalidInput, excerpt, shortened

@@ -139,7 +139,7 @@ class Placed:
         spec = finding(activation.services.store, activation.run_id)
         return self.step(place, spec, (name, version), {}, answered)
 
-    def found(self, result: Any) -> Startable[Any, Any] | None:
+    def looked_up(self, result: Any) -> Startable[Any, Any] | None:
         """The workflow that was looked up; None: nobody knows it."""
         return found_workflow(result)
 

@@ -14,7 +14,7 @@ import msgspec
 from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.domain.compensation import note_done
-from stepwell.domain.fork.prefix import failed_answer
+from stepwell.domain.fork.prefix import is_failure
 from stepwell.domain.problems import child_problem, step_error
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
@@ -239,7 +239,7 @@ def release(activation: Activation, answer: RecordedResult) -> None:
         if activation.visits is not None:
             activation.visits.note(answer, call)
         _answer(call, answer, activation.journal)
-        if failed_answer(fact):
+        if is_failure(fact):
             activation.ctx.marks = True  # what is done behind a failure may be met again, see below
 
 

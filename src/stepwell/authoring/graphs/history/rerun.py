@@ -24,7 +24,7 @@ from stepwell.authoring.graphs.run.state import ROOT, StepStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.events import Event
-from stepwell.domain.fork.fork import Birth, forked
+from stepwell.domain.fork.fork import ForkIdentity, fork_run
 from stepwell.domain.fork.prefix import Edits, settles
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.schema import Schema
@@ -190,10 +190,10 @@ def fitting(plan: Plan, old: RunCopy, origin: ev.Origin, edits: Edits) -> Edits:
     lost a race. So the graph is given what is kept, and what it has no question for is left out, until all
     that is left fits.
     """
-    birth = Birth(old.id, "", "", 0.0)
+    identity = ForkIdentity(old.id, "", "", 0.0)
     log = [ev.read(row) for row in old.log]
     while True:
-        kept = [ev.read(row) for row in forked(old, origin, edits, birth).log]
+        kept = [ev.read(row) for row in fork_run(old, origin, edits, identity).log]
         unasked = trace(plan, old.id, kept).unasked
         if not unasked:
             return edits

@@ -21,7 +21,7 @@ from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
 from stepwell.authoring.graphs.run.state import Ask, Failure, Note, NoteKind, Purpose
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
-from stepwell.domain.program import PlacedContext, Startable
+from stepwell.domain.program import PathCalls, Startable
 from stepwell.domain.text import clean
 from stepwell.errors import InvalidRequest, RunCancelling, StepError, StepwellError, WaitTimedOut
 
@@ -29,7 +29,7 @@ EVENT_SIGNAL = "event:"  # events sent to one run come as signals of this name
 
 
 class Driver:
-    def __init__(self, plan: Plan, ctx: PlacedContext) -> None:
+    def __init__(self, plan: Plan, ctx: PathCalls) -> None:
         self._ctx = ctx
         self._calls: dict[Ask, Any] = {}
         self._finished = ctx.future()
@@ -145,7 +145,7 @@ class Driver:
             self._answered(ask, future)
             return
         try:
-            workflow = self._ctx.found(future.result())
+            workflow = self._ctx.looked_up(future.result())
             if workflow is None:
                 assert ask.step is not None
                 raise ask.step.node.behaviour.unknown()
