@@ -101,9 +101,10 @@ NO_KERNEL = """
 import sys
 
 if "stepwell.engine.execution.process_child" in sys.orig_argv:
-    from stepwell.engine import lifeline
+    import ctypes
+    from types import SimpleNamespace
 
-    lifeline.kernel_ends_orphans = lambda: False
+    ctypes.CDLL = lambda name: SimpleNamespace(prctl=lambda *args: -1)
 """
 
 

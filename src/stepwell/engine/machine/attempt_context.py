@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.steps import checked_name, spec_of
 from stepwell.engine.context.context import RunContext
-from stepwell.engine.execution.exit_guard import contained
+from stepwell.engine.execution.exit_guard import sys_exit_guard
 from stepwell.engine.run.children import Child
 from stepwell.engine.run.workflow_loop import outside
 from stepwell.errors import InvalidDefinition
@@ -213,5 +213,5 @@ async def _turn(make: Callable[[], Any]) -> Any:
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:
-    with contained():
+    with sys_exit_guard():
         return await awaitable

@@ -18,7 +18,7 @@ from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.messages import HELD, EndNotice, cancel_request, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.status import RETRYABLE, Status
-from stepwell.engine.execution.exit_guard import as_failure
+from stepwell.engine.execution.exit_guard import sys_exit_as_error
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.calls import BackoffCall, BodyCall, StepCall
 from stepwell.engine.run.journal import Journal, absorb
@@ -116,7 +116,7 @@ def _bare(error: BaseException | None) -> BaseException | None:
             error = inside[0]
         else:
             break
-    return None if error is None else as_failure(error)
+    return None if error is None else sys_exit_as_error(error)
 
 
 def _completed(activation: Activation, result: bytes) -> Ending:
