@@ -214,7 +214,7 @@ class Commit(msgspec.Struct, kw_only=True):
     tickets_closed: Sequence[str] = ()
 
     @property
-    def reaches_out(self) -> bool:
+    def cross_run(self) -> bool:
         """Whether it touches more than its own run's rows and so must lock all their tickets first."""
         return bool(self.starts or self.deliveries or self.tickets_opened or self.tickets_closed)
 

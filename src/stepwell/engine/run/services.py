@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from stepwell.domain.commit import Commit
     from stepwell.engine.execution.step_runner import StepRunner
     from stepwell.engine.run.timers import RunLimits
-    from stepwell.engine.worker.committer import Written
+    from stepwell.engine.worker.committer import OnCommitted
 
 
 class Submits(Protocol):
     """What an activation asks of a committer."""
 
-    def submit(self, commit: Commit, size: int, written: Written) -> None: ...
+    def submit(self, commit: Commit, size: int, written: OnCommitted) -> None: ...
 
 
 @dataclass(slots=True)

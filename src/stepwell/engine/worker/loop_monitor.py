@@ -84,7 +84,7 @@ class LoopMonitor:
                     _log.warning("%s", held_by(frame, missed * self._look_seconds))
 
 
-async def tell_held(store: Inbox, held: Held) -> None:
+async def report_held(store: Inbox, held: Held) -> None:
     """Leave word for who takes the run over: they cannot see why its owner was silent."""
     try:
         await store.deliver([loop_held(RunId(held.run_id), held.path, held.seconds)])

@@ -199,7 +199,7 @@ class PostgresEndings(PostgresCommits):
 
     async def _write_fenced(self, connection: Connection, commit: Commit) -> Committed:
         async with asyncio.timeout(ANSWER_SECONDS):
-            write = self._write_reaching if commit.reaches_out else self._write_commits
+            write = self._write_reaching if commit.cross_run else self._write_commits
             [committed] = await write(connection, [commit])
         pass_by("transact", "mid")
         return committed

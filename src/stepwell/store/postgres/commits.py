@@ -25,7 +25,7 @@ _REFUSED = Committed(Outcome.REFUSED, 0, 0.0)
 
 class PostgresCommits(PostgresStarts, PostgresDeliveries):
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
-        if any(commit.reaches_out for commit in batch):  # the others come along: a batch is one transaction
+        if any(commit.cross_run for commit in batch):  # the others come along: a batch is one transaction
             return await self._commit_split(self._reach_lanes, batch, reaching=True)
         return await self._commit_split(self._commit_lanes, batch, reaching=False)
 

@@ -136,7 +136,7 @@ def _note(session: Session, members: Sequence[Commit]) -> None:
 
 def _reach_out(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]) -> dict[str, int]:
     """Remote tickets, new runs and messages; returns how often a member woke itself."""
-    far = [(member, fence) for member, fence, _ in accepted if member.reaches_out]
+    far = [(member, fence) for member, fence, _ in accepted if member.cross_run]
     if not far:
         return {}
     now = session.now
