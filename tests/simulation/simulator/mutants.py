@@ -106,7 +106,7 @@ def _finish_blindly(commit: Commit, *, lease: str | None, head: int, wakes: int)
     )
 
 
-def _never_recognised(commit: Commit, log: object) -> bool:
+def _never_written(commit: Commit, log: object) -> bool:
     return False
 
 
@@ -304,19 +304,27 @@ def _nothing(self: Any, *args: Any) -> None:
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    Mutant("no_fence", "a commit needs no lease and no head", patches=((memory_runs, "judge", _no_fence),)),
+    Mutant(
+        "no_fence", "a commit needs no lease and no head", patches=((memory_runs, "check_fence", _no_fence),)
+    ),
     Mutant("two_transactions", "tickets, children and messages come after the commit", TwoTransactions),
-    Mutant("blind_park", "park although a message came", patches=((memory_runs, "judge", _park_blindly),)),
-    Mutant("blind_finish", "end although a message came", patches=((memory_runs, "judge", _finish_blindly),)),
+    Mutant(
+        "blind_park", "park although a message came", patches=((memory_runs, "check_fence", _park_blindly),)
+    ),
+    Mutant(
+        "blind_finish",
+        "end although a message came",
+        patches=((memory_runs, "check_fence", _finish_blindly),),
+    ),
     Mutant("old_snapshot", "claim reads the inbox in the statement that locks", OldSnapshot),
     Mutant("forgets_keys", "a consumed key is new again", patches=((Waits, "__init__", _forget_keys),)),
     Mutant("worker_clock", "leases by the workers' clocks", WorkerClock),
     Mutant("starts_twice", "a repeated start is a second run", StartsTwice),
     Mutant("owns_twice", "a start that meets its key owns that run too", OwnsTwice),
     Mutant(
-        "not_recognised",
+        "sent_again",
         "an unanswered commit counts as lost",
-        patches=((memory_runs, "recognised", _never_recognised),),
+        patches=((memory_runs, "was_already_written", _never_written),),
     ),
     Mutant(
         "early_effects", "effects before their cause is written", patches=((Activation, "ask", _ask_at_once),)
@@ -373,5 +381,5 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("endless_steps", "no step times out", patches=((StepAttempt, "_time_out", _nothing),)),
     Mutant("endless_runs", "no run times out", patches=((Activation, "timed_out", _nothing),)),
-    Mutant("strays", "tickets of lost answers stay", patches=((OrphanedTickets, "overdue", _none),)),
+    Mutant("orphans", "tickets of lost answers stay", patches=((OrphanedTickets, "overdue", _none),)),
 )
