@@ -68,7 +68,7 @@ class Fleet:
         self._identities = folder / "identities"
         self._identities.touch()
         self._count = 0
-        self.env = environment(url, ledger, self._identities)
+        self.env = worker_env(url, ledger, self._identities)
 
     def __enter__(self) -> Self:
         return self
@@ -156,7 +156,7 @@ class Fleet:
         self.workers.clear()
 
 
-def environment(url: str, ledger: int, identities: Path) -> dict[str, str]:
+def worker_env(url: str, ledger: int, identities: Path) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("STEPWELL_")}
     return {
         **inherited,

@@ -31,7 +31,7 @@ DRIVERS = ("stepwell.store.sqlite.store", "stepwell.store.postgres.store")  # el
 class Life(NamedTuple):
     """What to run, where it is killed, and the file that hears what it says."""
 
-    script: str  # an async function: "tests.faults.tour:main"
+    script: str  # an async function: "tests.faults.all_transactions:main"
     arguments: list[Any]
     failpoint: str
     said: str = os.devnull

@@ -43,7 +43,7 @@ def test_a_crashed_process_runs_no_cleanup() -> None:
     sim.run(main())
 
     assert said == []
-    sim.bury()
+    sim.dispose()
 
 
 @pytest.mark.req("R1")
@@ -99,4 +99,4 @@ def test_a_world_without_events_is_noticed() -> None:
 
     with pytest.raises(Stalled):
         sim.run(main())
-    sim.bury()
+    sim.dispose()

@@ -26,8 +26,8 @@ from tests.simulation.simulator.shapes import Shape
 from tests.simulation.simulator.workflows import work
 
 if TYPE_CHECKING:
+    from tests.simulation.simulator.clients import SimulatedClients
     from tests.simulation.simulator.fleet import Fleet
-    from tests.simulation.simulator.people import People
 
 _DECISIONS_MAX = 400
 _RETRIES_AFTER_HEALING = 4
@@ -77,12 +77,12 @@ async def deploy(fleet: Fleet, rng: random.Random) -> None:
     for release in range(1, len(RELEASES)):
         await asyncio.sleep(rng.choice((1.0, 4.0)) * (0.5 + rng.random()))
         fleet.release = release
-        for seat in fleet.seats:
+        for host in fleet.hosts:
             if rng.random() < 0.5:
-                await fleet.restart(seat)
+                await fleet.restart(host)
             else:
-                fleet.crash(seat)
-                fleet.boot(seat)
+                fleet.crash(host)
+                fleet.boot(host)
 
 
 # The client
@@ -92,35 +92,35 @@ def _answer(path: str) -> str:
     return f"yes to {path}"
 
 
-async def decide(people: People, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+async def decide(clients: SimulatedClients, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
     """Answer each question once, as soon or as late as chance has it; send a run on that failed."""
     signalled = plan["wait"] != "signal"
     retries = 0
     for _ in range(_DECISIONS_MAX):
-        await people._pause()
-        row = await people._surely(handle.info)
+        await clients._pause()
+        row = await clients._surely(handle.info)
         if row.status is Status.FAILED:
-            retries += people.healed
+            retries += clients.healed
             if retries > _RETRIES_AFTER_HEALING:
                 return
-            await people._retry_once(handle)
+            await clients._retry_once(handle)
         elif row.status.terminal:
             return
         else:
-            signalled = signalled or await people._signal(handle, "go", 0)
-            await _decide_once(people, handle)
+            signalled = signalled or await clients._signal(handle, "go", 0)
+            await _decide_once(clients, handle)
 
 
-async def _decide_once(people: People, handle: RunHandle[Any]) -> None:
-    for wait in await people._surely(handle.waits):
+async def _decide_once(clients: SimulatedClients, handle: RunHandle[Any]) -> None:
+    for wait in await clients._surely(handle.waits):
         if wait.what != "approval":
             continue
         path = wait.path
         try:
-            await people._surely(lambda path=path: handle.decide(_answer(path), path=path))  # type: ignore[misc]  # bound
+            await clients._surely(lambda path=path: handle.decide(_answer(path), path=path))  # type: ignore[misc]  # bound
         except (AlreadyDecided, RunEnded):
             continue  # by a decision of ours whose answer was lost, or the run has failed meanwhile
-        people.decisions.append(Sent(handle.id, decide_key(path), wait.name))
+        clients.decisions.append(Sent(handle.id, decide_key(path), wait.name))
 
 
 # What is right

@@ -45,7 +45,7 @@ class Ledger:
         return row
 
 
-class Stage(SimLoop):
+class LedgerLoop(SimLoop):
     """The loop that steps find themselves on; it leads them to the ledger."""
 
     ledger: Ledger
@@ -53,5 +53,5 @@ class Stage(SimLoop):
 
 def ledger() -> Ledger:
     stage = asyncio.get_running_loop()
-    assert isinstance(stage, Stage), "these steps belong to the simulator"
+    assert isinstance(stage, LedgerLoop), "these steps belong to the simulator"
     return stage.ledger

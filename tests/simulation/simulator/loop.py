@@ -223,7 +223,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # The end
 
-    def bury(self) -> None:
+    def dispose(self) -> None:
         """Close what is left over, so that collecting it says and does nothing."""
         outer = events._get_running_loop()
         events._set_running_loop(self)  # what its cleanup asks for a loop must not get a real one

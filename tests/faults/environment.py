@@ -1,4 +1,4 @@
-"""Stage: where one fault test plays: a store, a folder, a ledger."""
+"""Environment of one fault test: a store, a folder, a ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults.workload import KEPT_TABLE
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Environment:
     store: str
     url: str
     folder: Path
@@ -33,13 +33,13 @@ class Stage:
             return dict(connection.execute(query).fetchall())
 
 
-def on_sqlite(folder: Path, ledger: LedgerProcess) -> Stage:
-    return Stage("sqlite", str(folder / "app.db"), folder, ledger)
+def on_sqlite(folder: Path, ledger: LedgerProcess) -> Environment:
+    return Environment("sqlite", str(folder / "app.db"), folder, ledger)
 
 
-def on_postgres(url: str, folder: Path, ledger: LedgerProcess) -> Stage:
+def on_postgres(url: str, folder: Path, ledger: LedgerProcess) -> Environment:
     asyncio.run(_make_table(url))
-    return Stage("postgres", url, folder, ledger)
+    return Environment("postgres", url, folder, ledger)
 
 
 async def _make_table(url: str) -> None:

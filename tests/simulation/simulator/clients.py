@@ -33,7 +33,7 @@ _START_LOOK_SECONDS = 0.05
 StartAtWork = Callable[[Any, Any, str], "asyncio.Task[Any] | None"]
 
 
-class People:
+class SimulatedClients:
     def __init__(self, client: Client, rng: random.Random, start_at_work: StartAtWork) -> None:
         self._client = client
         self._start_at_work = start_at_work

@@ -1,10 +1,10 @@
-"""Tour: a short script that passes through every transaction, as client and worker in one process.
+"""All transactions: a short script that makes every transaction, as client and worker in one process.
 
-    python -m tests.faults.tour visit URL       the whole script; STEPWELL_FAILPOINTS may kill it
-    python -m tests.faults.tour bury URL        meets a dead worker's row and sweeps it away
-    python -m tests.faults.tour finish URL ...  a clean process goes on with what others left
+    python -m tests.faults.all_transactions visit URL       the whole script; STEPWELL_FAILPOINTS may kill it
+    python -m tests.faults.all_transactions reap URL        meets a dead worker's row and reaps it
+    python -m tests.faults.all_transactions finish URL ...  a clean process continues what others left
 
-Every question carries a key, so that asking again is harmless. What was answered is printed at once.
+Every call has a key, so that repeating it is harmless. Answers are printed at once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def little(ctx: Context, n: int) -> int:
 
 
 @workflow
-async def tour(ctx: Context, n: int) -> int:
+async def everything(ctx: Context, n: int) -> int:
     n = await ctx.step(add, n, 1)
     n = await ctx.step(keep, ctx.run_id, n)
     n = await ctx.step.on(queue=FAR)(add_far, n, 1)
@@ -65,8 +65,8 @@ async def second_chance(ctx: Context, n: int) -> int:
     return await ctx.step(fail_at_first, n)
 
 
-WORKFLOWS: list[Workflow[int, int]] = [tour, little, second_chance, stopped]
-EXPECTED = {"tour": 1 + 3 + 10 + 5 + 1 + 1, "second_chance": 2, "stopped": None}
+WORKFLOWS: list[Workflow[int, int]] = [everything, little, second_chance, stopped]
+EXPECTED = {"everything": 1 + 3 + 10 + 5 + 1 + 1, "second_chance": 2, "stopped": None}
 
 
 def told(*words: str) -> None:
@@ -74,8 +74,8 @@ def told(*words: str) -> None:
 
 
 async def visit(engine: Engine) -> None:
-    run = await engine.start(tour, 1, key="tour")
-    told("started", "tour", run.id)
+    run = await engine.start(everything, 1, key="everything")
+    told("started", "everything", run.id)
     with contextlib.suppress(RunEnded):
         await run.signal("go", 10, id="go")
         told("signalled", run.id)
@@ -144,7 +144,7 @@ async def main(what: str, *urls: str) -> None:
                 told("stuck", url, repr(error))
         return
     async with engine_for(urls[0]) as engine:
-        if what == "bury":
+        if what == "reap":
             await asyncio.sleep(LEASE_SECONDS * 1.5)  # in touch for a lease, so that silence counts
             await engine.store.reap()
         await visit(engine)
