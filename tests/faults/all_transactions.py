@@ -69,24 +69,24 @@ WORKFLOWS: list[Workflow[int, int]] = [everything, little, second_chance, stoppe
 EXPECTED = {"everything": 1 + 3 + 10 + 5 + 1 + 1, "second_chance": 2, "stopped": None}
 
 
-def told(*words: str) -> None:
+def report(*words: str) -> None:
     print(*words, flush=True)
 
 
 async def visit(engine: Engine) -> None:
     run = await engine.start(everything, 1, key="everything")
-    told("started", "everything", run.id)
+    report("started", "everything", run.id)
     with contextlib.suppress(RunEnded):
         await run.signal("go", 10, id="go")
-        told("signalled", run.id)
+        report("signalled", run.id)
     while not (await run.info()).status.terminal:
         if any(wait.name == "weather" for wait in await run.waits()):
             await engine.emit("weather", 5, key=run.id, id="weather-1")
-            told("emitted", run.id)
+            report("emitted", run.id)
             break
         await asyncio.sleep(0.02)
     other = await engine.start(stopped, 1, key="stopped")
-    told("started", "stopped", other.id)
+    report("started", "stopped", other.id)
     await other.cancel()
     with contextlib.suppress(RunCancelled):
         await other.result()
@@ -98,16 +98,16 @@ async def visit(engine: Engine) -> None:
 
 async def _second_chance(engine: Engine) -> None:
     run: RunHandle[int] = await engine.start(second_chance, 1, key="second_chance")
-    told("started", "second_chance", run.id)
+    report("started", "second_chance", run.id)
     await _ended(run)
     with contextlib.suppress(NotRetryable):
         await run.retry()
-        told("retried", run.id)
+        report("retried", run.id)
     await _ended(run)
 
 
 async def _copied(engine: Engine) -> None:
-    """A run within limits is made from another, and both the copy and what is old are removed."""
+    """Make a run with limits from another one, then remove the copy and everything that is old."""
     await engine.set_limit("workflow", "little", 5)
     engine.set_start_rates(StartRate("workflow", 1000))
     run = await engine.start(little, 1, key="copied")
@@ -137,18 +137,18 @@ async def finish(url: str, turns: asyncio.Semaphore) -> None:
 
 async def main(what: str, *urls: str) -> None:
     if what == "finish":
-        turns = asyncio.Semaphore(16)  # ten connections each, and a server takes 200
+        turns = asyncio.Semaphore(16)  # ten connections each, and a server accepts 200
         done = await asyncio.gather(*(finish(url, turns) for url in urls), return_exceptions=True)
         for url, error in zip(urls, done, strict=True):
             if error is not None:
-                told("stuck", url, repr(error))
+                report("stuck", url, repr(error))
         return
     async with engine_for(urls[0]) as engine:
         if what == "reap":
             await asyncio.sleep(LEASE_SECONDS * 1.5)  # in touch for a lease, so that silence counts
             await engine.store.reap()
         await visit(engine)
-    told("unharmed")
+    report("unharmed")
 
 
 if __name__ == "__main__":

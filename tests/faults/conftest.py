@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests: a ledger outside, and each of the two stores."""
+"""Fixtures of the fault tests: an external ledger, and each of the two stores."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Environment:
         return Fleet(self.url, self.folder, ledger=self.ledger.port, module=module)
 
     def kept(self) -> dict[str, int]:
-        """Rows that transactional steps left in the user's table, a run."""
+        """How many rows transactional steps left in the user's table, by run."""
         query = f"SELECT run, count(*) FROM {KEPT_TABLE} GROUP BY run"
         if self.store == "postgres":
             return asyncio.run(_fetched(self.url, query))

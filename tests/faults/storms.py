@@ -1,4 +1,4 @@
-"""Storms: the scenarios under load; each returns what the checks found."""
+"""Storms: the scenarios under load; each returns the findings of the checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESTART_SECONDS = 0.3
 
 @dataclass(slots=True)
 class Outcome:
-    """What a storm left behind."""
+    """The outcome of a storm."""
 
     findings: Findings
     evidence: Evidence
@@ -47,7 +47,7 @@ async def _storm(
     *,
     endless: bool = True,
 ) -> Outcome:
-    """Runs of every shape while `strike` does its worst, then some more in the calm behind it (I17)."""
+    """Runs of every shape while `strike` injects faults, then some more in the calm after it (I17)."""
     began = time.monotonic()
     async with opened(environment.url) as engine:
         outside = Outside(engine, spread_seconds=spread)
@@ -75,7 +75,7 @@ async def kill_storm(
 ) -> Outcome:
     """kill -9 of one of two workers every 0.5 to 3 s until all runs have ended.
 
-    Both have begun by then: on a slow machine nobody would ever come to do something.
+    Both have begun by then: otherwise, on a slow machine, neither would ever get to work.
     """
     chance = random.Random(seed)
 
@@ -96,14 +96,14 @@ async def kill_storm(
 async def database_storm(
     environment: Environment, fleet: Fleet, cluster: Cluster, *, kills: int, runs: int
 ) -> Outcome:
-    """kill -9 of all of PostgreSQL, several times, while the workers live on."""
+    """kill -9 of all of PostgreSQL, several times, while the workers keep running."""
 
     async def strike() -> None:
         for n in range(kills):
             await asyncio.sleep(2.0)
             since = time.monotonic_ns()
             await asyncio.to_thread(cluster.kill)
-            # One outage is longer than a lease: that must not look like the death of everybody.
+            # One outage is longer than a lease: that must not look like the death of all workers.
             await asyncio.sleep(2 * LEASE_SECONDS if n == 1 else 0.3)
             await asyncio.to_thread(cluster.start)
             fleet.note("database", 0, since)
@@ -117,7 +117,7 @@ async def database_storm(
 async def take_overs(
     environment: Environment, fleet: Fleet, *, kills: int, soon: float, tries: int
 ) -> tuple[Outcome, list[float]]:
-    """One kill at a time, of the worker that has most, and for each how long until its runs went on.
+    """Kill one worker at a time, the one with most runs, and measure how long until its runs continue.
 
     More kills than wanted while all took long: a busy machine is slow now and then, a broken engine always.
     """
@@ -129,7 +129,7 @@ async def take_overs(
         outside = Outside(engine, spread_seconds=0.0)
         for n in range(tries):
             fleet.ready(fleet.start())
-            await asyncio.sleep(LEASE_SECONDS)  # whoever came or went before is history
+            await asyncio.sleep(LEASE_SECONDS)  # earlier changes of the fleet have settled by then
             before = len(read_ledger(environment.ledger.file))
             playing = asyncio.ensure_future(outside.play_shape(slow, range(n * 40, n * 40 + 40)))
             for _ in range(1000):  # until they are in the middle of it: 40 runs of 4 steps, begun and ended

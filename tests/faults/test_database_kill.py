@@ -31,7 +31,7 @@ def test_nothing_is_lost_or_recorded_twice_when_the_database_is_killed(
         with environment.fleet() as fleet:
             storm = asyncio.run(database_storm(environment, fleet, postgres_cluster, kills=4, runs=208))
     finally:
-        postgres_cluster.start()  # for the others
+        postgres_cluster.start()  # for the other runs
 
     note(figures("kill -9 of PostgreSQL", "postgres", storm.evidence, storm.findings))
     assert storm.findings.violations == []
@@ -41,7 +41,7 @@ def test_nothing_is_lost_or_recorded_twice_when_the_database_is_killed(
 
 
 async def is_in_a_transaction(url: str) -> bool:
-    """A transactional step is in the middle of its work."""
+    """Wait until a transactional step is in the middle of its work."""
     connection = await asyncpg.connect(url)
     try:
         asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = $2"

@@ -28,7 +28,7 @@ from tools.postgres.cluster import Cluster
 
 NO_SWEEPS = {"STEPWELL_SWEEP_SECONDS": "3600"}
 
-# Some transactions happen often: also at a later time than the first.
+# Some transactions happen often: kill at a later hit, too.
 POINTS = rotating(
     [
         *((name, 1) for name in sorted(failpoints.NAMES)),
@@ -77,8 +77,8 @@ class KillCase:
         script, point = "tests.faults.all_transactions:main", f"{victim.point}=kill:{victim.hit}"
         if not victim.point.startswith("reap."):
             return [Life(script, ["visit", victim.url], point, said)]
-        # Somebody must have died before. On SQLite his file's lock shows that at once, else the lease; a
-        # sweep that finds nobody dead passes no failpoint.
+        # A worker must have died before. On SQLite its file lock shows that at once, otherwise the lease; a
+        # sweep that finds no dead worker passes no failpoint.
         return [
             Life(script, ["visit", victim.url], "commit.after=kill:2", f"{said}.before"),
             Life(script, ["reap", victim.url], point, said, NO_SWEEPS),
@@ -88,7 +88,7 @@ class KillCase:
         return self._folder / f"{victim.name}.said"
 
     def finish_all(self) -> str:
-        """One clean process for all of them; what it could not finish."""
+        """Finish all of them in one clean process; returns what it could not finish."""
         urls = [victim.url for victim in self.victims]
         command = [sys.executable, "-m", "tests.faults.all_transactions", "finish", *urls]
         with open(self._folder / "finish.log", "wb") as errors:
@@ -115,11 +115,11 @@ async def findings(victim: Victim, ledger: list[Entry], kept: dict[str, int]) ->
     runs = {story.id for story in stories}
     entries = [entry for entry in ledger if entry.run in runs]
     killed = [Fault("kill", pid, victim.since, victim.until) for pid in {entry.pid for entry in entries}]
-    found = check(Evidence(stories=stories, entries=entries, faults=killed, identities={}))
+    result = check(Evidence(stories=stories, entries=entries, faults=killed, identities={}))
     everything = next(story.id for story in stories if story.shape == "everything")
     if (times := kept.get(everything, 0)) != 1:
-        found.violations.append(f"the transactional step's own write is there {times} times")
-    return found
+        result.violations.append(f"the transactional step's own write is there {times} times")
+    return result
 
 
 def play(case: KillCase, environment: Environment) -> None:
@@ -136,10 +136,10 @@ def play(case: KillCase, environment: Environment) -> None:
     for victim in case.victims:
         if environment.store == "sqlite":
             kept = replace(environment, url=victim.url).kept()
-        found = asyncio.run(findings(victim, ledger, kept))
-        made.add(found, runs=len(EXPECTED) + 1)
-        if found.violations:
-            violations[victim.name] = found.violations
+        result = asyncio.run(findings(victim, ledger, kept))
+        made.add(result, runs=len(EXPECTED) + 1)
+        if result.violations:
+            violations[victim.name] = result.violations
     note(made)
     assert violations == {}
 

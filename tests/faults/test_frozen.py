@@ -1,4 +1,4 @@
-"""SIGSTOP past the lease: another takes over, and the frozen worker writes nothing when it wakes."""
+"""SIGSTOP past the lease: another worker takes over, and the frozen one writes nothing when it wakes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def logs_of(stories: list[Story]) -> dict[str, list[int]]:
 
 
 async def is_writable(engine: Engine) -> bool:
-    """A process that was stopped inside a transaction on SQLite holds up every other."""
+    """A process that is stopped inside a transaction on SQLite blocks every other."""
     try:
         async with asyncio.timeout(1.0):
             await engine.emit("anything")
@@ -65,7 +65,7 @@ def test_a_frozen_worker_writes_nothing_after_its_lease_is_gone(environment: Env
                 await until(lambda entries=entries: is_midway(environment.ledger, entries))  # type: ignore[misc]  # bound
                 with fleet.frozen(sleeper):
                     if await is_writable(engine) and not playing.done():
-                        second = fleet.start(STEPWELL_LEASE_SECONDS="60")  # its own is not the question
+                        second = fleet.start(STEPWELL_LEASE_SECONDS="60")  # its own status does not matter
                         await playing
                         before = logs_of(await outside.stories())
                         break
@@ -78,9 +78,9 @@ def test_a_frozen_worker_writes_nothing_after_its_lease_is_gone(environment: Env
             after = await gathered(outside, fleet, environment.ledger)
 
             assert logs_of(after.stories) == before
-            found = check(after)
-            note(figures("frozen past the lease", environment.store, after, found))
-            assert found.violations == []
+            findings = check(after)
+            note(figures("frozen past the lease", environment.store, after, findings))
+            assert findings.violations == []
             assert any(event.kind == "lease_lost" for story in after.stories for event in story.events)
 
             assert fleet.stop(second) == 0
@@ -116,10 +116,10 @@ def test_a_worker_frozen_inside_a_transaction_holds_nobody_up_for_long(environme
             await asyncio.sleep(AWAKE_SECONDS)
 
             after = await gathered(outside, fleet, environment.ledger)
-            found = check(after)
-            note(figures("frozen inside a transaction", environment.store, after, found))
+            findings = check(after)
+            note(figures("frozen inside a transaction", environment.store, after, findings))
             assert logs_of(after.stories) == before
-            assert found.violations == []
+            assert findings.violations == []
             assert any(event.kind == "lease_lost" for story in after.stories for event in story.events)
 
     with environment.fleet() as fleet:

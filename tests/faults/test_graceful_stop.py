@@ -1,4 +1,4 @@
-"""SIGTERM under load: unstarted work goes back at once, steps end, exit code 0, no effect twice."""
+"""SIGTERM under load: unstarted work is released at once, steps end, exit code 0, no effect twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults.fleet import Fleet
 from tests.faults.workload import SHAPES
 
 STOP_SECONDS = 8.0  # less than the grace time; the longest step takes a third of a second
-LONG = {"STEPWELL_LEASE_SECONDS": "60"}  # whoever must wait for a lease is seen to
+LONG = {"STEPWELL_LEASE_SECONDS": "60"}  # so that waiting for a lease shows
 
 
 @pytest.mark.alone
@@ -39,11 +39,11 @@ def test_a_stopped_worker_gives_its_work_back_and_repeats_nothing(environment: E
                 await playing
             evidence = await gathered(outside, fleet, environment.ledger)
 
-        found = check(evidence)  # no fault was noted: any repeated effect is a violation
-        made = figures("SIGTERM", environment.store, evidence, found)
+        findings = check(evidence)  # no fault was noted: any repeated effect is a violation
+        made = figures("SIGTERM", environment.store, evidence, findings)
         made.faults = {"workers stopped by SIGTERM": 3}
         note(made)
-        assert found.violations == []
+        assert findings.violations == []
         kinds = {event.kind for story in evidence.stories for event in story.events}
         assert "lease_lost" not in kinds, "nobody had to wait for a lease"
         assert "WARNING" not in fleet.logs()

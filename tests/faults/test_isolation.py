@@ -110,7 +110,7 @@ if "stepwell.engine.execution.process_child" in sys.orig_argv:
 
 @contextmanager
 def one_worker_with(environment: Environment, code: str) -> Iterator[Fleet]:
-    """Whatever interpreter it starts begins with this code."""
+    """Every interpreter that it starts runs this code first."""
     (environment.folder / "sitecustomize.py").write_text(code, encoding="utf-8")
     with environment.fleet("tests.faults.isolated_work") as fleet:
         paths = [str(environment.folder), fleet.env["PYTHONPATH"]]

@@ -35,7 +35,7 @@ def test_the_runs_of_a_killed_worker_go_on_within_lease_and_sweep(environment: E
     with environment.fleet() as fleet:
         storm, took = asyncio.run(take_overs(environment, fleet, kills=2, soon=SOON, tries=TRIES))
 
-    found = storm.findings
-    note(figures("one kill at a time", environment.store, storm.evidence, found))
-    assert found.violations == []
+    findings = storm.findings
+    note(figures("one kill at a time", environment.store, storm.evidence, findings))
+    assert findings.violations == []
     assert min(took) <= SOON, took

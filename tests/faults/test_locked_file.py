@@ -1,4 +1,4 @@
-"""A process that stands still with SQLite's write lock in its hands: who else writes hears of it in time."""
+"""A process hangs while it holds SQLite's write lock: other writers get an error in time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_callers_hear_in_time_who_holds_the_lock_and_what_to_do(
 
             async with asyncio.TaskGroup() as group:
                 first = group.create_task(refused(engine.start(quick)))
-                await asyncio.sleep(LOCK_SECONDS / 2)  # the writer is busy with the first meanwhile
+                await asyncio.sleep(LOCK_SECONDS / 2)  # meanwhile the writer is busy with the first
                 others = [
                     group.create_task(refused(engine.start(quick))),
                     group.create_task(refused(engine.emit("news"))),

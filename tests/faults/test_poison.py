@@ -1,4 +1,4 @@
-"""A step that kills its worker is set aside after three of them, by name; the others go on."""
+"""A step that kills its worker is set aside by name after three workers; the other runs continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes: a workflow whose code is replaced while its runs wait, and the client who decides meanwhile.
+"""Changes: a workflow whose code is replaced while its runs wait, and the client that decides meanwhile.
 
 There are three releases of it. The second inserts a step before the first wait and is a mistake: runs that
 wait there fail with CODE_CHANGED. The third guards the same step with `ctx.patched`. Runs that began on the
@@ -37,7 +37,7 @@ Guard = Callable[[Context], bool]
 
 @step
 async def fee(context: StepContext, tag: str) -> str:
-    """What a later release inserts."""
+    """The step that a later release inserts."""
     return await ledger().perform(context, tag, "", 0)
 
 
@@ -73,7 +73,7 @@ RELEASES: tuple[Workflow[Any, Any], ...] = (
 
 
 async def deploy(fleet: Fleet, rng: random.Random) -> None:
-    """Replace the workers by those of the next release, one after the other: by a stop, or by a kill."""
+    """Replace the workers with those of the next release, one by one, by a stop or a kill."""
     for release in range(1, len(RELEASES)):
         await asyncio.sleep(rng.choice((1.0, 4.0)) * (0.5 + rng.random()))
         fleet.release = release
@@ -93,7 +93,7 @@ def _answer(path: str) -> str:
 
 
 async def decide(clients: SimulatedClients, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
-    """Answer each question once, as soon or as late as chance has it; send a run on that failed."""
+    """Answer each question once, at a random time; retry a run that failed."""
     signalled = plan["wait"] != "signal"
     retries = 0
     for _ in range(_DECISIONS_MAX):
@@ -119,11 +119,11 @@ async def _decide_once(clients: SimulatedClients, handle: RunHandle[Any]) -> Non
         try:
             await clients._surely(lambda path=path: handle.decide(_answer(path), path=path))  # type: ignore[misc]  # bound
         except (AlreadyDecided, RunEnded):
-            continue  # by a decision of ours whose answer was lost, or the run has failed meanwhile
+            continue  # by our own decision, whose answer was lost; or the run has failed meanwhile
         clients.decisions.append(Sent(handle.id, decide_key(path), wait.name))
 
 
-# What is right
+# Expected results
 
 
 def _input(rng: random.Random) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Fleet: the worker processes. Each seat is a machine on which one process after another lives."""
+"""Fleet: the worker processes. Each host runs one process after another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.simulation.simulator.network import Network, faulty_store
 from tests.simulation.simulator.plan import WORKERS, Plan
 from tests.simulation.simulator.workflows import FAR, REMOTE_STEPS, WORKFLOWS
 
-# Which queues each seat serves: one of everything, one without and one with only remote steps.
+# Which queues each host serves: all of them, all but the remote steps, only the remote steps.
 _QUEUES = (("default", FAR), ("default",), ("default", FAR))
 
 
@@ -39,11 +39,11 @@ class Fleet:
         self._loop = loop
         self._network = network
         self.hosts = [Host(number) for number in range(WORKERS)]
-        self.release = 0  # of the workflow that changes: what a process that boots has
-        self.engines: list[Engine] = []  # of all lives: the dead ones keep their memory
+        self.release = 0  # of the changing workflow: the code of a process that boots now
+        self.engines: list[Engine] = []  # of all processes: dead ones keep their memory
 
     def boot(self, host: Host) -> None:
-        """A new process on this seat."""
+        """Start a new process on this host."""
         if not host.process.dead and host.lives:
             return
         host.lives += 1
@@ -55,7 +55,7 @@ class Fleet:
         self._loop.spawn(host.process, self._live(host, host.process))
 
     async def _live(self, host: Host, process: Process) -> None:
-        """A supervisor would start it again when the store was away; so does this."""
+        """Restart it after an outage of the store, as a supervisor would."""
         plan = self._plan
         rng = random.Random(f"{process.name}/{plan.seed}")
         clock = SkewedClock(self._loop, skew=plan.skew * (2 * rng.random() - 1), uptime=1e6 * rng.random())
@@ -81,7 +81,7 @@ class Fleet:
         host.engine = engine
 
     def start(self, workflow: Any, input: Any, key: str) -> asyncio.Task[Any] | None:
-        """A process that is up starts a run; None: there is none."""
+        """Let a running process start a run; None if there is none."""
         up = [host for host in self.hosts if host.engine is not None and not host.process.dead]
         if not up:
             return None
@@ -93,9 +93,9 @@ class Fleet:
         try:
             await host.engine.start(workflow, input, key=key)
         except StoreError:
-            pass  # whoever asked for it asks the store with the same key
+            pass  # its client starts it at the store with the same key
         except InvalidRequest:
-            if not host.stopping:  # else its engine is closed already
+            if not host.stopping:  # otherwise its engine is already closed
                 raise
 
     def crash(self, host: Host) -> None:
@@ -119,11 +119,11 @@ class Fleet:
         self.boot(host)
 
     def starting(self, process: Process) -> bool:
-        """It is still trying to open its engine."""
+        """Whether it is still trying to open its engine."""
         return any(host.process is process and host.engine is None for host in self.hosts)
 
     def heal(self) -> None:
-        """Everybody is up again."""
+        """Bring every host up again."""
         for host in self.hosts:
             self._loop.thaw(host.process)
             if host.stopping or host.release != self.release:

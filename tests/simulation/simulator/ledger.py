@@ -1,4 +1,4 @@
-"""Ledger: the outside world. Every step writes here what it did, whatever becomes of its result."""
+"""Ledger: the outside world. Every step records its effect here, whatever happens to its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.simulator.loop import SimLoop
 
 
 class Broken(Exception):
-    """A step fails, because its script says so."""
+    """A step fails because its script says so."""
 
 
 class Ledger:
@@ -22,7 +22,7 @@ class Ledger:
         self._rng = rng
 
     async def perform(self, step: StepContext, tag: str, basis: str, fails: int) -> str:
-        """The effect; its result names this very execution, so that a repeat can be told apart."""
+        """Record the effect; its result names this execution, so that a repeat can be recognised."""
         row = self._begin(step, basis)
         token = f"{tag}@{len(self.rows)}"
         await asyncio.sleep(self._rng.choice((0.0, 0.02, 0.1, 0.5)) * self._rng.random())
@@ -46,7 +46,7 @@ class Ledger:
 
 
 class LedgerLoop(SimLoop):
-    """The loop that steps find themselves on; it leads them to the ledger."""
+    """The loop on which steps run; through it they reach the ledger."""
 
     ledger: Ledger
 

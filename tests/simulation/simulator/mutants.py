@@ -111,7 +111,7 @@ def _never_written(commit: Commit, log: object) -> bool:
 
 
 class TwoTransactions(MemoryStore):
-    """Tickets, children and messages follow in a transaction of their own."""
+    """Tickets, children and messages follow in a separate transaction."""
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         bare = [replace(commit, starts=(), deliveries=(), tickets_opened=()) for commit in batch]
@@ -124,14 +124,14 @@ class TwoTransactions(MemoryStore):
 
 
 class OldSnapshot(MemoryStore):
-    """A claim returns the new count of messages and the inbox as it was before."""
+    """A claim returns the new count of messages with the old inbox."""
 
     async def claim(self, request: ClaimRequest) -> Claims:
         before = {run_id: list(box.values()) for run_id, box in self._inbox.items()}
         await asyncio.sleep(0.02)
-        found = await super().claim(request)
-        stale = [claim._replace(inbox=before.get(claim.run_id, [])) for claim in found.claims]
-        return found._replace(claims=stale)
+        answer = await super().claim(request)
+        stale = [claim._replace(inbox=before.get(claim.run_id, [])) for claim in answer.claims]
+        return answer._replace(claims=stale)
 
 
 # Keys
@@ -178,12 +178,12 @@ def _no_cursors(self: Waits) -> list[Any]:
 
 class OrderOfIds(MemoryStore):
     async def published(self, *asked: Any, limit: int = PUBLISHED_MAX, **since: Any) -> Any:
-        found = await super().published(*asked, **since)
-        return sorted(found, key=lambda event: event.id)[:limit]
+        answer = await super().published(*asked, **since)
+        return sorted(answer, key=lambda event: event.id)[:limit]
 
 
 class SameMoment(MemoryStore):
-    """Emits that come within a moment of each other get one time."""
+    """Events emitted at almost the same moment get the same time."""
 
     async def emit(self, event: PublishedEvent) -> bool:
         is_new = await super().emit(event)
@@ -209,7 +209,7 @@ def _take_what_is_told(self: Waits, row: InboxRow) -> None:
 
 
 class WorkerClock(MemoryStore):
-    """Leases are counted by the clock of whoever asks."""
+    """Leases are counted by the clock of the worker that asks."""
 
     @contextmanager
     def _their_time(self) -> Iterator[None]:
@@ -237,7 +237,7 @@ class WorkerClock(MemoryStore):
 
 
 class EagerReaper(MemoryStore):
-    """Takes workers for dead that only have not renewed for a moment."""
+    """Presumes workers dead that have merely not renewed for a moment."""
 
     def _is_dead(self, worker: WorkerId, now: float) -> bool:
         info, until = self._workers[worker]

@@ -21,7 +21,7 @@ class Nemesis:
         self._rng = random.Random(f"nemesis/{plan.seed}")
 
     async def run(self) -> None:
-        """All deeds of the plan, one after the other in time; returns when the last is over."""
+        """Inject all faults of the plan at their times; returns when the last is over."""
         plan = self._plan
         faults: list[Callable[[], Coroutine[Any, Any, None]]] = [
             *[self._crash] * plan.crashes,

@@ -1,4 +1,4 @@
-"""World: one seed from the first event to the verdict."""
+"""World: simulates one seed, from the first event to the checker's verdict."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from tests.simulation.simulator.network import Network, faulty_store
 from tests.simulation.simulator.plan import PHASE_SECONDS, Chances, Plan, plan_of
 from tests.simulation.simulator.shapes import PROBE, SHAPES, Shape
 
-_END_SECONDS = 150.0  # after healing, everything must have ended within this
+_END_SECONDS = 150.0  # everything must have ended within this time after healing
 
 MakeStore = Callable[[Callable[[], float]], MemoryStore]
 
 
 @dataclass(slots=True)
 class Report:
-    """What came of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     trace: str
@@ -53,7 +53,7 @@ class Report:
 
 
 class ErrorLog(logging.Handler):
-    """What the engine says is broken, is broken."""
+    """Collects the errors that the engine logs: each counts as a violation."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -63,7 +63,7 @@ class ErrorLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, StoreError) and self.starting():
-            return  # no store, no worker: whoever started it is told, and starts it again
+            return  # without a store there is no worker: the supervisor starts it again
         self.texts.append(f"{record.getMessage()}: {error!r}")
 
 
@@ -83,7 +83,7 @@ class World:
         self.nemesis = Nemesis(plan, self.network, self.fleet)
         self._clients_process = Process("clients")
         self._nemesis_process = Process("nemesis")
-        rng = random.Random(f"people/{plan.seed}")  # an old name, kept so that old seeds stay the same
+        rng = random.Random(f"people/{plan.seed}")  # the name is part of the seed
         ids = SeededIds(rng, self.loop)
         client = Client(faulty_store(self.network, self._clients_process), ids)
         self.clients = SimulatedClients(client, rng, self.fleet.start)
@@ -116,7 +116,7 @@ class World:
         return not self.clients.busy and not self.store._tickets and bool(self.store._runs)
 
     def _heal(self) -> None:
-        self.loop.crash(self._nemesis_process)  # whatever it still had in mind
+        self.loop.crash(self._nemesis_process)  # drop the faults that it had not injected yet
         self.network.chances = Chances()
         self.network.kills.clear()
         self.network.outage = False
@@ -160,7 +160,7 @@ class World:
         )
 
     def dispose(self) -> None:
-        """Take the world apart without letting its code run."""
+        """Dismantle the world without letting its code run."""
         for engine in self.fleet.engines:
             if engine.worker is not None:
                 engine.worker.forget()
@@ -176,7 +176,7 @@ def _child_wanted(history: History) -> Wanted:
     name = history.accepted.get("workflow", "")
     if name == "hopeless":
         return Wanted(("failed",))
-    if name == "errand":  # detached: nothing may stop it; nobody sends it on if its workers die
+    if name == "errand":  # detached: nothing may stop it; nobody retries it if its workers die
         return Wanted(("completed", "failed") if _crashed(history) else ("completed",))
     if name == "cancelled":
         return Wanted(("cancelled", "failed"))
@@ -239,7 +239,7 @@ Knob = tuple[Any, str, Any]
 
 
 def _turn_knobs(plan: Plan) -> list[Knob]:
-    """Constants of the engine that a seed may stretch."""
+    """Set the engine's constants that a seed may vary."""
     from stepwell.engine.worker import committer, worker
 
     wanted = ((committer, "BATCH_MEMBERS_MAX", plan.batch), (worker, "_LOOK_SECONDS", plan.look_seconds))
