@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.simulation.checker.evidence import Evidence, Fault, History, StepAttempt, Violation
+from tests.simulation.checker.evidence import Evidence, Execution, Fault, History, Violation
 
 
 def effects(evidence: Evidence) -> Iterator[Violation]:
-    by_run: dict[str, list[StepAttempt]] = defaultdict(list)
+    by_run: dict[str, list[Execution]] = defaultdict(list)
     for execution in evidence.executions:
         by_run[execution.run].append(execution)
     known = {history.run: history for history in evidence.histories}
@@ -25,7 +25,7 @@ def effects(evidence: Evidence) -> Iterator[Violation]:
         yield from _repeats(history, executions, costly, evidence.lease_seconds)
 
 
-def _leases(history: History, executions: list[StepAttempt]) -> Iterator[Violation]:
+def _leases(history: History, executions: list[Execution]) -> Iterator[Violation]:
     """I4: every execution has a lease that the log knows; no attempt ran twice under one lease."""
     leases = {e.data["lease"] for e in history.entries if e.kind in ("claimed", "lease_lost")}
     seen: set[tuple[str, int, str]] = set()
@@ -37,7 +37,7 @@ def _leases(history: History, executions: list[StepAttempt]) -> Iterator[Violati
         seen.add((x.path, x.attempt, x.lease))
 
 
-def _bases(history: History, executions: list[StepAttempt], slack: float) -> Iterator[Violation]:
+def _bases(history: History, executions: list[Execution], slack: float) -> Iterator[Violation]:
     """No effect begins before the result that led to it is in the log."""
     recorded = {str(e.data.get("result")): e.at for e in history.entries if e.kind == "step_completed"}
     for x in executions:
@@ -53,7 +53,7 @@ def _bases(history: History, executions: list[StepAttempt], slack: float) -> Ite
 
 
 def _repeats(
-    history: History, executions: list[StepAttempt], costly: list[Fault], lease_seconds: float
+    history: History, executions: list[Execution], costly: list[Fault], lease_seconds: float
 ) -> Iterator[Violation]:
     """I3: there are more executions than recorded attempts only if a fault explains each of them."""
     facts: dict[str, int] = defaultdict(int)
@@ -63,7 +63,7 @@ def _repeats(
             facts[entry.path] += 1
             if entry.kind == "step_completed" or entry.data.get("retry_in") is None:
                 final.add(entry.path)
-    paths: dict[str, list[StepAttempt]] = defaultdict(list)
+    paths: dict[str, list[Execution]] = defaultdict(list)
     for x in executions:
         paths[x.path].append(x)
     # A failure interrupts the steps that run beside it; when a person retries the run, or a transition is
@@ -79,7 +79,7 @@ def _repeats(
                 yield Violation("I3", history.run, text)
 
 
-def _overlaps(fault: Fault, runs: list[StepAttempt], lease_seconds: float) -> bool:
+def _overlaps(fault: Fault, runs: list[Execution], lease_seconds: float) -> bool:
     """Whether the fault hit a worker while, or shortly before, it ran this step."""
     first = min(x.began for x in runs)
     last = max(x.began for x in runs)

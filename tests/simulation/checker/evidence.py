@@ -67,7 +67,7 @@ class History:
 
 
 @dataclass(slots=True)
-class StepAttempt:
+class Execution:
     """One line of the ledger: a step's function was called. `ended` is None if it never came back."""
 
     run: str
@@ -127,7 +127,7 @@ class Wanted:
 @dataclass(slots=True)
 class Evidence:
     histories: Sequence[History]
-    executions: Sequence[StepAttempt] = ()
+    executions: Sequence[Execution] = ()
     faults: Sequence[Fault] = ()
     accepted: Iterable[str] = ()  # runs whose start was acknowledged
     wanted: dict[str, Wanted] = field(default_factory=dict)

@@ -7,7 +7,7 @@ import random
 
 from stepwell.domain.program import StepContext
 from stepwell.testing.clock import BEGIN
-from tests.simulation.checker.evidence import StepAttempt
+from tests.simulation.checker.evidence import Execution
 from tests.simulation.simulator.loop import SimLoop
 
 
@@ -17,7 +17,7 @@ class Broken(Exception):
 
 class Ledger:
     def __init__(self, loop: SimLoop, rng: random.Random) -> None:
-        self.rows: list[StepAttempt] = []
+        self.rows: list[Execution] = []
         self._loop = loop
         self._rng = rng
 
@@ -31,8 +31,8 @@ class Ledger:
             raise Broken(f"attempt {step.attempt} of {tag}")
         return token
 
-    def _begin(self, step: StepContext, basis: str) -> StepAttempt:
-        row = StepAttempt(
+    def _begin(self, step: StepContext, basis: str) -> Execution:
+        row = Execution(
             run=step.run_id,
             path=step.path,
             attempt=step.attempt,
