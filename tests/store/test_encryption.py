@@ -13,7 +13,7 @@ from stepwell import Context, Retry, RunHandle, StepContext, SyncClient, step, w
 from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import RunFilter
-from stepwell.domain.fact import Fact
+from stepwell.domain.events import Fact
 from stepwell.errors import CodecMissing, KeyConflict, RunCancelled, RunFailed, StoreUnusable
 from stepwell.store.base import Store
 from stepwell.store.encoded import PLAIN_KINDS

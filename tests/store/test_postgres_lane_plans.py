@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from stepwell.domain.limits import Lane
+from stepwell.domain.lanes import Lane
 from stepwell.store.postgres.database import statements
 from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection
 from stepwell.store.postgres.store import PostgresStore

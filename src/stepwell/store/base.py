@@ -38,7 +38,8 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.lanes import LaneUse
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.errors import CodecMissing, StoreUnavailable
 
@@ -309,7 +310,7 @@ class LimitStore(Protocol):
         """Set or replace the limit of that scope; the next claim counts by it."""
         ...
 
-    async def drop_limit(self, scope: Scope) -> bool:
+    async def drop_limit(self, scope: LimitScope) -> bool:
         """Delete it, so that the limits in the runs' own definitions apply again; False: there was none."""
         ...
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.domain.new_run import NO_INPUT
 from stepwell.engine.context.context import RunContext, StepCaller
-from stepwell.engine.execution.exit_guard import contained
+from stepwell.engine.execution.exit_guard import sys_exit_guard
 from stepwell.engine.run.children import Child
 from stepwell.engine.run.workflow_loop import outside
 from stepwell.errors import InvalidDefinition
@@ -206,5 +206,5 @@ def _has_failed(task: asyncio.Task[Any]) -> bool:
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:
-    with contained():
+    with sys_exit_guard():
         return await awaitable

@@ -14,7 +14,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, Codec
 from stepwell.domain.machine import Transition
 from stepwell.engine.run.calls import TimerCall, WaitCall
-from stepwell.engine.run.journal import Message
+from stepwell.engine.run.journal import ReceivedMessage
 from stepwell.engine.run.port import Call, RunParts
 from stepwell.errors import CodeChanged, excerpt
 
@@ -45,16 +45,16 @@ class TriggerCall(WaitCall):
         return codec.decode(payload)
 
     @property
-    def choices(self) -> list[ev.Choice]:
+    def choices(self) -> list[ev.TriggerChoice]:
         return [
-            ev.Choice(name=name, form=Raw(msgspec.json.encode(codec.schema())))
+            ev.TriggerChoice(name=name, form=Raw(msgspec.json.encode(codec.schema())))
             for name, codec in self.codecs.items()
         ]
 
     def question(self) -> object:
         return None  # its path says to which place it belongs: the choices there may change
 
-    def reply(self, message: Message) -> Any:
+    def reply(self, message: ReceivedMessage) -> Any:
         return message  # its name is the choice
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 
 from stepwell.domain.commit import Claim, InboxRow
-from stepwell.engine.run.journal import Message
+from stepwell.engine.run.journal import ReceivedMessage
 from stepwell.engine.run.services import Services
 from stepwell.store.base import INBOX_READ_MAX
 
@@ -19,24 +19,24 @@ class Signals:
 
     def __init__(self) -> None:
         self.came = 0  # so many, taken or not
-        self._queues: dict[str, deque[tuple[int, Message]]] = {}
+        self._queues: dict[str, deque[tuple[int, ReceivedMessage]]] = {}
 
-    def add(self, message: Message) -> None:
+    def add(self, message: ReceivedMessage) -> None:
         self.came += 1
         self._queues.setdefault(message.name, deque()).append((self.came, message))
 
-    def take(self, names: Iterable[str]) -> Message | None:
+    def take(self, names: Iterable[str]) -> ReceivedMessage | None:
         """The one of these names that came first: a place of a machine waits for several."""
         queues = [queue for name in names if (queue := self._queues.get(name))]
         return min(queues, key=_came).popleft()[1] if queues else None
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[ReceivedMessage]:
         """In the order of their coming, so that those who go on with them keep it."""
         left = sorted((one for queue in self._queues.values() for one in queue), key=itemgetter(0))
         return (message for _, message in left)
 
 
-def _came(queue: deque[tuple[int, Message]]) -> int:
+def _came(queue: deque[tuple[int, ReceivedMessage]]) -> int:
     return queue[0][0]
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
 from stepwell.domain.compensation import note_done
-from stepwell.domain.cursors import Cursors, behind, move, read_cursors
+from stepwell.domain.cursors import Cursors, just_after, move, read_cursors
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.messages import decide_key
@@ -84,7 +84,7 @@ class Opened:
 
 
 @dataclass(slots=True)
-class Message:
+class ReceivedMessage:
     """A signal, event or decision that is in the log."""
 
     key: str
@@ -124,8 +124,8 @@ class Journal(msgspec.Struct, eq=False):
     children: dict[str, ev.ChildStarted] = {}
     lost: dict[str, NewRun | None] = {}  # children to be started again
     values: dict[str, Raw] = {}
-    messages: dict[str, Message] = {}  # received, not taken by a wait yet
-    taken: dict[str, Message] = {}  # by key: what answered a wait
+    messages: dict[str, ReceivedMessage] = {}  # received, not taken by a wait yet
+    taken: dict[str, ReceivedMessage] = {}  # by key: what answered a wait
     told: set[str] = set()  # news that were recorded
     keys: dict[str, None] = {}  # of messages that were taken, oldest first
     cursors: Cursors = {}  # how far broadcast events were taken
@@ -220,14 +220,14 @@ def absorb(journal: Journal, event: Event) -> None:
             journal.keys[fact.key] = None
             if fact.at and (opened := journal.waits.get(fact.name)) is not None:
                 asked = opened.fact
-                move(journal.cursors, asked.name, asked.key, behind(fact.at))
+                move(journal.cursors, asked.name, asked.key, just_after(fact.at))
             if fact.rejected:
                 journal.messages.pop(fact.key, None)
                 if fact.what == "decide":
                     journal.keys.pop(fact.key, None)  # a fitting decision may follow
             else:
                 name = fact.choice or fact.name
-                journal.messages[fact.key] = Message(fact.key, fact.what, name, fact.payload)
+                journal.messages[fact.key] = ReceivedMessage(fact.key, fact.what, name, fact.payload)
         case ev.ChildStarted():
             _child_started(journal, event, fact)
         case ev.ValueRecorded():
@@ -288,11 +288,11 @@ def _answered(journal: Journal, event: Event) -> None:
     )
 
 
-def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded) -> Message | None:
+def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded) -> ReceivedMessage | None:
     """The message that a child's result is to the machine which started it with `trigger=`."""
     if started is None or not started.trigger or ended.status != "completed":
         return None
-    return Message(f"child/{path}", "signal", started.trigger, ended.result)
+    return ReceivedMessage(f"child/{path}", "signal", started.trigger, ended.result)
 
 
 def _step_failed(journal: Journal, event: Event, fact: ev.StepFailed) -> None:
@@ -401,7 +401,7 @@ def _forget(journal: Journal, base: ev.Continued | ev.TransitionCompleted, prefi
     journal.messages = {}
     for i, signal in enumerate(base.carried):
         key = signal.key or f"{prefix}/{i}"
-        journal.messages[key] = Message(key, "signal", signal.name, signal.payload)
+        journal.messages[key] = ReceivedMessage(key, "signal", signal.name, signal.payload)
     journal.keys = dict.fromkeys(base.keys)
     journal.cursors = read_cursors(base.cursors, base.keys, journal.last_at)
 

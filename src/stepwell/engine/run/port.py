@@ -17,7 +17,7 @@ from stepwell.domain.ids import RunId
 from stepwell.engine.execution.attempt import Running
 from stepwell.engine.run.answers import RecordedResult, question_of
 from stepwell.engine.run.arguments import ReplayedArguments
-from stepwell.engine.run.journal import Journal, Message
+from stepwell.engine.run.journal import Journal, ReceivedMessage
 from stepwell.engine.run.log_writer import LogWriter
 from stepwell.engine.run.services import Services
 from stepwell.engine.run.timers import Timers
@@ -112,7 +112,7 @@ class Call:
     def check_recorded(self, fact: ev.Fact, calls: OpenCalls) -> None:
         """CodeChanged when the log has this path with other arguments."""
 
-    def reply(self, message: Message) -> Any:
+    def reply(self, message: ReceivedMessage) -> Any:
         """The part of a message that answers it."""
         return message.payload
 

@@ -9,14 +9,14 @@ import msgspec
 
 from stepwell.domain import events as ev
 from stepwell.domain.compensation import note_done
-from stepwell.domain.fork.prefix import failed_answer
+from stepwell.domain.fork.prefix import is_failure
 from stepwell.domain.problems import child_problem, step_error
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
 from stepwell.engine.run.answers import RecordedResult, result_path
 from stepwell.engine.run.calls import WaitCall
 from stepwell.engine.run.documents import show
-from stepwell.engine.run.journal import Journal, Message
+from stepwell.engine.run.journal import Journal, ReceivedMessage
 from stepwell.engine.run.port import Call, OpenCalls, RunParts, unreached
 from stepwell.engine.run.style import StyleRules
 from stepwell.errors import CodeChanged, WaitTimedOut
@@ -34,7 +34,7 @@ def left_open(journal: Journal, calls: OpenCalls) -> CodeChanged | None:
     )
 
 
-def check_form(journal: Journal, call: WaitCall, message: Message) -> None:
+def check_form(journal: Journal, call: WaitCall, message: ReceivedMessage) -> None:
     """CodeChanged when a decision does not fit because the form has changed since it was accepted.
 
     The decision then waits for code that takes it. (A place of a machine offers its choices anew instead.)
@@ -81,7 +81,7 @@ def release(run: RunParts, style: StyleRules, answer: RecordedResult) -> bool:
         call.check_recorded(fact, calls)
         style.note(answer, call)
         _answer(call, answer, journal)
-        if failed_answer(fact):
+        if is_failure(fact):
             calls.strict = True  # steps after a failure may be compared with others after a retry
     return True
 

@@ -14,11 +14,11 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, InboxRow, NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import HELD, Decision, Ending, cancel_request, decide_key, event_key
+from stepwell.domain.messages import HELD, Decision, EndNotice, cancel_request, decide_key, event_key
 from stepwell.engine.run.broadcasts import Broadcasts
 from stepwell.engine.run.calls import ChildCall, TimerCall, WaitCall
 from stepwell.engine.run.inbox import Signals
-from stepwell.engine.run.journal import Message, called_back
+from stepwell.engine.run.journal import ReceivedMessage, called_back
 from stepwell.engine.run.port import RunParts
 from stepwell.engine.run.replay import check_form
 from stepwell.errors import StepwellError
@@ -212,7 +212,7 @@ class Waits:
         choice: str = "",
         by: str = "",
         at: float = 0.0,
-    ) -> Message:
+    ) -> ReceivedMessage:
         self.keys[row.key] = None
         fact = ev.Received(
             key=row.key,
@@ -226,9 +226,9 @@ class Waits:
             at=at,
         )
         self._run.record(fact)
-        return Message(row.key, row.kind, choice or row.name, payload)
+        return ReceivedMessage(row.key, row.kind, choice or row.name, payload)
 
-    def _queue(self, message: Message) -> None:
+    def _queue(self, message: ReceivedMessage) -> None:
         """Queue a signal until a wait takes it; an open wait takes it at once."""
         self._signals.add(message)
         for call in list(self._open.values()):
@@ -253,11 +253,11 @@ class Waits:
         self.keys.pop(message.key, None)  # a fitting decision may follow
         return False
 
-    def _answer(self, call: WaitCall, message: Message) -> None:
+    def _answer(self, call: WaitCall, message: ReceivedMessage) -> None:
         self._run.journal.taken[message.key] = message
         self._end(call, ev.WaitEnded(outcome="answered", received=message.key))
 
-    def _fits(self, call: WaitCall, message: Message) -> bool:
+    def _fits(self, call: WaitCall, message: ReceivedMessage) -> bool:
         """An answer that is not of the wait's type is set aside in the log; the wait continues."""
         try:
             call.decode(message.name, message.payload)
@@ -305,7 +305,7 @@ class Waits:
             self._answer(call, message)
 
     def _take_child(self, row: InboxRow) -> None:
-        ending = msgspec.json.decode(row.payload, type=Ending)
+        ending = msgspec.json.decode(row.payload, type=EndNotice)
         child = self._children.get(row.name)
         if child is None or ending.run not in ("", child.run):
             return  # settled before, and a retry of the child changes nothing; or it is from before our retry
@@ -348,7 +348,7 @@ class Waits:
         self._run.writer.close_waits(path for path, what in opened.items() if what != "signal")
         self._open.clear()
 
-    def unmatched(self) -> Iterator[Message]:
+    def unmatched(self) -> Iterator[ReceivedMessage]:
         """Signals in the log that no wait has taken."""
         return iter(self._signals)
 

@@ -19,7 +19,7 @@ from stepwell.domain.events import (
 )
 from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
-from stepwell.domain.limits import Lane
+from stepwell.domain.lanes import Lane
 from stepwell.domain.status import Status
 from stepwell.store.base import PURGE_PAGE
 from stepwell.testing.stores.scene import Scene, checked

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell.domain.commit import Claim, Delivery, NewWait, PublishedEvent
-from stepwell.domain.cursors import behind
+from stepwell.domain.cursors import just_after
 from stepwell.domain.ids import NEEDS_EMIT, RunId, WorkerId
 from stepwell.domain.status import Status
 from stepwell.testing.stores.scene import LEASE_SECONDS, Scene, checked
@@ -223,11 +223,11 @@ class PublishedRules:
             await scene.store.emit(event(id, key="k"))
 
         first = await scene.store.published("order.paid", "k", since=0.0, limit=2)
-        cursor = behind(first[-1].at)
+        cursor = just_after(first[-1].at)
         then = await scene.store.published("order.paid", "", since=cursor, limit=2)
 
         assert [e.id for e in (*first, *then)] == ["c", "a", "b", "d"]
-        assert await scene.store.published("order.paid", "k", since=behind(then[-1].at), limit=2) == []
+        assert await scene.store.published("order.paid", "k", since=just_after(then[-1].at), limit=2) == []
 
     @pytest.mark.req("K35", "K6")
     @checked

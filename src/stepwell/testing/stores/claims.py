@@ -8,7 +8,7 @@ import pytest
 
 from stepwell.domain.commit import ClaimRequest
 from stepwell.domain.ids import LeaseId, WorkerId
-from stepwell.domain.limits import Lane
+from stepwell.domain.lanes import Lane
 from stepwell.testing.stores.scene import NEEDS, QUEUE, Scene, checked
 
 

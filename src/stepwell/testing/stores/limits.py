@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from stepwell.domain.commit import CancelOutcome
-from stepwell.domain.limits import Lane, LaneUse, Limit, Scope
+from stepwell.domain.lanes import Lane, LaneUse
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.testing.stores.scene import QUEUE, Scene, checked
 
 
@@ -161,7 +162,7 @@ class LimitRules:
         await scene.store.put_limit(Limit(kind="queue", name=QUEUE, limit=4))
 
         assert len(await scene.claim_as(await scene.worker())) == 4
-        assert Scope("queue", "", QUEUE) == (await scene.store.read_limits())[0].scope
+        assert LimitScope("queue", "", QUEUE) == (await scene.store.read_limits())[0].scope
 
     @pytest.mark.req("K19", "R2")
     @checked

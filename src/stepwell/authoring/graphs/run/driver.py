@@ -21,7 +21,7 @@ from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
 from stepwell.authoring.graphs.run.state import Command, CommandKind, Failure, Marker, MarkerKind
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
-from stepwell.domain.program import PlacedContext, Startable
+from stepwell.domain.program import PathCalls, Startable
 from stepwell.domain.text import clean
 from stepwell.errors import InvalidRequest, RunCancelling, StepError, StepwellError, WaitTimedOut
 
@@ -29,7 +29,7 @@ EVENT_SIGNAL = "event:"  # events sent to one run arrive as signals with this pr
 
 
 class Driver:
-    def __init__(self, plan: GraphPlan, ctx: PlacedContext) -> None:
+    def __init__(self, plan: GraphPlan, ctx: PathCalls) -> None:
         self._ctx = ctx
         self._calls: dict[Command, Any] = {}
         self._finished = ctx.future()
@@ -147,7 +147,7 @@ class Driver:
             self._answered(command, future)
             return
         try:
-            workflow = self._ctx.found(future.result())
+            workflow = self._ctx.looked_up(future.result())
             if workflow is None:
                 assert command.node_run is not None
                 raise command.node_run.node.behaviour.unknown()
