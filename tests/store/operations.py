@@ -1,7 +1,7 @@
 """Operations: random but meaningful requests, the same for every store that is compared.
 
-A `Planner` looks at the reference store only, so that most of what it asks for can succeed; what
-is stale or wrong on purpose is asked for as well. `pick` are the random choices.
+A `Planner` looks at the reference store only, so that most requests can succeed; some are
+stale or wrong on purpose. `pick` makes the random choices.
 """
 
 from __future__ import annotations

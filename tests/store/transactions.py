@@ -37,8 +37,8 @@ async def start(scene: Scene) -> Call:
 
 
 async def start_within(scene: Scene) -> Call:
-    asked = RatedStart([scene.new_run(), scene.new_run()], [Window("workflow default/order", 2, 60.0)])
-    return lambda: scene.store.start_within(asked)
+    rated = RatedStart([scene.new_run(), scene.new_run()], [Window("workflow default/order", 2, 60.0)])
+    return lambda: scene.store.start_within(rated)
 
 
 async def put_limit(scene: Scene) -> Call:

@@ -334,7 +334,7 @@ class Wakeups(Protocol):
 
 
 class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, LimitStore, Wakeups, Protocol):
-    """Everything a backend provides: 43 verbs. Callers ask for the narrowest part they need."""
+    """Everything a backend provides: 45 verbs. Callers ask for the narrowest part they need."""
 
     sync_transactions: bool  # transact() calls plain functions on a writer thread
     polls: bool  # hints from other processes do not arrive: look often

@@ -1,4 +1,4 @@
-"""Rules of cancel and retry: what is asked from outside about a run's end."""
+"""Rules of cancel and retry."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class CancelRules:
 
         await scene.store.cancel(child, "")
 
-        [told] = await scene.store.read_inbox(parent)
-        assert (told.key, told.kind, told.name) == (f"child/{child}/2", "child", "c#1")
-        assert msgspec.json.decode(told.payload, type=EndNotice).status == Status.CANCELLED
+        [message] = await scene.store.read_inbox(parent)
+        assert (message.key, message.kind, message.name) == (f"child/{child}/2", "child", "c#1")
+        assert msgspec.json.decode(message.payload, type=EndNotice).status == Status.CANCELLED
         assert await scene.claimed_ids("w1") == [parent]
 
     @pytest.mark.req("K13", "K18")

@@ -1,4 +1,4 @@
-"""Rules of limits for runs that bring none along, for children, and for lanes beside tickets without one."""
+"""Rules of limits for runs without one of their own, for children, and for lanes next to plain tickets."""
 
 from __future__ import annotations
 
