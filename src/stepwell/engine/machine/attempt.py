@@ -296,9 +296,11 @@ class TransitionAttempt:
         context.run(_station.set, self._stations.branch(scope, task))
         return task
 
-    async def join(self, tasks: Collection[asyncio.Task[Any]], enough: Callable[[Any], bool]) -> None:
-        """Wait for branches of ctx.all and ctx.first; see `TaskTracker.join`."""
-        await self._stations.join(self.station(), tasks, enough)
+    async def wait_for_branches(
+        self, tasks: Collection[asyncio.Task[Any]], enough: Callable[[Any], bool]
+    ) -> None:
+        """Wait for branches of ctx.all and ctx.first; see `TaskTracker`."""
+        await self._stations.wait_for_branches(self.station(), tasks, enough)
 
     def _look_around(self) -> None:
         """A branch is over: perhaps all others wait."""

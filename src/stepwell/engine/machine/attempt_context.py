@@ -47,7 +47,7 @@ class BodyContext:
             return []
         tasks = self._branches(awaitables)
         try:
-            await self._body.join(tasks, _has_failed)
+            await self._body.wait_for_branches(tasks, _has_failed)
             for task in tasks:
                 if task.done():
                     task.result()  # an error is raised even if branches before it still run
@@ -63,7 +63,7 @@ class BodyContext:
         tasks = self._branches(awaitables)
         try:
             wanted = tasks if won is None else [tasks[won]]
-            await self._body.join(wanted, lambda task: True)
+            await self._body.wait_for_branches(wanted, lambda task: True)
             winner = next(i for i, task in enumerate(tasks) if task in wanted and task.done())
             if won is None:
                 self._body.record_winner(path, winner)
@@ -78,7 +78,7 @@ class BodyContext:
         """The losers of first() and who is left after an error: they are cancelled, not forgotten."""
         for task in tasks:
             task.cancel()
-        await self._body.join(tasks, lambda task: False)
+        await self._body.wait_for_branches(tasks, lambda task: False)
         for task in tasks:
             if not task.cancelled():
                 task.exception()  # seen
