@@ -56,7 +56,7 @@ Permanent, RetryAfter             raised by authors in a step: never retry · re
 DirectStepCall (UserWarning)      a step was called without ctx.step; an error with Settings.direct_calls
 
 Unwind (BaseException)            control flow of the engine; `except Exception` cannot swallow it
-├─ Suspended · LeaseLost · Continue · TransitionStopped
+├─ Suspended · OwnershipLost · Continue · TransitionStopped
 └─ RunCancelling                  also an asyncio.CancelledError: workflow code may clean up after it
 """
 
@@ -546,7 +546,7 @@ class Suspended(Unwind):
     """The run is parked; its code is dropped, and replayed when something happens."""
 
 
-class LeaseLost(Unwind):
+class OwnershipLost(Unwind):
     """Another worker owns the run now; nothing done here counts."""
 
 

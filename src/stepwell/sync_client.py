@@ -28,7 +28,7 @@ from stepwell.client.replay_guard import refuse_in_workflow_code
 from stepwell.domain.commit import RunRow
 from stepwell.domain.documents import Document
 from stepwell.domain.duration import Duration
-from stepwell.domain.limits import Hold, Kind, Limit
+from stepwell.domain.limits import Hold, Limit, LimitKind
 from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.program import Startable
 from stepwell.domain.state import Checkpoint, OpenWait, RunState
@@ -305,11 +305,11 @@ class SyncClient:
         return list(self._call(self._client.runs(**filter)))
 
     def set_limit(
-        self, kind: Kind, name: str = "", limit: int | None = None, *, hold: Hold = "active"
+        self, kind: LimitKind, name: str = "", limit: int | None = None, *, hold: Hold = "active"
     ) -> None:
         self._call(self._client.set_limit(kind, name, limit, hold=hold))
 
-    def drop_limit(self, kind: Kind, name: str = "") -> bool:
+    def drop_limit(self, kind: LimitKind, name: str = "") -> bool:
         return self._call(self._client.drop_limit(kind, name))
 
     def limits(self) -> list[Limit]:

@@ -135,7 +135,7 @@ async def test_what_is_no_workflow_cannot_be_started(memory: Stage) -> None:
 
     async with memory.engine(echo) as engine:
         for wrong in (None, 5, str, charge):
-            with pytest.raises(InvalidRequest, match="is no workflow"):
+            with pytest.raises(InvalidRequest, match="is not a workflow"):
                 await engine.start(wrong, 1)  # type: ignore[call-overload]  # that is the test
 
 

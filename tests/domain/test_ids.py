@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stepwell.domain.ids import RunId, child_run_id, needs_step, needs_workflow, recorded_random
 from stepwell.domain.messages import (
     CANCEL_KEY,
-    Ending,
+    EndNotice,
     cancel_request,
     child_ended,
     decide_key,
@@ -50,7 +50,7 @@ def test_needs_tell_workflows_and_steps_apart() -> None:
 
 @pytest.mark.req("K6")
 def test_keys_of_messages() -> None:
-    ending = Ending(status="completed")
+    ending = EndNotice(status="completed")
 
     assert child_ended(PARENT, "c#1", 7, ending).key == "child/c#1/7"
     assert step_ended(PARENT, "s#1", 2, ending).key == "step/s#1/2"

@@ -166,5 +166,5 @@ async def test_signals_that_are_none_are_told(signals: Any) -> None:
 
 @pytest.mark.parametrize("workflows", [5, [5]])
 async def test_workflows_that_are_none_are_told(workflows: Any) -> None:
-    with pytest.raises(InvalidDefinition, match="5 is no workflow"):
+    with pytest.raises(InvalidDefinition, match="5 is not a workflow"):
         await run_stateless(Review, "text", workflows=workflows)

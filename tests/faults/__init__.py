@@ -1,1 +1,1 @@
-"""Real faults on real processes: killed, frozen and cut off, watched by a ledger outside."""
+"""Real faults on real processes: killed, frozen and disconnected, observed by an external ledger."""

@@ -1,6 +1,6 @@
-"""Audit: every lease of a ticket that has a lane, as PostgreSQL itself saw it given and given back.
+"""Audit: every lease of a ticket with a lane, as PostgreSQL itself saw it taken and released.
 
-A trigger counts inside the transaction that takes a ticket or leaves it. Who takes counts what is used after
+A trigger counts inside the transaction that takes or releases a ticket. A taker counts the used slots after
 those before it have committed, so their numbers are smaller: in the order of the numbers no limit may be
 exceeded at any moment, and the first takes of a lane must be in the order of its tickets.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import asyncpg
 
-from stepwell.domain.limits import read_lane
+from stepwell.domain.lanes import read_lane
 
 _TRIGGER = """
 CREATE SCHEMA audit;
@@ -66,7 +66,7 @@ async def read(url: str) -> list[Lease]:
 
 
 async def any_born(url: str) -> bool:
-    """Was a run taken as it was started?"""
+    """Whether a run was owned from its start."""
     connection = await asyncpg.connect(url)
     try:
         return bool(await connection.fetchval("SELECT EXISTS (SELECT FROM audit.leases WHERE born)"))
@@ -75,7 +75,7 @@ async def any_born(url: str) -> bool:
 
 
 def most_at_once(leases: list[Lease]) -> tuple[int, int]:
-    """Of one workflow, and of all together."""
+    """The highest count of one workflow, and of all together."""
     now: Counter[str] = Counter()
     of_one = of_all = 0
     for lease in leases:
@@ -91,7 +91,7 @@ def left_over(leases: list[Lease]) -> int:
 def first_takes(leases: list[Lease], workflow: str) -> list[str]:
     """The runs in the order in which they were claimed for the first time.
 
-    Those of one claim are written in any order; their leases are numbered as they were chosen.
+    Runs of one claim are written in any order; their leases are numbered in the order of choice.
     """
     place: dict[str, int] = {}
     for number, lease in enumerate(leases):

@@ -1,9 +1,9 @@
 """Checks: what must be true afterwards, read from the public history and the ledger only.
 
-The rules on histories (I1, I2, I6, I7, I8, I11, I12, I16) are those of `tests.simulation.checker`, which
-the simulator uses too. Here is what only real processes show: the right result or a death for each lost
-owner (I1), effects that repeat only where a fault explains it (I3), nothing run without a claim (I4) or
-recorded by somebody else (I7), and nothing left over (I18).
+The rules on histories (I1, I2, I6, I7, I8, I11, I12, I16) are those of `tests.simulation.checker`, which the
+simulator uses too. Here are those that only real processes show: the right result or a death for each lost
+owner (I1), effects that repeat only if a fault explains it (I3), nothing run without a claim (I4) or recorded
+by another owner (I7), and nothing left over (I18).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tests.simulation.checker import checker
 from tests.simulation.checker import evidence as shared
 
 ENDINGS = {"completed", "failed", "cancelled", "timed_out"}
-LEDGER_LAG = 500_000_000  # ns: what a process sent before it was struck is read a little later
-WAKE_LAG = 5_000_000_000  # ns: until a process that was frozen has heard what happened meanwhile
+LEDGER_LAG = 500_000_000  # ns: entries that a process sent before it was hit are read a little later
+WAKE_LAG = 5_000_000_000  # ns: until a thawed process knows what happened meanwhile
 STEP_NAME = re.compile(r"([a-z_]+)(#\d+)?(\[\d+\])?$")
 
 
@@ -48,7 +48,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Story:
-    """One run as the outside sees it at the end."""
+    """One run as seen from outside at the end."""
 
     id: str
     shape: str
@@ -57,7 +57,7 @@ class Story:
     expected: Any
     events: list[RunEvent]
     folded: str
-    output: Any  # as the run's row has it
+    output: Any  # from the run's row
     tickets: int
     signals: list[str] = field(default_factory=list)  # keys of messages that were accepted
 
@@ -90,39 +90,39 @@ def read_ledger(file: Path) -> list[Entry]:
 
 
 def check(evidence: Evidence) -> Findings:
-    found = Findings()
+    findings = Findings()
     by_run: dict[str, list[Entry]] = defaultdict(list)
     for entry in evidence.entries:
         if entry.phase == "start":
             by_run[entry.run].append(entry)
     for story in evidence.stories:
         starts = by_run.pop(story.id, [])
-        found.operations += len(story.events)
-        found.effects += len(starts)
+        findings.operations += len(story.events)
+        findings.effects += len(starts)
         problems = [
             *_ended_as_expected(story, evidence),
             *_claimed_before_effect(story, starts, evidence),
             *_effect_behind_result(story, starts),
-            *_repeats(story, starts, evidence, found),
+            *_repeats(story, starts, evidence, findings),
         ]
-        found.lateness.extend(_lateness(story))
+        findings.lateness.extend(_lateness(story))
         if story.folded != story.status:
             problems.append(f"I16 the log says {story.folded}, the run is {story.status}")
         if story.tickets:
             problems.append(f"I18 {story.tickets} tickets are left")
-        found.take_overs.extend(take_over_seconds(story, evidence))
-        found.condemned += sum(
+        findings.take_overs.extend(take_over_seconds(story, evidence))
+        findings.condemned += sum(
             event.kind == "failed" and event.data["error"]["code"] == "WORKER_CRASHED"
             for event in story.events
         )
-        found.violations.extend(f"{story.shape} {story.id}: {problem}" for problem in problems)
-    found.violations.extend(f"I4 effects of a run nobody knows: {run}" for run in by_run)
-    found.violations.extend(f"{broken.run}: {broken}" for broken in checker.check(_public(evidence)))
-    return found
+        findings.violations.extend(f"{story.shape} {story.id}: {problem}" for problem in problems)
+    findings.violations.extend(f"I4 effects of a run nobody knows: {run}" for run in by_run)
+    findings.violations.extend(f"{broken.run}: {broken}" for broken in checker.check(_public(evidence)))
+    return findings
 
 
 def _public(evidence: Evidence) -> shared.Evidence:
-    """What the checker of the simulator can judge: all that stands in the histories."""
+    """The evidence for the simulator's checker: everything in the histories."""
     return shared.Evidence(
         histories=[
             shared.History(
@@ -139,11 +139,11 @@ def _public(evidence: Evidence) -> shared.Evidence:
     )
 
 
-def write_down(file: Path, evidence: Evidence, found: Findings) -> None:
-    """The whole story of every run that broke a rule, for whoever must find out why."""
-    lines: list[str] = [*found.violations]
+def write_down(file: Path, evidence: Evidence, findings: Findings) -> None:
+    """Write the whole story of every run that broke a rule, for debugging."""
+    lines: list[str] = [*findings.violations]
     for story in evidence.stories:
-        if any(story.id in violation for violation in found.violations):
+        if any(story.id in violation for violation in findings.violations):
             lines.append(f"\n{story.shape} {story.id} {story.status} {story.result} ({story.expected})")
             lines.extend(
                 f"{e.seq} {e.at.timestamp():.3f} {e.kind} {e.path} {e.attempt} {e.data}" for e in story.events
@@ -151,7 +151,7 @@ def write_down(file: Path, evidence: Evidence, found: Findings) -> None:
             lines.extend(str(entry) for entry in evidence.entries if entry.run == story.id)
     lines.extend(f"{fault} wall {(fault.at + evidence.wall_ns) / 1e9:.3f}" for fault in evidence.faults)
     lines.extend(f"{pid} {worker}" for worker, pid in evidence.identities.items())
-    file.write_text("\n".join(lines) if found.violations else "none", encoding="utf-8")
+    file.write_text("\n".join(lines) if findings.violations else "none", encoding="utf-8")
 
 
 def _is_condemned(story: Story) -> bool:
@@ -161,7 +161,7 @@ def _is_condemned(story: Story) -> bool:
 def _ended_as_expected(story: Story, evidence: Evidence) -> Iterator[str]:
     wanted = "cancelled" if story.expected is None else "completed"
     if _is_condemned(story) and _was_struck_thrice(story, evidence):
-        return  # K33 cannot know that it was us; a run of its own is sent on, a child is replaced
+        return  # K33 cannot know that it was us; a run of its own is retried, a child is replaced
     if story.status not in ENDINGS:
         yield f"I1 it is {story.status} and has not ended"
     elif story.status != wanted:
@@ -192,7 +192,7 @@ def _claimed_before_effect(story: Story, starts: list[Entry], evidence: Evidence
             continue
         owner = owners.get(entry.lease)
         if owner is None:
-            # The first step begins beside the commit that holds Claimed: a fault may come between.
+            # The first step begins while the commit with Claimed is written: a fault may come between.
             if not _struck(evidence.faults, entry.pid, entry.at, None):
                 yield f"I4 {entry.path} ran under {entry.lease}, which is not in the log"
         elif evidence.identities.get(owner, entry.pid) != entry.pid:
@@ -200,7 +200,7 @@ def _claimed_before_effect(story: Story, starts: list[Entry], evidence: Evidence
 
 
 def _effect_behind_result(story: Story, starts: list[Entry]) -> Iterator[str]:
-    told = {(entry.path, entry.attempt, entry.lease) for entry in starts}
+    recorded = {(entry.path, entry.attempt, entry.lease) for entry in starts}
     far = {(entry.path, entry.attempt) for entry in starts}
     for event, lease in leases(story.events):
         name = _step(event.path)
@@ -208,7 +208,7 @@ def _effect_behind_result(story: Story, starts: list[Entry]) -> Iterator[str]:
             known = (
                 (event.path, event.attempt) in far
                 if name in REMOTE
-                else (event.path, event.attempt, lease) in told
+                else (event.path, event.attempt, lease) in recorded
             )
             if not known:
                 yield f"I7 {event.path} is recorded under lease {lease}, which never ran it"
@@ -223,7 +223,7 @@ def _lateness(story: Story) -> Iterator[float]:
             yield event.at.timestamp() - due[event.path]
 
 
-def _repeats(story: Story, starts: list[Entry], evidence: Evidence, found: Findings) -> Iterator[str]:
+def _repeats(story: Story, starts: list[Entry], evidence: Evidence, findings: Findings) -> Iterator[str]:
     failed = {(e.path, e.attempt) for e in story.events if e.kind == "step_failed"}
     by_path: dict[str, list[Entry]] = defaultdict(list)
     for entry in starts:
@@ -236,14 +236,14 @@ def _repeats(story: Story, starts: list[Entry], evidence: Evidence, found: Findi
                 continue  # a recorded failure and its next attempt
             faults = evidence.faults
             if _struck(faults, before.pid, before.at, after.at) or _woke(faults, before.at, after):
-                found.repeats_explained += 1
+                findings.repeats_explained += 1
             else:
-                found.repeats_unexplained += 1
+                findings.repeats_unexplained += 1
                 yield f"I3 {path} ran again at {after.at} without a fault since {before.at}"
 
 
 def _struck(faults: list[Fault], pid: int, since: int, until: int | None) -> bool:
-    """Between its two entries. The ledger may read what a process sent long after that was killed."""
+    """Between its two entries. The ledger may read an entry long after its process was killed."""
     return any(
         fault.pid in (pid, 0)
         and (fault.kind == "kill" or fault.until + LEDGER_LAG >= since)
@@ -253,7 +253,7 @@ def _struck(faults: list[Fault], pid: int, since: int, until: int | None) -> boo
 
 
 def _woke(faults: list[Fault], since: int, late: Entry) -> bool:
-    """It had begun the step and was frozen, another did it, and before it knew that it went on."""
+    """It had begun the step and was frozen; another worker did it; and it continued before it knew that."""
     return any(
         fault.kind == "freeze"
         and fault.pid == late.pid

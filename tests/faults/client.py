@@ -1,4 +1,4 @@
-"""Client: starts runs of every shape, talks to them as people would, and collects their stories."""
+"""Client: starts runs of every shape, sends what they wait for, and collects their stories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.1
 
 
 class Outside:
-    """The people and services that use the engine; they outlive every worker."""
+    """The users of the engine; they outlive every worker."""
 
     def __init__(self, engine: Engine, *, spread_seconds: float, seed: int = 1) -> None:
         self._engine = engine
@@ -53,7 +53,7 @@ class Outside:
                 await self._signal(handle, "early", 10)
                 await self._until_waiting(handle, "late")
                 await self._signal(handle, "late", 20)
-                await self._signal(handle, "late", 20)  # the same again: counts once
+                await self._signal(handle, "late", 20)  # sent twice: counts once
             case "news":
                 await self._until_waiting(handle, "weather")
                 await patiently(
@@ -63,7 +63,7 @@ class Outside:
                 await asyncio.sleep(self._random.random())
                 await patiently(handle.cancel)
         await _ended(handle)
-        # Struck three times in a row it counts as poison (K33), rightly so; a person sends it on.
+        # After three lost owners in a row it rightly counts as poison (K33); a person retries it.
         while await self._is_set_aside(handle):
             await patiently(handle.retry)
             await _ended(handle)
@@ -81,7 +81,7 @@ class Outside:
         try:
             await patiently(lambda: handle.signal(name, value, id=key))
         except RunEnded:
-            pass  # asked again after a lost answer, or twice: without the first it would still be waiting
+            pass  # repeated after a lost answer: without the first one it would still be waiting
         finally:
             keys = self.signals.setdefault(handle.id, [])
             if f"signal/{key}" not in keys:
@@ -94,30 +94,30 @@ class Outside:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def stories(self) -> list[Story]:
-        """Every run that was started, and the children they had."""
+        """Every run that was started, and its children."""
         expected = {shape.name: shape.expected for shape in SHAPES}
-        found: list[Story] = []
+        stories: list[Story] = []
         for shape, n, _ in self.started:
-            found.extend(await collected(self._engine, f"{shape.name}-{n}", shape.expected(n), expected))
-        for story in found:
+            stories.extend(await collected(self._engine, f"{shape.name}-{n}", shape.expected(n), expected))
+        for story in stories:
             story.signals = self.signals.get(story.id, [])
-        return found
+        return stories
 
 
 async def collected(
     engine: Engine, key: str, expected: Any, children: Mapping[str, Callable[[int], Any]]
 ) -> list[Story]:
-    """The run of that key and its children, as the public history tells them."""
+    """The run of that key and its children, from the public history."""
     handle = await engine.find(key)
     assert handle is not None, f"I1 the run of key {key} is gone"
     own = await _story(handle, engine, expected)
-    found = [own]
+    stories = [own]
     for event in own.events:
         if event.kind == "child_started":
             child: RunHandle[Any] = engine.handle(event.data["run"])
             n = next(iter([e async for e in child.events()])).data["input"]
-            found.append(await _story(child, engine, children[event.data["workflow"]](n)))
-    return found
+            stories.append(await _story(child, engine, children[event.data["workflow"]](n)))
+    return stories
 
 
 async def _story(handle: RunHandle[Any], engine: Engine, expected: Any) -> Story:
@@ -144,7 +144,7 @@ async def _ended(handle: RunHandle[Any]) -> None:
 
 
 async def until(question: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
-    """Ask again and again; other processes do not tell us when."""
+    """Poll: other processes do not notify us."""
     deadline = time.monotonic() + seconds
     while True:
         if await patiently(question):
@@ -154,7 +154,7 @@ async def until(question: Callable[[], Awaitable[bool]], seconds: float = 60.0) 
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], seconds: float = 60.0) -> T:
-    """People try again when the database is away."""
+    """Retry while the database is away."""
     deadline = time.monotonic() + seconds
     while True:
         try:

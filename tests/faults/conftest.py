@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests: a ledger outside, and each of the two stores."""
+"""Fixtures of the fault tests: an external ledger, and each of the two stores."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.environment import Environment, on_postgres, on_sqlite
 from tests.faults.fleet import LedgerProcess
-from tests.faults.stage import Stage, on_postgres, on_sqlite
 from tools.postgres.cluster import Cluster
 
 
@@ -20,7 +20,9 @@ def ledger(tmp_path: Path) -> Iterator[LedgerProcess]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def stage(request: pytest.FixtureRequest, tmp_path: Path, ledger: LedgerProcess) -> Iterator[Stage]:
+def environment(
+    request: pytest.FixtureRequest, tmp_path: Path, ledger: LedgerProcess
+) -> Iterator[Environment]:
     """A store for separate processes, and the ledger beside it."""
     if request.param == "sqlite":
         yield on_sqlite(tmp_path, ledger)

@@ -1,4 +1,4 @@
-"""Figures: what each fault test did and found, kept for the page that `make faults` prints."""
+"""Figures: what each fault test did and its findings, for the page that `make faults` prints."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ class Figures:
     take_overs: list[float] = field(default_factory=list)
     lateness: list[float] = field(default_factory=list)
 
-    def add(self, found: Findings, *, runs: int) -> None:
+    def add(self, findings: Findings, *, runs: int) -> None:
         self.runs += runs
-        self.operations += found.operations
-        self.effects += found.effects
-        self.repeats_explained += found.repeats_explained
-        self.repeats_unexplained += found.repeats_unexplained
-        self.condemned += found.condemned
-        self.violations += len(found.violations)
-        self.take_overs.extend(found.take_overs)
-        self.lateness.extend(found.lateness)
+        self.operations += findings.operations
+        self.effects += findings.effects
+        self.repeats_explained += findings.repeats_explained
+        self.repeats_unexplained += findings.repeats_unexplained
+        self.condemned += findings.condemned
+        self.violations += len(findings.violations)
+        self.take_overs.extend(findings.take_overs)
+        self.lateness.extend(findings.lateness)
 
 
-def figures(what: str, store: str, evidence: Evidence, found: Findings) -> Figures:
-    made = Figures(what=what, store=store, faults=dict(Counter(KINDS[f.kind] for f in evidence.faults)))
-    made.add(found, runs=len(evidence.stories))
-    return made
+def figures(what: str, store: str, evidence: Evidence, findings: Findings) -> Figures:
+    figure = Figures(what=what, store=store, faults=dict(Counter(KINDS[f.kind] for f in evidence.faults)))
+    figure.add(findings, runs=len(evidence.stories))
+    return figure
 
 
-def note(made: Figures) -> None:
-    """Keep them if somebody collects, and say the most important ones."""
+def note(figure: Figures) -> None:
+    """Keep them if they are collected, and print the most important ones."""
     print(
-        f"{made.store}: {made.what}: {made.runs} runs, {made.faults}, set aside {made.condemned}, "
-        f"repeats {made.repeats_explained} explained {made.repeats_unexplained} not"
+        f"{figure.store}: {figure.what}: {figure.runs} runs, {figure.faults}, set aside {figure.condemned}, "
+        f"repeats {figure.repeats_explained} explained {figure.repeats_unexplained} not"
     )
-    if made.take_overs:
-        print(f"take-over {histogram(made.take_overs)}")
+    if figure.take_overs:
+        print(f"take-over {histogram(figure.take_overs)}")
     if os.environ.get(REPORT_VARIABLE):
         with open(os.environ[REPORT_VARIABLE], "a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(made)) + "\n")
+            file.write(json.dumps(asdict(figure)) + "\n")
 
 
 def read(file: Path) -> list[Figures]:

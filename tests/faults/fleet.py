@@ -1,4 +1,4 @@
-"""Fleet: the processes of one test. Starts workers, kills and freezes them, and keeps account of it."""
+"""Fleet: the processes of one test. Starts workers, kills and freezes them, and records it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that was done to a process (pid 0: to the database) from one moment to another."""
+    """A fault injected into a process (pid 0: the database) from one moment to another."""
 
     kind: str  # kill | freeze | database
     pid: int
@@ -68,7 +68,7 @@ class Fleet:
         self._identities = folder / "identities"
         self._identities.touch()
         self._count = 0
-        self.env = environment(url, ledger, self._identities)
+        self.env = worker_env(url, ledger, self._identities)
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +93,7 @@ class Fleet:
         return worker
 
     def kill(self, worker: Worker) -> Fault:
-        """kill -9, and the process collected."""
+        """Send kill -9, and wait for the process."""
         now = time.monotonic_ns()
         worker.process.kill()
         worker.process.wait(END_SECONDS)
@@ -109,13 +109,13 @@ class Fleet:
         self.note("freeze", worker.pid, now)
 
     def busiest(self, ledger: LedgerProcess) -> Worker:
-        """Who began most of the last effects."""
+        """The worker that began most of the last effects."""
         *whole, _ = ledger.file.read_bytes().split(b"\n")  # the last may be half written
         pids = [json.loads(line)["pid"] for line in whole[-60:]]
         return max(self.workers, key=lambda worker: pids.count(worker.pid))
 
     def stop(self, worker: Worker) -> int:
-        """SIGTERM; its exit code."""
+        """Send SIGTERM; returns the exit code."""
         worker.process.send_signal(signal.SIGTERM)
         code = worker.process.wait(END_SECONDS)
         self.workers.remove(worker)
@@ -127,7 +127,7 @@ class Fleet:
         return fault
 
     def find_dead(self) -> list[Worker]:
-        """Workers that ended although nobody killed them."""
+        """Workers that ended without being killed."""
         return [worker for worker in self.workers if not worker.alive]
 
     def identities(self) -> dict[str, int]:
@@ -136,7 +136,7 @@ class Fleet:
         return {worker: int(pid) for pid, worker in (line.split() for line in lines)}
 
     def ready(self, worker: Worker, seconds: float = 60.0) -> None:
-        """Until this worker is registered."""
+        """Wait until this worker is registered."""
         deadline = time.monotonic() + seconds
         while worker.pid not in self.identities().values():
             assert worker.alive, worker.log.read_text()
@@ -147,7 +147,7 @@ class Fleet:
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("worker*.log")))
 
     def end(self) -> None:
-        """Nothing that we started is left."""
+        """Assert that nothing we started is left."""
         for worker in self.workers:
             children = processes.children(worker.pid)
             worker.process.kill()
@@ -156,7 +156,7 @@ class Fleet:
         self.workers.clear()
 
 
-def environment(url: str, ledger: int, identities: Path) -> dict[str, str]:
+def worker_env(url: str, ledger: int, identities: Path) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("STEPWELL_")}
     return {
         **inherited,

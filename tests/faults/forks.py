@@ -1,6 +1,6 @@
-"""Forks: many short lives of a script, without the start of an interpreter for each.
+"""Forks: run a script many times without starting an interpreter for each.
 
-    python -m tests.faults.forks            lives on stdin, how they ended on stdout, as JSON
+    python -m tests.faults.forks            lives on stdin, their ends on stdout, as JSON
 
 Each life is a fork of this process, which has imported everything and begun nothing.
 """
@@ -25,13 +25,13 @@ from tests.faults.fleet import ROOT
 KILLED = -9
 LIFE_SECONDS = 60
 AT_ONCE = 6  # most of the time they wait
-DRIVERS = ("stepwell.store.sqlite.store", "stepwell.store.postgres.store")  # else imported on first use
+DRIVERS = ("stepwell.store.sqlite.store", "stepwell.store.postgres.store")  # otherwise imported on first use
 
 
 class Life(NamedTuple):
-    """What to run, where it is killed, and the file that hears what it says."""
+    """What to run, where it is killed, and the file for its output."""
 
-    script: str  # an async function: "tests.faults.tour:main"
+    script: str  # an async function: "tests.faults.all_transactions:main"
     arguments: list[Any]
     failpoint: str
     said: str = os.devnull
@@ -46,7 +46,7 @@ class Death(NamedTuple):
 
 
 def lived(lives: Sequence[Sequence[Life]], env: Mapping[str, str], log: Path) -> list[Death]:
-    """Lives that share a database come one after another; the death of the last one of each."""
+    """Run the lives of each database one after another; returns the death of the last one of each."""
     with open(log, "ab") as errors:
         done = subprocess.run(
             [sys.executable, "-m", "tests.faults.forks"],
@@ -61,7 +61,7 @@ def lived(lives: Sequence[Sequence[Life]], env: Mapping[str, str], log: Path) ->
 
 
 def begin(life: Life) -> int:
-    """The new process; it dies of the alarm when nothing else ends it."""
+    """The new process; an alarm ends it if nothing else does."""
     pid = os.fork()
     if pid:
         return pid

@@ -1,9 +1,9 @@
-"""Ledger: the outside world. A process of its own that writes down every effect it is asked for.
+"""Ledger: the outside world. A separate process that records every effect.
 
     python -m tests.faults.ledger FILE
 
-It prints its port, takes one JSON object a line on loopback and answers with one. It knows nothing
-of the project under test. Every line of FILE is on disk before its asker hears about it:
+It prints its port, reads one JSON object a line on loopback and answers with one. It knows nothing
+about the project under test. Every line of FILE is on disk before its caller gets the answer:
 `n, key, run, path, attempt, lease, pid, phase (start | end), mode, applied, at (monotonic ns)`.
 Modes: `raw` counts every call, `idempotent` applies each key once, `slow` answers `seconds` late.
 """
@@ -54,7 +54,7 @@ class Ledger:
             written.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # An asker that was killed in the middle of a call is what this is for.
+        # Expected: a caller that was killed in the middle of a call.
         with contextlib.suppress(ConnectionError):
             while line := await reader.readline():
                 entry = json.loads(line)
@@ -73,7 +73,7 @@ async def main(path: str) -> None:
     print(server.sockets[0].getsockname()[1], flush=True)
     async with server, asyncio.TaskGroup() as group:
         group.create_task(ledger.run())
-        # The end of our input is the end of whoever started us.
+        # The end of our input is the end of our parent.
         await asyncio.to_thread(sys.stdin.read)
         os._exit(0)
 

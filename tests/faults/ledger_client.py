@@ -1,4 +1,4 @@
-"""What a step says to the ledger: that an effect begins, and that it has ended."""
+"""Ledger client: a step reports that an effect begins, and that it has ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWER_SECONDS = 30.0
 
 
 def entry(step: StepContext, phase: str, mode: str, seconds: float) -> bytes:
-    told = {
+    entry = {
         "key": step.key,
         "run": step.run_id,
         "path": step.path,
@@ -26,7 +26,7 @@ def entry(step: StepContext, phase: str, mode: str, seconds: float) -> bytes:
         "mode": mode,
         "seconds": seconds,
     }
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(entry).encode() + b"\n"
 
 
 def port() -> int:
@@ -34,7 +34,7 @@ def port() -> int:
 
 
 async def effect(step: StepContext, *, mode: str = "raw", seconds: float = 0.0) -> dict[str, Any]:
-    """One effect over a real socket; between its start and its end a kill finds it half done."""
+    """One effect over a real socket; a kill between its start and its end leaves it half done."""
     async with asyncio.timeout(ANSWER_SECONDS):
         reader, writer = await asyncio.open_connection("127.0.0.1", port())
         try:

@@ -1,6 +1,6 @@
 """Six workflows of at most ten runs each, in a workspace of fifty; and a process that runs them.
 
-`python -m tests.faults.limited_work URL` is a worker; with a number it also starts so many runs.
+`python -m tests.faults.limited_work URL` is a worker; with a number it also starts that many runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.authoring.graphs.graphs import START, a, chart
 SETTINGS = Settings(lease_seconds=2.0, heartbeat_seconds=0.4, reap_seconds=0.4)
 PER_WORKFLOW = 10
 PER_WORKSPACE = 50
-AT_ONCE = 30  # of those that a process starts: three of them want more than there are slots
+AT_ONCE = 30  # runs that a process starts: three processes want more than there are slots
 NAMES = [f"limited-{number}" for number in range(6)]
 
 

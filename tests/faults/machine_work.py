@@ -155,7 +155,7 @@ async def _lived(engine: Engine, plan: Plan) -> None:
 
 
 async def _help(engine: Engine, run: RunHandle[Any]) -> None:
-    """What people and other systems do for the run where it is."""
+    """What users and other systems do for the run at its current place."""
     with contextlib.suppress(AlreadyDecided, WrongPlace, RunEnded, NotRetryable):
         state = await run.state()
         for wait in state.waits.values():

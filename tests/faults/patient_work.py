@@ -1,4 +1,4 @@
-"""A step that lasts until a file is there, and writes down each time it begins."""
+"""A step that lasts until a file exists, and records each time it begins."""
 
 from __future__ import annotations
 

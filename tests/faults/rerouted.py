@@ -11,7 +11,7 @@ NOBODY = "nobody@1"
 
 
 async def reroute(engine: Engine, workflow: Any, input: Any, **options: Any) -> None:
-    """Harmless when it is done again: a run that is not of the kind that is asked for stays where it is."""
+    """Harmless to repeat: a run whose needs do not match stays where it is."""
     run = await engine.start(workflow, input, delay="1h", **options)
     row = await run.info()
     needs = needs_workflow(row.workflow, row.version)

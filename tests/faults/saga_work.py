@@ -1,4 +1,4 @@
-"""A workflow and a machine that undo what they did, as client and worker in one process.
+"""A workflow and a machine that undo their steps, as client and worker in one process.
 
 Both do three things and fail; then everything is undone, the last first. What is done and undone is
 written to a file. STEPWELL_FAILPOINTS may kill the process anywhere, also between two undoings.
@@ -45,7 +45,7 @@ async def saga(ctx: Context, _: None) -> None:
 
 
 class Saga(Machine[list[str]]):
-    """Two of the steps are behind a checkpoint when it fails."""
+    """Two of the steps are before a checkpoint when it fails."""
 
     @transition("start", "half")
     async def begin(self, ctx: Context) -> None:

@@ -1,4 +1,4 @@
-"""Storms: the scenarios under load; each returns what the checks found."""
+"""Storms: the scenarios under load; each returns the findings of the checks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from tests.faults.checks import Evidence, Findings, check, read_ledger, take_over_seconds, write_down
 from tests.faults.client import Outside, gathered, opened
+from tests.faults.environment import Environment
 from tests.faults.fleet import LEASE_SECONDS, Fleet
-from tests.faults.stage import Stage
 from tests.faults.workload import SHAPES
 from tools.postgres.cluster import Cluster
 
@@ -28,7 +28,7 @@ RESTART_SECONDS = 0.3
 
 @dataclass(slots=True)
 class Outcome:
-    """What a storm left behind."""
+    """The outcome of a storm."""
 
     findings: Findings
     evidence: Evidence
@@ -39,7 +39,7 @@ class Outcome:
 
 
 async def _storm(
-    stage: Stage,
+    environment: Environment,
     fleet: Fleet,
     runs: int,
     spread: float,
@@ -47,9 +47,9 @@ async def _storm(
     *,
     endless: bool = True,
 ) -> Outcome:
-    """Runs of every shape while `strike` does its worst, then some more in the calm behind it (I17)."""
+    """Runs of every shape while `strike` injects faults, then some more in the calm after it (I17)."""
     began = time.monotonic()
-    async with opened(stage.url) as engine:
+    async with opened(environment.url) as engine:
         outside = Outside(engine, spread_seconds=spread)
         striking = asyncio.ensure_future(strike())
         try:
@@ -64,16 +64,18 @@ async def _storm(
         if not striking.cancelled():
             striking.result()
         await outside.play(CALM_RUNS, first=runs)
-        evidence = await gathered(outside, fleet, stage.ledger)
+        evidence = await gathered(outside, fleet, environment.ledger)
     findings = check(evidence)
-    write_down(stage.folder / "violations.txt", evidence, findings)
+    write_down(environment.folder / "violations.txt", evidence, findings)
     return Outcome(findings, evidence, time.monotonic() - began)
 
 
-async def kill_storm(stage: Stage, fleet: Fleet, *, runs: int = STORM_RUNS, seed: int = 1) -> Outcome:
+async def kill_storm(
+    environment: Environment, fleet: Fleet, *, runs: int = STORM_RUNS, seed: int = 1
+) -> Outcome:
     """kill -9 of one of two workers every 0.5 to 3 s until all runs have ended.
 
-    Both have begun by then: on a slow machine nobody would ever come to do something.
+    Both have begun by then: otherwise, on a slow machine, neither would ever get to work.
     """
     chance = random.Random(seed)
 
@@ -88,18 +90,20 @@ async def kill_storm(stage: Stage, fleet: Fleet, *, runs: int = STORM_RUNS, seed
 
     for _ in range(2):
         fleet.start()
-    return await _storm(stage, fleet, runs, STORM_SECONDS, strike)
+    return await _storm(environment, fleet, runs, STORM_SECONDS, strike)
 
 
-async def database_storm(stage: Stage, fleet: Fleet, cluster: Cluster, *, kills: int, runs: int) -> Outcome:
-    """kill -9 of all of PostgreSQL, several times, while the workers live on."""
+async def database_storm(
+    environment: Environment, fleet: Fleet, cluster: Cluster, *, kills: int, runs: int
+) -> Outcome:
+    """kill -9 of all of PostgreSQL, several times, while the workers keep running."""
 
     async def strike() -> None:
         for n in range(kills):
             await asyncio.sleep(2.0)
             since = time.monotonic_ns()
             await asyncio.to_thread(cluster.kill)
-            # One outage is longer than a lease: that must not look like the death of everybody.
+            # One outage is longer than a lease: that must not look like the death of all workers.
             await asyncio.sleep(2 * LEASE_SECONDS if n == 1 else 0.3)
             await asyncio.to_thread(cluster.start)
             fleet.note("database", 0, since)
@@ -107,13 +111,13 @@ async def database_storm(stage: Stage, fleet: Fleet, cluster: Cluster, *, kills:
 
     for _ in range(2):
         fleet.ready(fleet.start())
-    return await _storm(stage, fleet, runs, kills * 3.0, strike, endless=False)
+    return await _storm(environment, fleet, runs, kills * 3.0, strike, endless=False)
 
 
 async def take_overs(
-    stage: Stage, fleet: Fleet, *, kills: int, soon: float, tries: int
+    environment: Environment, fleet: Fleet, *, kills: int, soon: float, tries: int
 ) -> tuple[Outcome, list[float]]:
-    """One kill at a time, of the worker that has most, and for each how long until its runs went on.
+    """Kill one worker at a time, the one with most runs, and measure how long until its runs continue.
 
     More kills than wanted while all took long: a busy machine is slow now and then, a broken engine always.
     """
@@ -121,20 +125,20 @@ async def take_overs(
     took: list[float] = []
     fleet.ready(fleet.start())
     slow = next(shape for shape in SHAPES if shape.name == "chain")
-    async with opened(stage.url) as engine:
+    async with opened(environment.url) as engine:
         outside = Outside(engine, spread_seconds=0.0)
         for n in range(tries):
             fleet.ready(fleet.start())
-            await asyncio.sleep(LEASE_SECONDS)  # whoever came or went before is history
-            before = len(read_ledger(stage.ledger.file))
+            await asyncio.sleep(LEASE_SECONDS)  # earlier changes of the fleet have settled by then
+            before = len(read_ledger(environment.ledger.file))
             playing = asyncio.ensure_future(outside.play_shape(slow, range(n * 40, n * 40 + 40)))
             for _ in range(1000):  # until they are in the middle of it: 40 runs of 4 steps, begun and ended
-                if len(read_ledger(stage.ledger.file)) >= before + 160:
+                if len(read_ledger(environment.ledger.file)) >= before + 160:
                     break
                 await asyncio.sleep(0.01)
-            fleet.kill(fleet.busiest(stage.ledger))
+            fleet.kill(fleet.busiest(environment.ledger))
             await playing
-            evidence = await gathered(outside, fleet, stage.ledger)
+            evidence = await gathered(outside, fleet, environment.ledger)
             last = [story for story in evidence.stories if story.events[0].data["input"] >= n * 40]
             seconds = [one for story in last for one in take_over_seconds(story, evidence)]
             took.append(max(seconds, default=math.inf))

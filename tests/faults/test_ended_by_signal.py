@@ -10,9 +10,9 @@ import pytest
 
 from stepwell import Engine
 from tests.faults.client import until
+from tests.faults.environment import Environment
 from tests.faults.fleet import Fleet
 from tests.faults.patient_work import WORKFLOWS, outlasts
-from tests.faults.stage import Stage
 
 DEATHS = 4
 LONG = {"STEPWELL_GRACE_SECONDS": "60"}
@@ -28,11 +28,11 @@ async def is_leaving(log: Path) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.req("K41", "K34")
-def test_a_worker_that_is_killed_after_sigterm_makes_no_suspect_of_its_runs(stage: Stage) -> None:
-    file, gate = stage.folder / "begun", stage.folder / "gate"
+def test_a_worker_that_is_killed_after_sigterm_makes_no_suspect_of_its_runs(environment: Environment) -> None:
+    file, gate = environment.folder / "begun", environment.folder / "gate"
 
     async def story(fleet: Fleet) -> None:
-        async with Engine(stage.url, workflows=WORKFLOWS, worker=False) as engine:
+        async with Engine(environment.url, workflows=WORKFLOWS, worker=False) as engine:
             run = await engine.start(outlasts, [str(file), str(gate)])
             for death in range(1, DEATHS + 1):
                 worker = fleet.start(**LONG)
@@ -48,5 +48,5 @@ def test_a_worker_that_is_killed_after_sigterm_makes_no_suspect_of_its_runs(stag
             kinds = [event.kind async for event in run.events()]
             assert "lease_lost" in kinds
 
-    with stage.fleet("tests.faults.patient_work") as fleet:
+    with environment.fleet("tests.faults.patient_work") as fleet:
         asyncio.run(story(fleet))

@@ -17,18 +17,18 @@ import pytest
 from stepwell import Engine, failpoints
 from tests.effort import rotating
 from tests.faults import forks
+from tests.faults.all_transactions import EXPECTED, WORKFLOWS
 from tests.faults.checks import Entry, Evidence, Findings, check, read_ledger
 from tests.faults.client import collected
+from tests.faults.environment import Environment, on_postgres, on_sqlite
 from tests.faults.figures import Figures, note
-from tests.faults.fleet import ROOT, Fault, LedgerProcess, environment
+from tests.faults.fleet import ROOT, Fault, LedgerProcess, worker_env
 from tests.faults.forks import KILLED, Life
-from tests.faults.stage import Stage, on_postgres, on_sqlite
-from tests.faults.tour import EXPECTED, WORKFLOWS
 from tools.postgres.cluster import Cluster
 
 NO_SWEEPS = {"STEPWELL_REAP_SECONDS": "3600"}
 
-# Some transactions happen often: also at a later time than the first.
+# Some transactions happen often: kill at a later hit, too.
 POINTS = rotating(
     [
         *((name, 1) for name in sorted(failpoints.NAMES)),
@@ -56,13 +56,13 @@ class Victim:
         return f"{self.point}:{self.hit}"
 
 
-class Scene:
+class KillCase:
     """Many small databases, one victim each."""
 
-    def __init__(self, stage: Stage, urls: Iterator[str]) -> None:
-        self._env = environment(stage.url, stage.ledger.port, stage.folder / "identities")
+    def __init__(self, environment: Environment, urls: Iterator[str]) -> None:
+        self._env = worker_env(environment.url, environment.ledger.port, environment.folder / "identities")
         self.victims = [Victim(point, hit, next(urls)) for point, hit in POINTS]
-        self._folder = stage.folder
+        self._folder = environment.folder
 
     def kill_all(self) -> None:
         deaths = forks.lived(
@@ -74,23 +74,23 @@ class Scene:
 
     def _lives(self, victim: Victim) -> list[Life]:
         said = str(self._said(victim))
-        script, point = "tests.faults.tour:main", f"{victim.point}=kill:{victim.hit}"
+        script, point = "tests.faults.all_transactions:main", f"{victim.point}=kill:{victim.hit}"
         if not victim.point.startswith("reap."):
             return [Life(script, ["visit", victim.url], point, said)]
-        # Somebody must have died before. On SQLite his file's lock shows that at once, else the lease; a
-        # sweep that finds nobody dead passes no failpoint.
+        # A worker must have died before. On SQLite its file lock shows that at once, otherwise the lease; a
+        # sweep that finds no dead worker passes no failpoint.
         return [
             Life(script, ["visit", victim.url], "commit.after=kill:2", f"{said}.before"),
-            Life(script, ["bury", victim.url], point, said, NO_SWEEPS),
+            Life(script, ["reap", victim.url], point, said, NO_SWEEPS),
         ]
 
     def _said(self, victim: Victim) -> Path:
         return self._folder / f"{victim.name}.said"
 
     def finish_all(self) -> str:
-        """One clean process for all of them; what it could not finish."""
+        """Finish all of them in one clean process; returns what it could not finish."""
         urls = [victim.url for victim in self.victims]
-        command = [sys.executable, "-m", "tests.faults.tour", "finish", *urls]
+        command = [sys.executable, "-m", "tests.faults.all_transactions", "finish", *urls]
         with open(self._folder / "finish.log", "wb") as errors:
             done = subprocess.run(
                 command, env=self._env, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, check=True
@@ -115,31 +115,31 @@ async def findings(victim: Victim, ledger: list[Entry], kept: dict[str, int]) ->
     runs = {story.id for story in stories}
     entries = [entry for entry in ledger if entry.run in runs]
     killed = [Fault("kill", pid, victim.since, victim.until) for pid in {entry.pid for entry in entries}]
-    found = check(Evidence(stories=stories, entries=entries, faults=killed, identities={}))
-    tour = next(story.id for story in stories if story.shape == "tour")
-    if kept.get(tour) != 1:
-        found.violations.append(f"the transactional step's own write is there {kept.get(tour, 0)} times")
-    return found
+    result = check(Evidence(stories=stories, entries=entries, faults=killed, identities={}))
+    everything = next(story.id for story in stories if story.shape == "everything")
+    if (times := kept.get(everything, 0)) != 1:
+        result.violations.append(f"the transactional step's own write is there {times} times")
+    return result
 
 
-def play(scene: Scene, stage: Stage) -> None:
-    scene.kill_all()
+def play(case: KillCase, environment: Environment) -> None:
+    case.kill_all()
 
-    unreached = [victim.name for victim in scene.victims if victim.code != KILLED]
+    unreached = [victim.name for victim in case.victims if victim.code != KILLED]
     assert unreached == [], "these points were never reached"
-    assert scene.finish_all() == ""
+    assert case.finish_all() == ""
     violations = {}
-    made = Figures(what="kill -9 at every failpoint", store=stage.store, faults={})
-    made.faults["kills at a failpoint"] = len(scene.victims)
-    ledger = read_ledger(stage.ledger.file)
-    kept = stage.kept() if stage.store == "postgres" else {}
-    for victim in scene.victims:
-        if stage.store == "sqlite":
-            kept = replace(stage, url=victim.url).kept()
-        found = asyncio.run(findings(victim, ledger, kept))
-        made.add(found, runs=len(EXPECTED) + 1)
-        if found.violations:
-            violations[victim.name] = found.violations
+    made = Figures(what="kill -9 at every failpoint", store=environment.store, faults={})
+    made.faults["kills at a failpoint"] = len(case.victims)
+    ledger = read_ledger(environment.ledger.file)
+    kept = environment.kept() if environment.store == "postgres" else {}
+    for victim in case.victims:
+        if environment.store == "sqlite":
+            kept = replace(environment, url=victim.url).kept()
+        result = asyncio.run(findings(victim, ledger, kept))
+        made.add(result, runs=len(EXPECTED) + 1)
+        if result.violations:
+            violations[victim.name] = result.violations
     note(made)
     assert violations == {}
 
@@ -147,9 +147,9 @@ def play(scene: Scene, stage: Stage) -> None:
 @pytest.mark.slow
 @pytest.mark.req("R2", "R3", "K14")
 def test_sqlite_survives_a_kill_at_every_failpoint(tmp_path: Path, ledger: LedgerProcess) -> None:
-    stage = on_sqlite(tmp_path, ledger)
+    environment = on_sqlite(tmp_path, ledger)
 
-    play(Scene(stage, (str(tmp_path / f"{n}.db") for n in range(1000))), stage)
+    play(KillCase(environment, (str(tmp_path / f"{n}.db") for n in range(1000))), environment)
 
 
 @pytest.mark.slow
@@ -158,8 +158,8 @@ def test_postgres_survives_a_kill_at_every_failpoint(
     postgres_cluster: Cluster, tmp_path: Path, ledger: LedgerProcess
 ) -> None:
     database = postgres_cluster.databases.create()
-    stage = on_postgres(database, tmp_path, ledger)
+    environment = on_postgres(database, tmp_path, ledger)
 
-    play(Scene(stage, (f"{database}?schema=victim{n}" for n in range(1000))), stage)
+    play(KillCase(environment, (f"{database}?schema=victim{n}" for n in range(1000))), environment)
 
     postgres_cluster.databases.drop(database)

@@ -1,4 +1,4 @@
-"""SIGSTOP past the lease: another takes over, and the frozen worker writes nothing when it wakes."""
+"""SIGSTOP past the lease: another worker takes over, and the frozen one writes nothing when it wakes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from stepwell import Engine
 from tests.faults.checks import Story, check, read_ledger
 from tests.faults.client import Outside, gathered, opened, until
+from tests.faults.environment import Environment
 from tests.faults.figures import figures, note
 from tests.faults.fleet import Fleet, LedgerProcess, Worker
-from tests.faults.stage import Stage
 from tests.faults.workload import SHAPES
 from tools.postgres import processes
 
@@ -30,7 +30,7 @@ def logs_of(stories: list[Story]) -> dict[str, list[int]]:
 
 
 async def is_writable(engine: Engine) -> bool:
-    """A process that was stopped inside a transaction on SQLite holds up every other."""
+    """A process that is stopped inside a transaction on SQLite blocks every other."""
     try:
         async with asyncio.timeout(1.0):
             await engine.emit("anything")
@@ -53,19 +53,19 @@ async def has_new_identity(fleet: Fleet, worker: Worker) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.req("R4", "K5")
-def test_a_frozen_worker_writes_nothing_after_its_lease_is_gone(stage: Stage) -> None:
+def test_a_frozen_worker_writes_nothing_after_its_lease_is_gone(environment: Environment) -> None:
     async def story(fleet: Fleet) -> None:
         sleeper = fleet.start()
         fleet.ready(sleeper)
-        async with opened(stage.url) as engine:
+        async with opened(environment.url) as engine:
             outside = Outside(engine, spread_seconds=0.0)
             for n in range(TRIES):  # until it stops outside a transaction, with runs that it owns
-                entries = len(read_ledger(stage.ledger.file))
+                entries = len(read_ledger(environment.ledger.file))
                 playing = asyncio.ensure_future(outside.play_shape(CHAIN, range(n * RUNS, (n + 1) * RUNS)))
-                await until(lambda entries=entries: is_midway(stage.ledger, entries))  # type: ignore[misc]  # bound
+                await until(lambda entries=entries: is_midway(environment.ledger, entries))  # type: ignore[misc]  # bound
                 with fleet.frozen(sleeper):
                     if await is_writable(engine) and not playing.done():
-                        second = fleet.start(STEPWELL_LEASE_SECONDS="60")  # its own is not the question
+                        second = fleet.start(STEPWELL_LEASE_SECONDS="60")  # its own status does not matter
                         await playing
                         before = logs_of(await outside.stories())
                         break
@@ -75,12 +75,12 @@ def test_a_frozen_worker_writes_nothing_after_its_lease_is_gone(stage: Stage) ->
 
             await until(lambda: has_new_identity(fleet, sleeper))
             await asyncio.sleep(AWAKE_SECONDS)
-            after = await gathered(outside, fleet, stage.ledger)
+            after = await gathered(outside, fleet, environment.ledger)
 
             assert logs_of(after.stories) == before
-            found = check(after)
-            note(figures("frozen past the lease", stage.store, after, found))
-            assert found.violations == []
+            findings = check(after)
+            note(figures("frozen past the lease", environment.store, after, findings))
+            assert findings.violations == []
             assert any(event.kind == "lease_lost" for story in after.stories for event in story.events)
 
             assert fleet.stop(second) == 0
@@ -90,18 +90,18 @@ def test_a_frozen_worker_writes_nothing_after_its_lease_is_gone(stage: Stage) ->
             claims = [e.data["worker"] for s in last for e in s.events if e.kind == "claimed"]
             assert {workers[worker] for worker in claims} == {sleeper.pid}
 
-    with stage.fleet() as fleet:
+    with environment.fleet() as fleet:
         asyncio.run(story(fleet))
 
 
 @pytest.mark.slow
 @pytest.mark.req("R4")
-@pytest.mark.parametrize("stage", ["postgres"], indirect=True)
-def test_a_worker_frozen_inside_a_transaction_holds_nobody_up_for_long(stage: Stage) -> None:
+@pytest.mark.parametrize("environment", ["postgres"], indirect=True)
+def test_a_worker_frozen_inside_a_transaction_holds_nobody_up_for_long(environment: Environment) -> None:
     async def story(fleet: Fleet) -> None:
         sleeper = fleet.start(STEPWELL_FAILPOINTS="commit.mid=stop:4")
         fleet.ready(sleeper)
-        async with opened(stage.url) as engine:
+        async with opened(environment.url) as engine:
             since = time.monotonic_ns()
             outside = Outside(engine, spread_seconds=0.0)
             playing = asyncio.ensure_future(outside.play_shape(CHAIN, range(10)))
@@ -115,12 +115,12 @@ def test_a_worker_frozen_inside_a_transaction_holds_nobody_up_for_long(stage: St
             await until(lambda: has_new_identity(fleet, sleeper))
             await asyncio.sleep(AWAKE_SECONDS)
 
-            after = await gathered(outside, fleet, stage.ledger)
-            found = check(after)
-            note(figures("frozen inside a transaction", stage.store, after, found))
+            after = await gathered(outside, fleet, environment.ledger)
+            findings = check(after)
+            note(figures("frozen inside a transaction", environment.store, after, findings))
             assert logs_of(after.stories) == before
-            assert found.violations == []
+            assert findings.violations == []
             assert any(event.kind == "lease_lost" for story in after.stories for event in story.events)
 
-    with stage.fleet() as fleet:
+    with environment.fleet() as fleet:
         asyncio.run(story(fleet))

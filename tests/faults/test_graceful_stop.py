@@ -1,4 +1,4 @@
-"""SIGTERM under load: unstarted work goes back at once, steps end, exit code 0, no effect twice."""
+"""SIGTERM under load: unstarted work is released at once, steps end, exit code 0, no effect twice."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pytest
 
 from tests.faults.checks import check
 from tests.faults.client import Outside, gathered, opened
+from tests.faults.environment import Environment
 from tests.faults.figures import figures, note
 from tests.faults.fleet import Fleet
-from tests.faults.stage import Stage
 from tests.faults.workload import SHAPES
 
 STOP_SECONDS = 8.0  # less than the grace time; the longest step takes a third of a second
-LONG = {"STEPWELL_LEASE_SECONDS": "60"}  # whoever must wait for a lease is seen to
+LONG = {"STEPWELL_LEASE_SECONDS": "60"}  # so that waiting for a lease shows
 
 
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.req("K34", "R3")
-def test_a_stopped_worker_gives_its_work_back_and_repeats_nothing(stage: Stage) -> None:
+def test_a_stopped_worker_gives_its_work_back_and_repeats_nothing(environment: Environment) -> None:
     async def story(fleet: Fleet) -> None:
         fleet.ready(fleet.start(**LONG))
-        async with opened(stage.url) as engine:
+        async with opened(environment.url) as engine:
             outside = Outside(engine, spread_seconds=3.0)
             playing = asyncio.ensure_future(outside.play(8 * len(SHAPES)))
             for _ in range(3):
@@ -37,16 +37,16 @@ def test_a_stopped_worker_gives_its_work_back_and_repeats_nothing(stage: Stage) 
                 assert time.monotonic() - began < STOP_SECONDS
             async with asyncio.timeout(40.0):
                 await playing
-            evidence = await gathered(outside, fleet, stage.ledger)
+            evidence = await gathered(outside, fleet, environment.ledger)
 
-        found = check(evidence)  # no fault was noted: any repeated effect is a violation
-        made = figures("SIGTERM", stage.store, evidence, found)
+        findings = check(evidence)  # no fault was noted: any repeated effect is a violation
+        made = figures("SIGTERM", environment.store, evidence, findings)
         made.faults = {"workers stopped by SIGTERM": 3}
         note(made)
-        assert found.violations == []
+        assert findings.violations == []
         kinds = {event.kind for story in evidence.stories for event in story.events}
         assert "lease_lost" not in kinds, "nobody had to wait for a lease"
         assert "WARNING" not in fleet.logs()
 
-    with stage.fleet() as fleet:
+    with environment.fleet() as fleet:
         asyncio.run(story(fleet))

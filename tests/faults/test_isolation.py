@@ -12,35 +12,35 @@ import pytest
 
 from stepwell import Engine, RunFailed
 from tests.faults.client import until
+from tests.faults.environment import Environment
 from tests.faults.fleet import Fleet
 from tests.faults.isolated_work import WORKFLOWS, hangs, leaves, outstays, segfaults, squares
-from tests.faults.stage import Stage
 from tools.postgres import processes
 
-on_sqlite = pytest.mark.parametrize("stage", ["sqlite"], indirect=True)
+on_sqlite = pytest.mark.parametrize("environment", ["sqlite"], indirect=True)
 pytestmark = [pytest.mark.slow, pytest.mark.req("F7"), on_sqlite]
 
 
 @contextmanager
-def one_worker(stage: Stage) -> Iterator[Fleet]:
-    with stage.fleet("tests.faults.isolated_work") as fleet:
+def one_worker(environment: Environment) -> Iterator[Fleet]:
+    with environment.fleet("tests.faults.isolated_work") as fleet:
         fleet.ready(fleet.start())
         yield fleet
 
 
-def client(stage: Stage) -> Engine:
-    return Engine(stage.url, workflows=WORKFLOWS, worker=False)
+def client(environment: Environment) -> Engine:
+    return Engine(environment.url, workflows=WORKFLOWS, worker=False)
 
 
 async def is_gone(pid: int) -> bool:
     return not processes.running(pid)
 
 
-def test_a_hung_child_is_killed_at_its_timeout_and_the_worker_goes_on(stage: Stage) -> None:
-    file = stage.folder / "pid"
+def test_a_hung_child_is_killed_at_its_timeout_and_the_worker_goes_on(environment: Environment) -> None:
+    file = environment.folder / "pid"
 
     async def story(fleet: Fleet) -> None:
-        async with client(stage) as engine:
+        async with client(environment) as engine:
             with pytest.raises(RunFailed, match="longer than 1 s"):
                 await (await engine.start(hangs, str(file))).result(timeout=20.0)
 
@@ -48,13 +48,13 @@ def test_a_hung_child_is_killed_at_its_timeout_and_the_worker_goes_on(stage: Sta
             assert await (await engine.start(squares, 12)).result(timeout=20.0) == 144
             assert not fleet.find_dead()
 
-    with one_worker(stage) as fleet:
+    with one_worker(environment) as fleet:
         asyncio.run(story(fleet))
 
 
-def test_a_crashing_child_fails_its_step_only(stage: Stage) -> None:
+def test_a_crashing_child_fails_its_step_only(environment: Environment) -> None:
     async def story(fleet: Fleet) -> None:
-        async with client(stage) as engine:
+        async with client(environment) as engine:
             beside = [await engine.start(squares, n) for n in range(5)]
             for crash in (leaves, segfaults):
                 with pytest.raises(RunFailed, match="process died"):
@@ -64,15 +64,15 @@ def test_a_crashing_child_fails_its_step_only(stage: Stage) -> None:
             assert await (await engine.start(squares, 12)).result(timeout=20.0) == 144
             assert not fleet.find_dead()
 
-    with one_worker(stage) as fleet:
+    with one_worker(environment) as fleet:
         asyncio.run(story(fleet))
 
 
-def test_children_die_with_a_killed_worker(stage: Stage) -> None:
-    file = stage.folder / "pid"
+def test_children_die_with_a_killed_worker(environment: Environment) -> None:
+    file = environment.folder / "pid"
 
     async def story(fleet: Fleet) -> None:
-        async with client(stage) as engine:
+        async with client(environment) as engine:
             await engine.start(outstays, str(file))
             await until(lambda: is_written(file))
             child = int(file.read_text())
@@ -82,7 +82,7 @@ def test_children_die_with_a_killed_worker(stage: Stage) -> None:
 
             await until(lambda: is_gone(child))
 
-    with one_worker(stage) as fleet:
+    with one_worker(environment) as fleet:
         asyncio.run(story(fleet))
 
 
@@ -101,48 +101,53 @@ NO_KERNEL = """
 import sys
 
 if "stepwell.engine.execution.process_child" in sys.orig_argv:
-    from stepwell.engine import lifeline
+    import ctypes
+    from types import SimpleNamespace
 
-    lifeline.kernel_ends_orphans = lambda: False
+    ctypes.CDLL = lambda name: SimpleNamespace(prctl=lambda *args: -1)
 """
 
 
 @contextmanager
-def one_worker_with(stage: Stage, code: str) -> Iterator[Fleet]:
-    """Whatever interpreter it starts begins with this code."""
-    (stage.folder / "sitecustomize.py").write_text(code, encoding="utf-8")
-    with stage.fleet("tests.faults.isolated_work") as fleet:
-        paths = [str(stage.folder), fleet.env["PYTHONPATH"]]
+def one_worker_with(environment: Environment, code: str) -> Iterator[Fleet]:
+    """Every interpreter that it starts runs this code first."""
+    (environment.folder / "sitecustomize.py").write_text(code, encoding="utf-8")
+    with environment.fleet("tests.faults.isolated_work") as fleet:
+        paths = [str(environment.folder), fleet.env["PYTHONPATH"]]
         fleet.ready(fleet.start(PYTHONPATH=os.pathsep.join(paths)))
         yield fleet
 
 
 @pytest.mark.req("K41")
-def test_a_child_that_is_still_starting_when_its_worker_is_killed_never_begins_the_step(stage: Stage) -> None:
-    starting, begun = stage.folder / "starting", stage.folder / "pid"
+def test_a_child_that_is_still_starting_when_its_worker_is_killed_never_begins_the_step(
+    environment: Environment,
+) -> None:
+    starting, begun = environment.folder / "starting", environment.folder / "pid"
 
     async def story(fleet: Fleet) -> None:
-        async with client(stage) as engine:
+        async with client(environment) as engine:
             await engine.start(outstays, str(begun))
             await until(lambda: is_written(starting))
             child = int(starting.read_text())
 
             fleet.kill(fleet.workers[0])
-            (stage.folder / "go").touch()
+            (environment.folder / "go").touch()
 
             await until(lambda: gone_or_written(child, begun))
             assert not begun.exists(), "the step began after the death of its worker"
 
-    with one_worker_with(stage, SLOW_CHILD) as fleet:
+    with one_worker_with(environment, SLOW_CHILD) as fleet:
         asyncio.run(story(fleet))
 
 
 @pytest.mark.req("K41")
-def test_children_die_with_a_killed_worker_where_the_kernel_does_not_see_to_it(stage: Stage) -> None:
-    file = stage.folder / "pid"
+def test_children_die_with_a_killed_worker_where_the_kernel_does_not_see_to_it(
+    environment: Environment,
+) -> None:
+    file = environment.folder / "pid"
 
     async def story(fleet: Fleet) -> None:
-        async with client(stage) as engine:
+        async with client(environment) as engine:
             await engine.start(outstays, str(file))
             await until(lambda: is_written(file))
 
@@ -150,7 +155,7 @@ def test_children_die_with_a_killed_worker_where_the_kernel_does_not_see_to_it(s
 
             await until(lambda: is_gone(int(file.read_text())))
 
-    with one_worker_with(stage, NO_KERNEL) as fleet:
+    with one_worker_with(environment, NO_KERNEL) as fleet:
         asyncio.run(story(fleet))
 
 

@@ -21,7 +21,7 @@ from tests.stage import until
 
 RUNS = int(os.environ.get("STEPWELL_LIMIT_RUNS", "2004"))
 KILLS = 2
-ENDLESS = 10**9  # starts of one that does not live to make them
+ENDLESS = 10**9  # runs for a process that is killed before it has started them all
 
 
 def process(url: str, starts: int) -> subprocess.Popen[bytes]:
@@ -72,10 +72,10 @@ async def test_limits_are_never_exceeded_and_no_slot_leaks(postgres_url: str) ->
 @pytest.mark.slow
 @pytest.mark.req("K19", "K4")
 async def test_limits_hold_where_those_who_start_runs_work_on_them(postgres_url: str) -> None:
-    """They own some as they start and claim the others, and one of them dies.
+    """The processes own some runs from the start and claim the others, and one of them dies.
 
-    That one is alone at first, where there are slots for all that it starts: how many are owned from the
-    start among several, each of which wants more than is left, is a matter of luck.
+    That one is alone at first, when there are slots for all its runs: how many are owned from the
+    start among several processes, each of which wants more than is left, is a matter of luck.
     """
     async with engine(postgres_url, worker=False) as client:
         await audit.install(postgres_url)

@@ -1,4 +1,4 @@
-"""A process that stands still with SQLite's write lock in its hands: who else writes hears of it in time."""
+"""A process hangs while it holds SQLite's write lock: other writers get an error in time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from stepwell import Engine
 from stepwell.errors import StoreLocked
 from stepwell.store.sqlite import writer
 from tests.faults.client import until
+from tests.faults.environment import Environment
 from tests.faults.fleet import Fleet
 from tests.faults.locking_work import WORKFLOWS, quick, stands_still
-from tests.faults.stage import Stage
 from tools.postgres import processes
 
 LOCK_SECONDS = 2.0
 SPARE_SECONDS = 1.5  # a loaded machine is slow; a second wait for the lock would take longer
 
-on_sqlite = pytest.mark.parametrize("stage", ["sqlite"], indirect=True)
+on_sqlite = pytest.mark.parametrize("environment", ["sqlite"], indirect=True)
 pytestmark = [pytest.mark.slow, pytest.mark.req("K41", "R4"), on_sqlite]
 
 
@@ -38,20 +38,20 @@ async def refused(asked: Awaitable[object]) -> tuple[StoreLocked, float]:
 
 
 def test_callers_hear_in_time_who_holds_the_lock_and_what_to_do(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "LOCK_SECONDS", LOCK_SECONDS)
 
     async def story(fleet: Fleet) -> None:
         holder = fleet.start()
         fleet.ready(holder)
-        async with Engine(stage.url, workflows=WORKFLOWS, worker=False) as engine:
+        async with Engine(environment.url, workflows=WORKFLOWS, worker=False) as engine:
             await engine.start(stands_still)
             await until(lambda: is_stopped(holder.pid))
 
             async with asyncio.TaskGroup() as group:
                 first = group.create_task(refused(engine.start(quick)))
-                await asyncio.sleep(LOCK_SECONDS / 2)  # the writer is busy with the first meanwhile
+                await asyncio.sleep(LOCK_SECONDS / 2)  # meanwhile the writer is busy with the first
                 others = [
                     group.create_task(refused(engine.start(quick))),
                     group.create_task(refused(engine.emit("news"))),
@@ -69,12 +69,12 @@ def test_callers_hear_in_time_who_holds_the_lock_and_what_to_do(
             assert LOCK_SECONDS <= seconds < LOCK_SECONDS + SPARE_SECONDS
         assert result == 1
 
-    with stage.fleet("tests.faults.locking_work") as fleet:
+    with environment.fleet("tests.faults.locking_work") as fleet:
         asyncio.run(story(fleet))
 
 
 def test_a_busy_worker_beside_it_does_not_lengthen_the_wait(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own heartbeats, claims and sweeps wait for the same lock, each in a batch of its own."""
     monkeypatch.setattr(writer, "LOCK_SECONDS", LOCK_SECONDS)
@@ -82,7 +82,7 @@ def test_a_busy_worker_beside_it_does_not_lengthen_the_wait(
     async def story(fleet: Fleet) -> None:
         holder = fleet.start()
         fleet.ready(holder)
-        async with Engine(stage.url, workflows=[quick]) as engine:
+        async with Engine(environment.url, workflows=[quick]) as engine:
             await engine.start("stands_still")
             await until(lambda: is_stopped(holder.pid))
             heard = []
@@ -94,24 +94,26 @@ def test_a_busy_worker_beside_it_does_not_lengthen_the_wait(
         assert all(LOCK_SECONDS <= seconds < LOCK_SECONDS + SPARE_SECONDS for _, seconds in heard)
         assert result == 1
 
-    with stage.fleet("tests.faults.locking_work") as fleet:
+    with environment.fleet("tests.faults.locking_work") as fleet:
         asyncio.run(story(fleet))
 
 
-def test_a_client_that_opens_the_file_hears_it_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_opens_the_file_hears_it_too(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writer, "LOCK_SECONDS", LOCK_SECONDS)
 
     async def story(fleet: Fleet) -> None:
         holder = fleet.start()
         fleet.ready(holder)
-        async with Engine(stage.url, workflows=WORKFLOWS, worker=False) as engine:
+        async with Engine(environment.url, workflows=WORKFLOWS, worker=False) as engine:
             await engine.start(stands_still)
             await until(lambda: is_stopped(holder.pid))
-            error, seconds = await refused(Engine(stage.url, workflows=[quick], worker=False).open())
+            error, seconds = await refused(Engine(environment.url, workflows=[quick], worker=False).open())
             holder.process.kill()
 
         assert str(holder.pid) in error.message
         assert seconds < LOCK_SECONDS + SPARE_SECONDS
 
-    with stage.fleet("tests.faults.locking_work") as fleet:
+    with environment.fleet("tests.faults.locking_work") as fleet:
         asyncio.run(story(fleet))

@@ -1,4 +1,4 @@
-"""kill -9 inside a machine's transitions, at failpoints: a transition happened wholly or not at all."""
+"""kill -9 inside a machine's transitions, at failpoints: a transition happened completely or not at all."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PLANS = [
     Plan(point, hit, number, "commit.after" if point.startswith("reap.") else "")
     for number, (point, hit) in enumerate(POINTS)
 ]
-ALONE = ("reap.", "purge.", "fan_out.")  # others of the same database would do it, or suffer from it
+ALONE = ("reap.", "purge.", "fan_out.")  # other processes on the same database would do it, or suffer from it
 SHARED = 12  # databases for the rest
 
 
-class Shown(NamedTuple):
+class Snapshot(NamedTuple):
     """One run as a client sees it."""
 
     events: list[RunEvent]
@@ -43,31 +43,31 @@ class Shown(NamedTuple):
     documents: Any = None
 
 
-async def shown(engine: Engine, key: str) -> Shown:
+async def snapshot(engine: Engine, key: str) -> Snapshot:
     run = await engine.find(key)
     if run is None:
-        return Shown([])
+        return Snapshot([])
     events = [event async for event in run.events()]
     checkpoint = (await run.state()).checkpoint
     if checkpoint is None:
-        return Shown(events)
+        return Snapshot(events)
     documents = {d.name: msgspec.json.decode(d.value) for d in await run.documents()}
-    return Shown(events, checkpoint.place, msgspec.json.decode(checkpoint.state), documents)
+    return Snapshot(events, checkpoint.place, msgspec.json.decode(checkpoint.state), documents)
 
 
-async def all_shown(wanted: list[tuple[str, Plan]]) -> list[dict[str, Shown]]:
-    found: dict[Plan, dict[str, Shown]] = {}
+async def snapshots(wanted: list[tuple[str, Plan]]) -> list[dict[str, Snapshot]]:
+    results: dict[Plan, dict[str, Snapshot]] = {}
     for url in sorted({url for url, _ in wanted}):
         async with Engine(url, worker=False) as client:
             for plan in [plan for where, plan in wanted if where == url]:
-                found[plan] = {
-                    key: await shown(client, f"{key}/{plan.queue}") for key in ("booking", "stopped")
+                results[plan] = {
+                    key: await snapshot(client, f"{key}/{plan.queue}") for key in ("booking", "stopped")
                 }
-    return [found[plan] for _, plan in wanted]
+    return [results[plan] for _, plan in wanted]
 
 
-def violations(run: Shown) -> Iterator[str]:
-    """Place, state and documents are those of the last transition that completed, and of no half one."""
+def violations(run: Snapshot) -> Iterator[str]:
+    """Place, state and documents are those of the last completed transition, never of half a transition."""
     done = [event.data for event in run.events if event.kind == "transition_completed"]
     if [d["version"] for d in done] != list(range(1, len(done) + 1)):
         yield f"checkpoints {[d['version'] for d in done]}"
@@ -84,7 +84,7 @@ def violations(run: Shown) -> Iterator[str]:
         yield f"recorded twice: {recorded}"
 
 
-def end_violations(runs: dict[str, Shown]) -> Iterator[str]:
+def end_violations(runs: dict[str, Snapshot]) -> Iterator[str]:
     booking, stopped = runs["booking"], runs["stopped"]
     if (booking.place, booking.events[-1].kind) != ("end", "completed"):
         yield f"ended as {[event.kind for event in booking.events]}"
@@ -92,7 +92,9 @@ def end_violations(runs: dict[str, Shown]) -> Iterator[str]:
         yield f"stopped as {[event.kind for event in stopped.events]}"
 
 
-def repeat_violations(plan: Plan, runs: dict[str, Shown], effects: Counter[tuple[str, str]]) -> Iterator[str]:
+def repeat_violations(
+    plan: Plan, runs: dict[str, Snapshot], effects: Counter[tuple[str, str]]
+) -> Iterator[str]:
     """One lost owner explains one repeat of an inner step, not more."""
     kills = 2 if plan.before else 1
     for run in runs.values():
@@ -109,22 +111,22 @@ def play(databases: Iterator[str], folder: Path) -> None:
         for plan in PLANS
     ]
     victims = Victims("tests.faults.machine_work", folder, **{EFFECTS: str(folder / "effects")})
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
 
     victims.kill(wanted)
-    for plan, runs in zip(PLANS, asyncio.run(all_shown(wanted)), strict=True):
-        found[f"{plan.name} killed"] = [text for run in runs.values() for text in violations(run)]
+    for plan, runs in zip(PLANS, asyncio.run(snapshots(wanted)), strict=True):
+        results[f"{plan.name} killed"] = [text for run in runs.values() for text in violations(run)]
     victims.finish(wanted)
 
     lines = (folder / "effects").read_text().splitlines()
     effects = Counter((run, path) for run, path, _ in (line.split() for line in lines))
-    for plan, runs in zip(PLANS, asyncio.run(all_shown(wanted)), strict=True):
-        found[f"{plan.name} finished"] = [
+    for plan, runs in zip(PLANS, asyncio.run(snapshots(wanted)), strict=True):
+        results[f"{plan.name} finished"] = [
             *(text for run in runs.values() for text in violations(run)),
             *end_violations(runs),
             *repeat_violations(plan, runs, effects),
         ]
-    wrong = {name: texts for name, texts in found.items() if texts}
+    wrong = {name: texts for name, texts in results.items() if texts}
     assert not wrong, "\n".join(f"{name}: {texts}" for name, texts in wrong.items())
 
 

@@ -1,4 +1,4 @@
-"""A step that kills its worker is set aside after three of them, by name; the others go on."""
+"""A step that kills its worker is set aside by name after three workers; the other runs continue."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from stepwell import Engine, RunFailed
 from tests.faults.checks import read_ledger
+from tests.faults.environment import Environment
 from tests.faults.figures import Figures, note
 from tests.faults.fleet import Fleet
 from tests.faults.poison_work import WORKFLOWS, doomed, innocent
-from tests.faults.stage import Stage
 
 
 async def replace_the_dead(fleet: Fleet, deaths: list[int]) -> None:
@@ -25,12 +25,12 @@ async def replace_the_dead(fleet: Fleet, deaths: list[int]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.req("K33", "R3")
-def test_a_step_that_kills_its_workers_is_set_aside_and_the_others_go_on(stage: Stage) -> None:
+def test_a_step_that_kills_its_workers_is_set_aside_and_the_others_go_on(environment: Environment) -> None:
     async def story(fleet: Fleet) -> None:
         deaths: list[int] = []
         fleet.start()
         fleet.start()
-        async with Engine(stage.url, workflows=WORKFLOWS, worker=False) as engine:
+        async with Engine(environment.url, workflows=WORKFLOWS, worker=False) as engine:
             nursing = asyncio.ensure_future(replace_the_dead(fleet, deaths))
             others = [await engine.start(innocent, n) for n in range(10)]
             bad = await engine.start(doomed, 1)
@@ -48,7 +48,7 @@ def test_a_step_that_kills_its_workers_is_set_aside_and_the_others_go_on(stage: 
         note(
             Figures(
                 what="a step that kills its worker",
-                store=stage.store,
+                store=environment.store,
                 faults={"workers killed by their own step": len(deaths)},
                 runs=len(others) + 1,
                 condemned=1,
@@ -60,8 +60,8 @@ def test_a_step_that_kills_its_workers_is_set_aside_and_the_others_go_on(stage: 
         assert "deadly" in str(failure.value)
         assert results == [n + 5 for n in range(10)]
         assert deaths == [-9, -9, -9]
-        entries = [e for e in read_ledger(stage.ledger.file) if e.run == bad.id and "deadly" in e.path]
+        entries = [e for e in read_ledger(environment.ledger.file) if e.run == bad.id and "deadly" in e.path]
         assert [e.phase for e in entries].count("start") == 3, "alone the third time, and never again"
 
-    with stage.fleet("tests.faults.poison_work") as fleet:
+    with environment.fleet("tests.faults.poison_work") as fleet:
         asyncio.run(story(fleet))

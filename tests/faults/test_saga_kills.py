@@ -1,4 +1,4 @@
-"""kill -9 while a run undoes what it did: each undoing is recorded once, the last thing done first."""
+"""kill -9 during compensation: each compensation is recorded once, last step first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.faults.saga_work import DONE, EFFECTS
 from tests.faults.victims import Plan, Victims
 from tools.postgres.databases import Databases
 
-# Of both runs: every commit, from the first step to the end of the undoing.
+# Every commit of both runs, from the first step to the end of the compensation.
 COMMITS = 14
 PLANS = [
     Plan(f"commit.{moment}", hit, number)
@@ -28,19 +28,19 @@ DATABASES = 4
 
 
 async def histories(wanted: list[tuple[str, Plan]]) -> dict[str, list[RunEvent]]:
-    found: dict[str, list[RunEvent]] = {}
+    results: dict[str, list[RunEvent]] = {}
     for url in sorted({url for url, _ in wanted}):
         async with Engine(url, worker=False) as client:
             for plan in [plan for where, plan in wanted if where == url]:
                 for kind in ("function", "machine"):
                     run = await client.find(f"{kind}/{plan.queue}")
                     events = [] if run is None else [event async for event in run.events()]
-                    found[f"{plan.name} {kind}"] = events
-    return found
+                    results[f"{plan.name} {kind}"] = events
+    return results
 
 
 def violations(events: list[RunEvent], *, ended: bool) -> Iterator[str]:
-    """What is done is in order; what is undone is in the reverse, each once, and nothing before its time."""
+    """Steps are in order; compensations in reverse order, each once, and none too early."""
     completed = [event for event in events if event.kind == "step_completed"]
     done = [e.data["result"] for e in completed if not e.path.startswith("compensate/")]
     undone = [e.data["result"] for e in completed if e.path.startswith("compensate/")]
@@ -78,10 +78,10 @@ def play(databases: Iterator[str], folder: Path) -> None:
     effects = Counter(
         (run, what) for run, what in map(str.split, (folder / "effects").read_text().splitlines())
     )
-    found = {f"{name} killed": list(violations(events, ended=False)) for name, events in killed.items()}
+    results = {f"{name} killed": list(violations(events, ended=False)) for name, events in killed.items()}
     for name, events in finished.items():
-        found[f"{name} finished"] = [*violations(events, ended=True), *repeated(events, effects)]
-    wrong = {name: texts for name, texts in found.items() if texts}
+        results[f"{name} finished"] = [*violations(events, ended=True), *repeated(events, effects)]
+    wrong = {name: texts for name, texts in results.items() if texts}
     assert not wrong, "\n".join(f"{name}: {texts}" for name, texts in wrong.items())
     undoing = [
         events

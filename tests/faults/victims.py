@@ -1,6 +1,6 @@
-"""Victims: processes that are killed at a failpoint each, a few to a database; then a clean one goes on.
+"""Victims: processes that are each killed at a failpoint, a few per database; then a clean one continues.
 
-    python -m tests.faults.victims MODULE    the clean one: plans on stdin; prints what is stuck
+    python -m tests.faults.victims MODULE    the clean one: plans on stdin; prints stuck runs
 
 MODULE has `visit(url, *plan)`, the whole script that a victim may die in, and `finish(url, plans)`. The
 victims of a database have a queue each.
@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 from tests.faults.fleet import ROOT, SHORT
 from tests.faults.forks import KILLED, Life, lived
 
-FINISHED_AT_ONCE = 10  # databases; a server takes a hundred connections
+FINISHED_AT_ONCE = 10  # databases; a server accepts a hundred connections
 FINISH_SECONDS = 120.0
 LEASE = {
     **SHORT,
     "STEPWELL_HEARTBEAT_SECONDS": "0.25",
-    "STEPWELL_REAP_SECONDS": "0.25",
-    "STEPWELL_KEEP_LEASE_SECONDS": "0.001",  # whatever waits, parks
+    "STEPWELL_SWEEP_SECONDS": "0.25",
+    "STEPWELL_KEEP_LEASE_SECONDS": "0.001",  # every wait parks
 }
 
 

@@ -1,6 +1,6 @@
-"""Workflows of mixed shape whose steps tell the ledger, and what each must come to.
+"""Workload: workflows of mixed shape whose steps report to the ledger, and the expected results.
 
-A workflow takes a number and returns one, so that a wrong, missing or doubled answer shows.
+A workflow takes a number and returns one, so that a wrong, missing or repeated result shows.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The simulator at work: many seeds without a violation, and planted bugs that it must catch."""
+"""Tests with the simulator: many seeds without a violation, and planted bugs that it must catch."""

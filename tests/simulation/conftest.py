@@ -1,4 +1,4 @@
-"""Dead worlds are full of cycles: they are collected where they died, not in the middle of another test."""
+"""Dead worlds are full of cycles: collect them where they end, not in the middle of another test."""
 
 from __future__ import annotations
 

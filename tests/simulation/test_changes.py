@@ -1,4 +1,4 @@
-"""Code that changes under runs that wait: decisions accepted before and after it are used, or kept for a
+"""Code changes while runs wait: decisions accepted before and after the change are used, or kept for a
 retry. The rules are in `tests/simulation/checker/changes`."""
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ def test_no_seed_loses_a_decision_when_the_code_changes(monkeypatch: pytest.Monk
         return check(evidence)
 
     monkeypatch.setattr(world, "check", look)
-    broken = {seed: str(found[0]) for seed in SEEDS if (found := simulate(seed, shapes=CHANGES).violations)}
+    broken = {
+        seed: str(violations[0])
+        for seed in SEEDS
+        if (violations := simulate(seed, shapes=CHANGES).violations)
+    }
 
     assert not broken, "replay with --changes --seed N -v"
-    # No trivial pass: runs tripped over the new code with a decision at hand, and went on behind a retry.
+    # Not a trivial pass: runs with a pending decision failed on the new code, and continued after a retry.
     tripped = [h for h in seen if any(_tripped(entry.data) for entry in h.entries)]
     went_on = [h for h in tripped if h.entries[-1].kind == "completed"]
     kept = [h for h in went_on if _kept_a_decision(h)]
@@ -44,7 +48,7 @@ def _tripped(data: dict[str, Any]) -> bool:
 
 
 def _kept_a_decision(history: History) -> bool:
-    """It was in the log before the failure, and taken behind it."""
+    """It was in the log before the failure, and was taken after it."""
     failed = [entry.seq for entry in history.entries if _tripped(entry.data)]
     waited = {e.data["key"] for e in history.entries if e.kind == "received" and e.seq < failed[-1]}
     return any(e.data.get("received") in waited for e in history.entries if e.seq > failed[-1])

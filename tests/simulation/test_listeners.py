@@ -1,4 +1,4 @@
-"""Runs that loop over broadcast events in a hostile world: every event is taken once, in their order."""
+"""Runs loop over broadcast events under faults: every event is taken once, in order."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ def test_no_seed_loses_repeats_or_swaps_an_event(monkeypatch: pytest.MonkeyPatch
         return check(evidence)
 
     monkeypatch.setattr(world, "check", look)
-    broken = {seed: str(found[0]) for seed in SEEDS if (found := simulate(seed, shapes=LISTENERS).violations)}
+    broken = {
+        seed: str(violations[0])
+        for seed in SEEDS
+        if (violations := simulate(seed, shapes=LISTENERS).violations)
+    }
 
     assert not broken
-    # No trivial pass: runs lost their owners, went on as new and gave up waiting between the events.
+    # Not a trivial pass: runs lost their owners, continued as new and timed out between the events.
     kinds = [event.kind for history in seen for event in history.entries]
     for kind in ("lease_lost", "continued", "transition_completed"):
         assert kinds.count(kind) > 5, kind
@@ -36,14 +40,14 @@ def test_no_seed_loses_repeats_or_swaps_an_event(monkeypatch: pytest.MonkeyPatch
 
 
 def _run(*taken: str) -> History:
-    """One that waits for `news` of key k, and took these."""
-    told = [Entry(1, 5.0, "accepted", "", 0, {})]
+    """A run that waits for `news` of key k and took these events."""
+    entries = [Entry(1, 5.0, "accepted", "", 0, {})]
     for number, id in enumerate(taken):
         wait, path = {"what": "event", "name": "news", "key": "k"}, f"w#{number}"
-        told.append(Entry(len(told) + 1, 6.0, "wait_opened", path, 0, wait))
+        entries.append(Entry(len(entries) + 1, 6.0, "wait_opened", path, 0, wait))
         message = {"key": f"evt/{id}", "what": "event", "name": path}
-        told.append(Entry(len(told) + 1, 7.0, "received", "", 0, message))
-    return History("run", told)
+        entries.append(Entry(len(entries) + 1, 7.0, "received", "", 0, message))
+    return History("run", entries)
 
 
 @pytest.mark.req("R1", "K35")
@@ -65,6 +69,10 @@ def test_checker_knows_which_event_is_next(taken: list[str], verdict: str) -> No
     events = [("d", "k", 9.0), ("a", "k", 1.0), ("c", "j", 7.0), ("b", "k", 6.0)]
     evidence = Evidence([_run(*taken)], emitted=[Emitted(id, "news", key, at) for id, key, at in events])
 
-    found = [violation.text for violation in check(evidence) if "event" in violation.text or verdict]
+    violations = [violation.text for violation in check(evidence) if "event" in violation.text or verdict]
 
-    assert any(verdict in text for text in found) if verdict else not [t for t in found if "taken" in t]
+    assert (
+        any(verdict in text for text in violations)
+        if verdict
+        else not [t for t in violations if "taken" in t]
+    )

@@ -1,4 +1,4 @@
-"""The simulated world itself: time jumps, a crash runs no `finally`, a freeze only delays."""
+"""The simulated loop itself: time jumps, a crash runs no `finally`, a freeze only delays."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_crashed_process_runs_no_cleanup() -> None:
     sim.run(main())
 
     assert said == []
-    sim.bury()
+    sim.dispose()
 
 
 @pytest.mark.req("R1")
@@ -70,7 +70,7 @@ def test_a_frozen_process_goes_on_when_it_is_thawed() -> None:
 
 @pytest.mark.req("R1")
 def test_steps_belong_to_the_process_that_started_them() -> None:
-    """A step's task has an empty context: its process is known all the same."""
+    """A step's task has an empty context, but the loop still knows its process."""
     import contextvars
 
     sim, process, seen = loop(), Process("p"), []
@@ -99,4 +99,4 @@ def test_a_world_without_events_is_noticed() -> None:
 
     with pytest.raises(Stalled):
         sim.run(main())
-    sim.bury()
+    sim.dispose()

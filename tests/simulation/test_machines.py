@@ -1,5 +1,5 @@
-"""Machines and sagas in a hostile world: a transition happens wholly or not at all, and what a run did is
-undone once when it ends badly. The rules are in `tests/simulation/checker/machines`."""
+"""Machines and sagas under faults: a transition happens completely or not at all, and the steps of a run are
+undone once if it ends badly. The rules are in `tests/simulation/checker/machines`."""
 
 from __future__ import annotations
 
@@ -31,10 +31,14 @@ def test_no_seed_leaves_half_a_transition_or_anything_done(monkeypatch: pytest.M
         return check(evidence)
 
     monkeypatch.setattr(world, "check", look)
-    broken = {seed: str(found[0]) for seed in SEEDS if (found := simulate(seed, shapes=MACHINES).violations)}
+    broken = {
+        seed: str(violations[0])
+        for seed in SEEDS
+        if (violations := simulate(seed, shapes=MACHINES).violations)
+    }
 
     assert not broken, "replay with --machines --seed N -v"
-    # No trivial pass: all of it happened, and workers were lost in the midst of it.
+    # Not a trivial pass: all of this happened, and workers were lost in the middle of it.
     kinds = [event.kind for history in seen for event in history.entries]
     for kind in ("transition_failed", "document_saved", "compensation_completed", "lease_lost", "retried"):
         assert kinds.count(kind) > 20, kind

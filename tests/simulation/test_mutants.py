@@ -12,7 +12,7 @@ from tests.simulation.simulator.mutants import MUTANTS, Mutant, hunt
 
 HUNTED = [*MUTANTS, *CHANGE_MUTANTS]
 # Few seeds show these: `make quick` leaves them to `make test`. At most one mutant in five may be here.
-RARE = {"two_transactions", "forgets_keys", "owns_twice", "not_recognised", "deaf_between", "strays"}
+RARE = {"two_transactions", "forgets_keys", "owns_twice", "sent_again", "deaf_between", "orphans"}
 
 
 def named(mutant: Mutant) -> object:

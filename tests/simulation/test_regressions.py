@@ -1,6 +1,6 @@
 """Seeds that once showed a bug of the engine.
 
-A seed's history changes with the code and the shapes, so this is a memory of what was found, not a
+A seed's history changes with the code and the shapes, so this is a record of past bugs, not a
 proof; the bugs that can be planted again are in `mutants`.
 """
 

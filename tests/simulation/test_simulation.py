@@ -1,4 +1,4 @@
-"""Crashes, freezes, outages and lying answers under many seeds, and not one broken promise."""
+"""Crashes, freezes, outages and wrong answers under many seeds, without one broken promise."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_no_seed_breaks_a_promise(record_property: Callable[[str, object], None]
     summary = sweep(SEEDS, jobs=JOBS)
 
     record_property("simulation", str(summary))
-    first = {seed: str(found[0]) for seed, found in list(summary.violations.items())[:10]}
+    first = {seed: str(violations[0]) for seed, violations in list(summary.violations.items())[:10]}
     assert not summary.violations, f"replay with --seed N -v: {first}"
     assert summary.seeds == len(SEEDS)
     if effort.EFFORT is effort.Effort.QUICK:
         return
-    # No trivial pass: every kind of fault happened, and effects were repeated because of some.
+    # Not a trivial pass: every kind of fault happened, and some effects were repeated because of it.
     kinds = {"crash", "freeze", "outage", "unavailable", "ambiguous", "late", "duplicate", "stop"}
     assert kinds <= set(summary.faults)
     assert 0 < summary.repeats < summary.executions / 5
@@ -57,7 +57,7 @@ def test_the_same_seed_is_the_same_history() -> None:
 @pytest.mark.slow
 @pytest.mark.req("R1")
 def test_the_order_of_sets_does_not_matter() -> None:
-    """Another interpreter with other hashes must live through the same history."""
+    """Another interpreter with other hashes must produce the same history."""
     said = [
         subprocess.run(
             [sys.executable, "-m", "tests.simulation.simulator", "--seed", "7"],

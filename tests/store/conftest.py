@@ -41,5 +41,5 @@ def make_postgres(postgres_shared: SharedDatabase) -> MakeStore:
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def make_store(request: pytest.FixtureRequest) -> MakeStore:
     """A test that asks for it runs on every store."""
-    made: MakeStore = request.getfixturevalue(f"make_{request.param}")
-    return made
+    make: MakeStore = request.getfixturevalue(f"make_{request.param}")
+    return make

@@ -25,7 +25,7 @@ from tests.store.trio import Trio
 
 Ask = Callable[[Store], Awaitable[Any]]
 
-# Not the claim: asked again with the same leases it returns what those own by then.
+# Not the claim: repeated with the same leases it returns the tickets they own by then.
 REPEATABLE = {
     "start",
     "start_within",
@@ -58,7 +58,7 @@ class Differential(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            if self.equal:  # else the difference that was found first is the one to show
+            if self.equal:  # else show the first difference
                 self._compare_all()
         finally:
             self.trio.close()
@@ -73,16 +73,16 @@ class Differential(RuleBasedStateMachine):
         self._compare([RunId(run_id) for run_id in dict.fromkeys(touched)])
         return answers[0]
 
-    def _same(self, found: list[Any], what: str) -> None:
+    def _same(self, answers: list[Any], what: str) -> None:
         self.equal = False
-        for store, other in zip(self.stores[1:], found[1:], strict=True):
-            assert other == found[0], f"{what} on {type(store).__name__}"
+        for store, other in zip(self.stores[1:], answers[1:], strict=True):
+            assert other == answers[0], f"{what} on {type(store).__name__}"
         self.equal = True
 
     def _compare(self, runs: list[RunId]) -> None:
-        found = self.trio.run(side_by_side([readable(store, run) for run in runs for store in self.stores]))
+        answers = self.trio.run(side_by_side([readable(store, run) for run in runs for store in self.stores]))
         for at, run_id in enumerate(runs):
-            here = found[at * len(self.stores) : (at + 1) * len(self.stores)]
+            here = answers[at * len(self.stores) : (at + 1) * len(self.stores)]
             self._same(here, run_id)
             self._check(here[0])
 
@@ -164,14 +164,14 @@ class Differential(RuleBasedStateMachine):
         if self.plan.often(0.5):
             self._register(worker)
         request = self.plan.claim_request(worker)
-        found: Claims = self.ask("claim", lambda store: claimed(store.claim(request)))
-        self.plan.took(worker, found.claims)
-        if request.solo and found.claims:
+        answers: Claims = self.ask("claim", lambda store: claimed(store.claim(request)))
+        self.plan.took(worker, answers.claims)
+        if request.solo and answers.claims:
             self.saw("claim solo")
-        self.saw("claim nothing" if not found.claims else "claim run")
-        if found.blocked:
+        self.saw("claim nothing" if not answers.claims else "claim run")
+        if answers.blocked:
             self.saw("claim blocked")
-        if any(claim.limited for claim in found.claims):
+        if any(claim.limited for claim in answers.claims):
             self.saw("claim limited")
         if self.plan.remote:
             self.saw("claim remote")
@@ -209,8 +209,8 @@ class Differential(RuleBasedStateMachine):
         held.begun = held.begun or bool(commit.events)
         held.inbox = [key for key in held.inbox if key not in commit.consumed]
         self.plan.asking += [(commit.run_id, w.path) for w in commit.waits_opened if w.kind == "decision"]
-        known = set(self.plan.runs)
-        self.plan.runs += [run.id for run in commit.starts if run.id not in known and self._is_there(run.id)]
+        before = set(self.plan.runs)
+        self.plan.runs += [run.id for run in commit.starts if run.id not in before and self._is_there(run.id)]
         if commit.then is not None:
             self.saw(f"commit {type(commit.then).__name__.lower()}")
 
@@ -388,7 +388,7 @@ class Differential(RuleBasedStateMachine):
 
 
 async def side_by_side(verbs: Sequence[Awaitable[Any]]) -> list[Any]:
-    """The stores know nothing of each other: while one waits for its disk another goes on."""
+    """The stores are independent: while one waits for its disk another continues."""
     return list(await asyncio.gather(*verbs))
 
 
@@ -403,11 +403,11 @@ async def beaten(answer: Awaitable[Any]) -> list[Any] | None:
 
 async def claimed(answer: Awaitable[Claims]) -> Claims:
     """With plain lists: a store may use any sequence."""
-    found = await answer
-    plain = [claim._replace(log=list(claim.log), inbox=list(claim.inbox)) for claim in found.claims]
+    answers = await answer
+    plain = [claim._replace(log=list(claim.log), inbox=list(claim.inbox)) for claim in answers.claims]
     # Behind a full limit nobody looks for what is due later: a slot that comes free is a reason to look.
-    next_in = found.next_in if not found.blocked or found.next_in == 0.0 else None
-    return found._replace(claims=plain, next_in=next_in)
+    next_in = answers.next_in if not answers.blocked or answers.next_in == 0.0 else None
+    return answers._replace(claims=plain, next_in=next_in)
 
 
 async def rated(store: Store, asked: RatedStart) -> Any:
@@ -440,7 +440,7 @@ async def readable(store: Store, run_id: RunId) -> dict[str, Any]:
     run, log, tickets, inbox = await asyncio.gather(
         store.read_run(run_id), store.read_log(run_id), store.read_tickets(run_id), store.read_inbox(run_id)
     )
-    # When a ticket without a lane is given one is the store's own affair; what is claimed is not.
+    # A store may decide when a ticket gets a lane, but not which tickets are claimed.
     plain = [replace(row, lane="") for row in tickets]
     return {"run": run, "log": list(log), "tickets": plain, "inbox": list(inbox)}
 

@@ -1,7 +1,7 @@
 """Operations: random but meaningful requests, the same for every store that is compared.
 
-A `Planner` looks at the reference store only, so that most of what it asks for can succeed; what
-is stale or wrong on purpose is asked for as well. `pick` are the random choices.
+A `Planner` looks at the reference store only, so that most requests can succeed; some are
+stale or wrong on purpose. `pick` makes the random choices.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ from stepwell.domain.events import (
 )
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import NEEDS_EMIT, LeaseId, RunId, WorkerId, needs_workflow
-from stepwell.domain.limits import Hold, Kind, Lane, Limit
-from stepwell.domain.messages import Decision, Ending, decide_key, step_ended
+from stepwell.domain.lanes import Lane
+from stepwell.domain.limits import Hold, Limit, LimitKind
+from stepwell.domain.messages import Decision, EndNotice, decide_key, step_ended
 from stepwell.domain.rates import RatedStart, Window
 from stepwell.domain.status import Status
 
@@ -125,7 +126,7 @@ class Planner:
         return replace(lane, key_hold=hold).text
 
     def limit(self) -> Limit:
-        kind: Kind = self.pick.choice(("workspace", "workflow", "queue"))
+        kind: LimitKind = self.pick.choice(("workspace", "workflow", "queue"))
         name = {"workspace": "", "workflow": WORKFLOWS[0], "queue": QUEUES[0]}[kind]
         hold: Hold = self.pick.choice(("active", "active", "run"))
         limit = self.pick.choice((None, 0, 1, 3))
@@ -211,7 +212,7 @@ class Planner:
         return PublishedEvent(id, self.pick.choice(EVENT_NAMES), self.pick.choice(("", "k")), b"1", 0.0)
 
     def remote_result(self, claim: Claim) -> Message:
-        ending = Ending(status="completed", result=Raw(b"1"))
+        ending = EndNotice(status="completed", result=Raw(b"1"))
         return step_ended(claim.run_id, claim.path, self.pick.choice((1, 1, 2)), ending)
 
     # Commits

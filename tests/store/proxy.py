@@ -1,4 +1,4 @@
-"""Proxy: a TCP relay between a store and its server that loses answers, or refuses everybody, when told."""
+"""Proxy: a TCP relay between a store and its server that loses answers or refuses everybody on command."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-async def told() -> str:
+async def line() -> str:
     line: str = await asyncio.to_thread(sys.stdin.readline)
     return line.strip()
 
@@ -34,19 +34,19 @@ async def own(store: SqliteStore) -> None:
     )
     claims = await store.claim(request)
     say(f"owns {len(claims.claims)}")
-    await told()
+    await line()
 
 
 async def listen(store: SqliteStore) -> None:
     """Say each hint that comes."""
     store.listen(lambda: say("hint"))
     say("listens")
-    await told()
+    await line()
 
 
 async def hint(store: SqliteStore) -> None:
     say("ready")
-    while await told():
+    while await line():
         store.hint()
 
 

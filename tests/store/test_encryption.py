@@ -13,7 +13,7 @@ from stepwell import Context, Retry, RunHandle, StepContext, SyncClient, step, w
 from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import RunFilter
-from stepwell.domain.fact import Fact
+from stepwell.domain.events import Fact
 from stepwell.errors import CodecMissing, KeyConflict, RunCancelled, RunFailed, StoreUnusable
 from stepwell.store.base import Store
 from stepwell.store.encoded import PLAIN_KINDS
@@ -61,7 +61,7 @@ async def failing(ctx: Context, word: str) -> None:
     await ctx.step(fail, word)
 
 
-async def kept(stage: Stage) -> bytes:
+async def stored_bytes(stage: Stage) -> bytes:
     """Everything that the database holds."""
     if isinstance(stage.database, MemoryStore):
         return repr(vars(stage.database)).encode()
@@ -72,11 +72,11 @@ async def kept(stage: Stage) -> bytes:
     connection = await asyncpg.connect(stage.database)
     try:
         tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'stepwell'")
-        found = b""
+        stored = b""
         for (table,) in tables:
             for row in await connection.fetch(f"SELECT * FROM stepwell.{table}"):
-                found += b"".join(v if isinstance(v, bytes) else str(v).encode() for v in row.values())
-        return found
+                stored += b"".join(v if isinstance(v, bytes) else str(v).encode() for v in row.values())
+        return stored
     finally:
         await connection.close()
 
@@ -90,7 +90,7 @@ async def test_nothing_that_a_user_wrote_is_kept_in_clear_text(stage: Stage) -> 
     async with stage.engine(confide, below, failing, codec=KEPT) as engine:
         run = await engine.start(confide, "canary-input", tags=TAGS)
         await suspended(run)
-        in_the_middle = await kept(stage)
+        in_the_middle = await stored_bytes(stage)
         await run.signal("go", "canary-signal")
         await engine.emit("paid", "canary-event", key="7")
         assert await run.result(40) == "canary-signal canary-event"
@@ -109,7 +109,7 @@ async def test_nothing_that_a_user_wrote_is_kept_in_clear_text(stage: Stage) -> 
         assert msgspec.json.decode((await run.info()).tags) == TAGS
 
     assert b"canary" not in in_the_middle
-    assert b"canary" not in await kept(stage)
+    assert b"canary" not in await stored_bytes(stage)
 
 
 @pytest.mark.req("K42")
@@ -120,7 +120,7 @@ async def test_the_reason_to_cancel_what_nobody_began_is_not_in_clear_text(stage
 
         with pytest.raises(RunCancelled, match="canary-reason"):
             await run.result(40)
-    assert b"canary" not in await kept(stage)
+    assert b"canary" not in await stored_bytes(stage)
 
 
 @pytest.mark.req("K42")
@@ -157,7 +157,7 @@ async def written(stage: Stage, codec: PayloadCodec = KEPT) -> RunHandle[Any]:
 )
 async def test_without_the_key_no_engine_opens_it(stage: Stage, codec: PayloadCodec | None) -> None:
     await written(stage)
-    before = await kept(stage) if stage.kind != "sqlite" else b""
+    before = await stored_bytes(stage) if stage.kind != "sqlite" else b""
 
     for worker in (True, False):
         with pytest.raises(CodecMissing) as refused:
@@ -165,7 +165,7 @@ async def test_without_the_key_no_engine_opens_it(stage: Stage, codec: PayloadCo
                 pass
         assert "codec" in refused.value.hint
 
-    assert await kept(stage) == before or stage.kind == "sqlite"
+    assert await stored_bytes(stage) == before or stage.kind == "sqlite"
     async with stage.engine(confide, below, codec=KEPT) as engine:  # nothing was spoiled
         assert len(await engine.runs()) == 2
 
@@ -180,7 +180,7 @@ async def test_without_the_key_no_sync_client_opens_it(disk: Stage, codec: Paylo
     with SyncClient(str(disk.database), codec=KEPT) as client:
         client.handle(run.id).signal("go", "canary-signal")
 
-    assert b"canary" not in await kept(disk)
+    assert b"canary" not in await stored_bytes(disk)
     async with disk.engine(confide, below, codec=KEPT) as engine:
         await engine.emit("paid", "yes", key="7")
         assert await engine.handle(run.id).result(40) == "canary-signal yes"
@@ -216,7 +216,7 @@ async def test_the_digest_of_an_input_tells_nothing_without_the_key(stage: Stage
     run = await written(stage)
     guess = digest(b'confide\0"x"')
 
-    assert guess.encode() not in await kept(stage)
+    assert guess.encode() not in await stored_bytes(stage)
     async with stage.engine(confide, below, codec=KEPT) as engine:
         copy = await engine.export(run.id)
     assert guess.encode() in copy  # elsewhere, with another key or none, a repeated start is recognised
@@ -281,9 +281,11 @@ async def test_a_database_of_a_version_without_the_check_knows_what_it_is(
 ) -> None:
     url = str(tmp_path / "app.db") if kind == "sqlite" else postgres_url
     stage = Stage(kind, url)
-    module, known = LEGACY[kind]
+    module, migrations = LEGACY[kind]
     before = [
-        entry for entry in known() if entry[0] < next(n for n, *rest in known() if "codec_check" in str(rest))
+        entry
+        for entry in migrations()
+        if entry[0] < next(n for n, *rest in migrations() if "codec_check" in str(rest))
     ]
     monkeypatch.setattr(module, "migrations", lambda: before)
     monkeypatch.setattr(f"stepwell.store.{kind}.store.must_be_plain", _nothing)
@@ -308,5 +310,5 @@ async def _nothing(store: Store) -> None:
     pass
 
 
-async def _no_secret(*given: object) -> bytes:
+async def _no_secret(*arguments: object) -> bytes:
     return b""

@@ -22,7 +22,7 @@ each_transaction = pytest.mark.parametrize("name", failpoints.TRANSACTIONS)
 
 
 def play(make_store: MakeStore, story: Callable[[Scene], Awaitable[None]]) -> None:
-    async def told() -> None:
+    async def whole() -> None:
         clock = FakeClock()
         store = make_store(clock)
         await store.open()
@@ -31,15 +31,15 @@ def play(make_store: MakeStore, story: Callable[[Scene], Awaitable[None]]) -> No
         finally:
             await store.close()
 
-    asyncio.run(told())
+    asyncio.run(whole())
 
 
 async def everything(scene: Scene) -> dict[str, Any]:
-    found = dict(await scene.everything())
-    found["published"] = list(await scene.store.published(EVENT.name, "", since=0.0))
-    found["limits"] = list(await scene.store.read_limits())
-    found["event ticket"] = list(await scene.store.read_tickets(RunId(EVENT.id)))
-    return found
+    state = dict(await scene.everything())
+    state["published"] = list(await scene.store.published(EVENT.name, "", since=0.0))
+    state["limits"] = list(await scene.store.read_limits())
+    state["event ticket"] = list(await scene.store.read_tickets(RunId(EVENT.id)))
+    return state
 
 
 def raise_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:

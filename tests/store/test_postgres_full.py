@@ -1,4 +1,4 @@
-"""A PostgreSQL with little room: engines share what connections they have and give back what they can."""
+"""A PostgreSQL with few connections: engines share those they have and close those they can spare."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ async def used(connection: Any) -> int:
 
 
 async def at_least(count: int, connection: Any) -> int:
-    found = await used(connection)
-    return found if found >= count else 0
+    connections = await used(connection)
+    return connections if connections >= count else 0
 
 
 @step(transactional=True)
@@ -146,11 +146,11 @@ async def test_one_connection_carries_all_kinds_of_work(narrow_url: str, postgre
                 reads = [together.create_task(scene.store.now()) for _ in range(50)]
                 starts = [together.create_task(scene.start()) for _ in range(50)]
                 commit = together.create_task(scene.commit(scene.member(claim, scene.done("a"))))
-                told = together.create_task(scene.deliver(scene.signal(waiting, "k")))
+                delivering = together.create_task(scene.deliver(scene.signal(waiting, "k")))
                 claims = together.create_task(scene.claim_as(await scene.worker(), limit=1))
 
             assert commit.result().outcome is Outcome.OK
-            assert told.result() is Delivery.DELIVERED
+            assert delivering.result() is Delivery.DELIVERED
             assert len({start.result() for start in starts}) == len(reads) == 50
             assert len(claims.result()) == 1
             assert await used(connection) == 1
@@ -160,7 +160,7 @@ async def test_one_connection_carries_all_kinds_of_work(narrow_url: str, postgre
 async def test_hints_do_not_take_back_the_connection_that_work_needs(
     narrow_url: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakeups, "pauses", lambda: repeat(0.0))  # it is faster than who asks for room
+    monkeypatch.setattr(wakeups, "pauses", lambda: repeat(0.0))  # it reconnects faster than the waiting work
     async with server(postgres_url) as connection:
         await connection.execute(f"ALTER ROLE {role_of(narrow_url)} CONNECTION LIMIT 2")
         async with scene_of(narrow_url) as scene:

@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from stepwell.domain.limits import Lane
+from stepwell.domain.lanes import Lane
 from stepwell.store.postgres.database import statements
 from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection
 from stepwell.store.postgres.store import PostgresStore
@@ -25,7 +25,7 @@ ROWS_MAX = 400  # of any part of a plan; 50 are taken, and 50 spare ones looked 
 FULL = Lane("default", "order", "default", "", 50, 10).text
 LATE = Lane("default", "order", "late", "", 50, 10).text
 
-# Half of them wait without a lane; the other half in lanes: due behind a full limit, or suspended.
+# Half of them wait without a lane; the other half in lanes: due at a full limit, or suspended.
 FILLED = """
 INSERT INTO stepwell.tickets (
     run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
@@ -91,9 +91,9 @@ async def explained(connection: Connection, name: str) -> list[dict[str, Any]]:
 
 
 async def planned(connection: Connection) -> None:
-    known = statements("stepwell")
+    texts = statements("stepwell")
     for name in {name.split()[0] for name in ARGUMENTS}:
-        await connection.execute(f"PREPARE {name} AS {known[name]}")
+        await connection.execute(f"PREPARE {name} AS {texts[name]}")
         await explained(connection, name)
 
 
@@ -117,11 +117,11 @@ async def plans(url: str, *, empty: bool) -> dict[str, list[dict[str, Any]]]:
             await connection.execute("VACUUM ANALYZE stepwell.tickets")
             await planned(connection)
         await connection.execute(FILLED, FULL, LATE, WAITING, True)
-        found = {name: await explained(connection, name) for name in ARGUMENTS if " " not in name}
+        results = {name: await explained(connection, name) for name in ARGUMENTS if " " not in name}
         await connection.execute(WITHOUT_LANES)
         await connection.execute("VACUUM stepwell.tickets")  # as the server does of itself, a little later
-        found["claim_due without lanes"] = await explained(connection, "claim_due without lanes")
-        return found
+        results["claim_due without lanes"] = await explained(connection, "claim_due without lanes")
+        return results
     finally:
         await connection.close()
 
@@ -134,14 +134,15 @@ def took(plan: list[dict[str, Any]]) -> int:
 @pytest.mark.req("K16", "K19")
 @pytest.mark.parametrize("empty", [True, False], ids=["empty", "without lanes"])
 def test_claims_go_through_indexes_and_read_little(postgres_url: str, empty: bool) -> None:
-    found = asyncio.run(plans(postgres_url, empty=empty))
+    results = asyncio.run(plans(postgres_url, empty=empty))
 
     read = {
-        name: max(part["Actual Rows"] * part["Actual Loops"] for part in plan) for name, plan in found.items()
+        name: max(part["Actual Rows"] * part["Actual Loops"] for part in plan)
+        for name, plan in results.items()
     }
     walked = {
         (name, part["Node Type"])
-        for name, plan in found.items()
+        for name, plan in results.items()
         for part in plan
         if part.get("Relation Name") in ("tickets", "runs", "events") and part["Node Type"] != "ModifyTable"
         if part["Node Type"] not in BY_INDEX
@@ -149,5 +150,5 @@ def test_claims_go_through_indexes_and_read_little(postgres_url: str, empty: boo
     assert walked == set()
     assert {name: rows for name, rows in read.items() if rows > ROWS_MAX} == {}
     # With lanes due it takes nothing, and leaves all to the others; without any it does the work alone.
-    assert (took(found["claim_due"]), took(found["claim_due without lanes"])) == (0, 50)
-    assert took(found["take_tickets"]) == 2
+    assert (took(results["claim_due"]), took(results["claim_due without lanes"])) == (0, 50)
+    assert took(results["take_tickets"]) == 2

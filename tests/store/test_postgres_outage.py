@@ -41,11 +41,11 @@ async def scene_of(url: str) -> AsyncIterator[Scene]:
 
 
 def through_proxy(url: str, story: Callable[[Scene, Proxy], Awaitable[None]]) -> None:
-    async def told() -> None:
+    async def whole() -> None:
         async with Proxy(url) as proxy, scene_of(proxy.url) as scene:
             await story(scene, proxy)
 
-    asyncio.run(told())
+    asyncio.run(whole())
 
 
 @pytest.mark.req("K2", "K3")
@@ -306,7 +306,7 @@ def test_a_store_whose_loop_was_closed_is_opened_in_the_next(postgres_url: str) 
     asyncio.run(story())
     asyncio.run(story())
     asyncio.run(closed(store))
-    gc.collect()  # what the first loops left behind, before the next test hears of it
+    gc.collect()  # what the first loops left, before the next test sees it
 
 
 async def closed(store: PostgresStore) -> None:
@@ -321,11 +321,11 @@ def test_who_gives_up_waiting_for_a_connection_holds_up_nobody(postgres_url: str
         waiting = [asyncio.create_task(lanes.take()) for _ in range(4)]
         await asyncio.sleep(0)
 
-        waiting[0].cancel()  # before anything was given
+        waiting[0].cancel()  # before it got a slot
         lanes.give_back(lane)
-        waiting[1].cancel()  # just when it was given to this one
-        given = await asyncio.wait_for(waiting[2], 10)
-        lanes.give_back(given)
+        waiting[1].cancel()  # just when this one got it
+        slot = await asyncio.wait_for(waiting[2], 10)
+        lanes.give_back(slot)
 
         assert await asyncio.wait_for(waiting[3], 10) is lane
         lanes.give_back(lane)
@@ -385,7 +385,7 @@ def test_hint_reaches_other_processes_and_not_oneself(postgres_url: str) -> None
             heard_there, heard_here = asyncio.Event(), asyncio.Event()
             there.store.listen(heard_there.set)
             here.store.listen(heard_here.set)
-            async with asyncio.timeout(10):  # both are told once when they have begun to listen
+            async with asyncio.timeout(10):  # both are notified once when they begin to listen
                 await heard_there.wait()
                 await heard_here.wait()
             heard_there.clear()
@@ -413,7 +413,7 @@ def test_listener_connects_again_by_itself(postgres_url: str) -> None:
         proxy.cut()
 
         async with scene_of(postgres_url) as other, asyncio.timeout(10):
-            await heard.wait()  # told again, because hints may have been missed
+            await heard.wait()  # notified again, because hints may have been missed
             heard.clear()
             other.store.hint()
             await heard.wait()

@@ -51,7 +51,7 @@ READ = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_
 
 
 class OneConnection(PostgresStore):
-    """Does everything on one connection, in transactions that tell how many rows they looked at."""
+    """Does everything on one connection, in transactions that count the rows they read."""
 
     connection: Connection = None
 
@@ -142,7 +142,7 @@ async def every_verb(scene: Scene) -> dict[str, int]:
 
 
 def ended(run_id: RunId) -> RunCopy:
-    """A run from elsewhere to be brought back; its key is its id."""
+    """A run from elsewhere to restore; its key is its id."""
     texts = (
         "version",
         "kind",

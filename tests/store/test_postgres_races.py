@@ -209,7 +209,7 @@ def test_ticket_that_was_claimed_during_the_reaping_is_freed_too(postgres_url: s
 async def waiting_for_a_lock(url: str) -> None:
     async with connected(url) as connection, asyncio.timeout(10):
         text = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = $1 AND datname = current_database()"
-        while not await connection.fetchval(text, "Lock"):  # noqa: ASYNC110 - the server tells nobody
+        while not await connection.fetchval(text, "Lock"):  # noqa: ASYNC110 - the server does not notify
             await asyncio.sleep(0.01)
 
 
@@ -246,9 +246,9 @@ def test_many_claimers_take_each_ticket_once(postgres_url: str) -> None:
                 await store.register(WorkerInfo(id=worker, lease_seconds=60))
                 taken: list[RunId] = []
                 for _ in range(200):
-                    found = await claimed(store, worker, 7)
-                    taken += [claim.run_id for claim in found]
-                    if not found and not await still_open(store):
+                    answer = await claimed(store, worker, 7)
+                    taken += [claim.run_id for claim in answer]
+                    if not answer and not await still_open(store):
                         break
                 return taken
 
@@ -298,9 +298,9 @@ def test_a_claim_leaves_out_what_another_has_taken_before_its_log_was_read(
 
             monkeypatch.setattr(frozen._claims, "_read_claims", read_late)
 
-            found = await claimed(frozen, worker, 3)
+            answer = await claimed(frozen, worker, 3)
 
-            assert [claim.run_id for claim in found] == [kept.run_id]  # the fence tells it about this one
+            assert [claim.run_id for claim in answer] == [kept.run_id]  # the fence refuses this one later
 
     asyncio.run(story())
 

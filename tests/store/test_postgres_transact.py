@@ -32,7 +32,7 @@ def payments(make_postgres: MakeStore, postgres_shared: SharedDatabase) -> Calla
     """Plays a story with a table of the user's own; returns how many rows were left in it."""
 
     def play(story: Callable[[Scene], Awaitable[None]]) -> int:
-        async def told() -> int:
+        async def whole() -> int:
             user = await asyncpg.connect(postgres_shared.url)
             await user.execute("DROP TABLE IF EXISTS public.payments")
             await user.execute("CREATE TABLE public.payments (id int PRIMARY KEY)")
@@ -48,7 +48,7 @@ def payments(make_postgres: MakeStore, postgres_shared: SharedDatabase) -> Calla
                 await user.execute("DROP TABLE public.payments")
                 await user.close()
 
-        return asyncio.run(told())
+        return asyncio.run(whole())
 
     return play
 

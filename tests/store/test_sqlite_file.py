@@ -1,4 +1,4 @@
-"""The SQLite file: what is made, what is migrated and what is refused before a byte of it changes."""
+"""The SQLite file: creation, migration, and files that are refused before a byte of them changes."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def _plain(sql: str) -> str:
 
 
 def test_schema_equals_all_migrations() -> None:
-    told, made = apsw.Connection(":memory:"), apsw.Connection(":memory:")
-    told.execute(queries.text("stepwell.store.sqlite", "schema.sql"))
+    written, migrated = apsw.Connection(":memory:"), apsw.Connection(":memory:")
+    written.execute(queries.text("stepwell.store.sqlite", "schema.sql"))
     for _, text in database_file.migrations():
-        made.execute(text)
+        migrated.execute(text)
 
-    assert schema_of(told) == schema_of(made)
+    assert schema_of(written) == schema_of(migrated)
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
@@ -237,7 +237,7 @@ def test_the_filesystem_of_a_folder_is_found(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def shown(path: str) -> Iterator[apsw.Connection]:
+def views(path: str) -> Iterator[apsw.Connection]:
     async def play() -> None:
         clock = FakeClock()
         store = SqliteStore(path, clock=clock)
@@ -254,9 +254,9 @@ def shown(path: str) -> Iterator[apsw.Connection]:
 
 
 @pytest.mark.req("K1")
-def test_views_show_text_and_readable_times(shown: apsw.Connection) -> None:
-    rows = shown.execute("SELECT id, status, input, created_at, due_at FROM run_view ORDER BY id").fetchall()
-    [accepted] = shown.execute("SELECT kind, at, payload FROM event_view WHERE run_id = 'waiting'").fetchall()
+def test_views_show_text_and_readable_times(views: apsw.Connection) -> None:
+    rows = views.execute("SELECT id, status, input, created_at, due_at FROM run_view ORDER BY id").fetchall()
+    [accepted] = views.execute("SELECT kind, at, payload FROM event_view WHERE run_id = 'waiting'").fetchall()
 
     stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
     assert [(row[0], row[1], row[2]) for row in rows] == [

@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def begin(path: str) -> Iterator[Begin]:
-    """Starts another process and waits until it is ready; none is left behind."""
+    """Starts another process and waits until it is ready; all are ended."""
     begun: list[Other] = []
 
     def run(verb: str) -> Other:
@@ -61,7 +61,7 @@ def heard(other: Other) -> str:
     return other.stdout.readline().strip()
 
 
-def tell(other: Other, text: str = "go") -> None:
+def send(other: Other, text: str = "go") -> None:
     assert other.stdin is not None
     other.stdin.write(f"{text}\n")
     other.stdin.flush()
@@ -110,7 +110,7 @@ def test_a_process_that_ends_well_leaves_nothing_behind(path: str, begin: Begin)
     other = begin("own")
     assert heard(other) == "owns 0"
 
-    tell(other)
+    send(other)
 
     assert other.wait(10) == 0
     assert {
@@ -181,7 +181,7 @@ def test_a_hint_of_another_process_calls_back_in_the_loop(path: str, begin: Begi
         other = begin("hint")
         assert await asyncio.to_thread(heard, other) == "ready"
 
-        tell(other)
+        send(other)
         await asyncio.wait_for(came.wait(), 5.0)
 
         stop()
@@ -242,7 +242,7 @@ def test_a_writer_beside_a_busy_one_does_not_starve(path: str, begin: Begin) -> 
             began = time.perf_counter()
             await store.start([scene.new_run(id=f"mine{number:03d}")])
             took.append(time.perf_counter() - began)
-        tell(other)
+        send(other)
         assert int((await asyncio.to_thread(heard, other)).split()[1]) > 50
         return took
 
@@ -260,7 +260,7 @@ def test_busy_processes_together_lose_nothing(path: str, begin: Begin) -> None:
         assert heard(other) == "writes"
     time.sleep(0.1)
     for other in others:
-        tell(other)
+        send(other)
 
     wrote = sum(int(heard(other).split()[1]) for other in others)
 

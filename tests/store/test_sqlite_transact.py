@@ -56,8 +56,8 @@ def insert(connection: StepConnection) -> int:
 
 async def orders(scene: Scene, store: SqliteStore) -> int:
     assert store._reader is not None
-    found: int = store._reader._session.connection.execute("SELECT count(*) FROM orders").get
-    return found
+    count: int = store._reader._session.connection.execute("SELECT count(*) FROM orders").get
+    return count
 
 
 @pytest.mark.req("K14")
@@ -177,20 +177,20 @@ def test_what_would_break_the_engine_is_refused(play: Callable[[Test], None], st
 def test_the_connection_ends_with_the_step(play: Callable[[Test], None]) -> None:
     async def test(scene: Scene, store: SqliteStore) -> None:
         claim = await scene.begun()
-        kept: list[Any] = []
+        objects: list[Any] = []
 
         def body(connection: StepConnection) -> None:
             connection.executemany("INSERT INTO orders (what) VALUES (?)", [("a",), ("b",)])
-            kept.append(connection)
-            kept.append(connection.execute("SELECT what FROM orders"))  # not read to its end
-            kept.append(connection.execute("INSERT INTO orders (what) VALUES ('c') RETURNING id"))
+            objects.append(connection)
+            objects.append(connection.execute("SELECT what FROM orders"))  # not read to its end
+            objects.append(connection.execute("INSERT INTO orders (what) VALUES ('c') RETURNING id"))
 
         committed = await store.transact(body, lambda _: scene.member(claim, scene.done("tx")))
 
         assert committed.outcome is Outcome.OK
         assert await orders(scene, store) == 3
         with pytest.raises(InvalidRequest, match="has ended"):
-            kept[0].execute("SELECT 1")
+            objects[0].execute("SELECT 1")
 
     play(test)
 

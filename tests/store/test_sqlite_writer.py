@@ -246,9 +246,9 @@ def test_close_does_what_was_asked_before(tmp_path: Path) -> None:
     async def second() -> int:
         store = SqliteStore(path)
         await store.open()
-        found = [await store.read_run(RunId(f"r{number}")) for number in range(50)]
+        rows = [await store.read_run(RunId(f"r{number}")) for number in range(50)]
         await store.close()
-        return sum(row is not None for row in found)
+        return sum(row is not None for row in rows)
 
     asyncio.run(first())
     assert asyncio.run(second()) == 50

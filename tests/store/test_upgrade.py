@@ -1,4 +1,4 @@
-"""A database of an earlier version: opened by this one it has all that is new, and what was in it goes on."""
+"""A database of an earlier version: this one migrates it, and its runs continue."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ async def test_runs_that_wait_since_before_limits_were_shared_go_on(
     kind: str, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
-    module, known = MIGRATIONS[kind]
+    module, migrations = MIGRATIONS[kind]
 
-    def made() -> Store:
+    def make() -> Store:
         if kind == "sqlite":
             return SqliteStore(tmp_path / "app.db", clock=clock.time)
         return PostgresStore(postgres_url, clock=clock.time)
 
-    monkeypatch.setattr(module, "migrations", lambda: known()[:2])
-    old = made()
+    monkeypatch.setattr(module, "migrations", lambda: migrations()[:2])
+    old = make()
     await old.open(encoded=True)  # the older version looks for no codec
     scene = Scene(old, clock)
     waiting = [await scene.start(lane=text) for text in ("", lane(1), lane(1), "")]
     await old.close()
-    monkeypatch.setattr(module, "migrations", known)
+    monkeypatch.setattr(module, "migrations", migrations)
 
-    store = made()
+    store = make()
     await store.open()
     try:
         scene = Scene(store, clock)
@@ -81,15 +81,15 @@ async def test_events_of_one_moment_from_before_they_had_an_order_get_one(
     kind: str, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
-    module, known = MIGRATIONS[kind]
+    module, migrations = MIGRATIONS[kind]
 
-    def made() -> Store:
+    def make() -> Store:
         if kind == "sqlite":
             return SqliteStore(tmp_path / "app.db", clock=clock.time)
         return PostgresStore(postgres_url, clock=clock.time)
 
-    monkeypatch.setattr(module, "migrations", lambda: known()[: BEFORE_ORDER[kind]])
-    old = made()
+    monkeypatch.setattr(module, "migrations", lambda: migrations()[: BEFORE_ORDER[kind]])
+    old = make()
     await old.open(encoded=True)  # the older version looks for no codec
     await old.close()
     if kind == "sqlite":
@@ -100,15 +100,15 @@ async def test_events_of_one_moment_from_before_they_had_an_order_get_one(
         connected = await asyncpg.connect(postgres_url)
         await connected.execute(TIED.format(schema="stepwell.", one="'1'"))
         await connected.close()
-    monkeypatch.setattr(module, "migrations", known)
+    monkeypatch.setattr(module, "migrations", migrations)
 
-    store = made()
+    store = make()
     await store.open()
     try:
         await store.emit(PublishedEvent("e0", "paid", "k", b"4", 0.0))
-        found = await store.published("paid", "k", since=0.0)
+        events = await store.published("paid", "k", since=0.0)
     finally:
         await store.close()
 
-    assert [event.id for event in found] == ["e1", "e2", "e3", "e0"]
-    assert len({event.at for event in found}) == 4
+    assert [event.id for event in events] == ["e1", "e2", "e3", "e0"]
+    assert len({event.at for event in events}) == 4

@@ -20,7 +20,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.events import StepScheduled, written
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.limits import Limit
-from stepwell.domain.messages import Ending, step_ended
+from stepwell.domain.messages import EndNotice, step_ended
 from stepwell.domain.rates import RatedStart, Window
 from stepwell.testing.store_suite import Scene
 from stepwell.testing.stores.scene import LEASE_SECONDS, NEEDS, QUEUE
@@ -37,8 +37,8 @@ async def start(scene: Scene) -> Call:
 
 
 async def start_within(scene: Scene) -> Call:
-    asked = RatedStart([scene.new_run(), scene.new_run()], [Window("workflow default/order", 2, 60.0)])
-    return lambda: scene.store.start_within(asked)
+    rated = RatedStart([scene.new_run(), scene.new_run()], [Window("workflow default/order", 2, 60.0)])
+    return lambda: scene.store.start_within(rated)
 
 
 async def put_limit(scene: Scene) -> Call:
@@ -128,7 +128,7 @@ async def finish_remote(scene: Scene) -> Call:
     ticket = NewTicket(path="x", queue="gpu", needs="step:x", seq=3)
     await scene.ok(scene.member(owner, scheduled, tickets_opened=[ticket], then=scene.park(owner)))
     [remote] = await scene.claim_as("w1", queues=["gpu"], needs=["step:x"])
-    result = step_ended(owner.run_id, "x", 1, Ending(status="completed", result=Raw(b"1")))
+    result = step_ended(owner.run_id, "x", 1, EndNotice(status="completed", result=Raw(b"1")))
     return lambda: scene.store.finish_remote(remote, result)
 
 

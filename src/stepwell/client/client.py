@@ -33,7 +33,7 @@ from stepwell.domain.commit import (
     Started,
 )
 from stepwell.domain.ids import Ids, RunId
-from stepwell.domain.limits import Hold, Kind, Limit, checked_limit
+from stepwell.domain.limits import Hold, Limit, LimitKind, checked_limit
 from stepwell.domain.new_run import (
     NO_INPUT,
     EncodedInput,
@@ -305,7 +305,7 @@ class Client(StoreAccess):
     # Limits
 
     async def set_limit(
-        self, kind: Kind, name: str = "", limit: int | None = None, *, hold: Hold = "active"
+        self, kind: LimitKind, name: str = "", limit: int | None = None, *, hold: Hold = "active"
     ) -> None:
         """Let at most `limit` runs of a workspace, workflow, queue or limit key be active. None: no limit.
 
@@ -317,7 +317,7 @@ class Client(StoreAccess):
         await self.call_idempotent(lambda: self.store.put_limit(row))
         self.notifier.notify_work()
 
-    async def drop_limit(self, kind: Kind, name: str = "") -> bool:
+    async def drop_limit(self, kind: LimitKind, name: str = "") -> bool:
         """Remove a limit; limits that runs were started with apply again. False if none was set."""
         workspace = "" if kind == "queue" else self.workspace
         scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, limit=None)).scope

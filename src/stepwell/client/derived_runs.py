@@ -24,8 +24,8 @@ from stepwell.client.store_access import StoreAccess
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
 from stepwell.domain.commit import Definition, Started
-from stepwell.domain.fork.fork import Birth, forked
-from stepwell.domain.fork.prefix import Edits, place_before
+from stepwell.domain.fork.fork import ForkIdentity, fork_run
+from stepwell.domain.fork.prefix import Edits, seq_before
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.text import checked_text
@@ -71,7 +71,7 @@ class DerivedRuns:
     ) -> RunHandle[Any]:
         old = await self.read(run)
         with _naming_run(old.id):
-            place = place_before([ev.read(row) for row in old.log], step)
+            place = seq_before([ev.read(row) for row in old.log], step)
         edits = Edits(outputs=self._encoded_outputs(outputs))
         return await self.start(run, old, ev.Origin(how="rerun_from", run=old.id, seq=place), edits, key)
 
@@ -109,9 +109,9 @@ class DerivedRuns:
         if old.kind == "graph" and self.graph_rules is not None:
             edits = await self.graph_rules.fit(old, origin, edits)
         run_id = access.ids.run_id()
-        birth = Birth(run_id, checked_text(key, "key"), access.token(), await access.store.now())
+        identity = ForkIdentity(run_id, checked_text(key, "key"), access.token(), await access.store.now())
         with _naming_run(old.id):
-            new = forked(old, origin, edits, birth)
+            new = fork_run(old, origin, edits, identity)
         [started], _ = await access.retry_call(lambda: access.store.restore([new]))
         if started.conflict:
             raise KeyConflict(

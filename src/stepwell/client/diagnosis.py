@@ -6,8 +6,10 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from stepwell.domain.admission import FreeSlots
 from stepwell.domain.commit import RunFilter, RunRow, TicketRow
-from stepwell.domain.limits import Limit, Slots, read_lane
+from stepwell.domain.lanes import read_lane
+from stepwell.domain.limits import Limit
 from stepwell.domain.state import RunState
 from stepwell.domain.status import Status
 from stepwell.domain.why import FullLimit, Reason, explain, needs_state
@@ -56,7 +58,7 @@ async def _full_limit(store: Store, run: RunRow, ticket: TicketRow) -> FullLimit
     if not ticket.lane or ticket.lease:
         return None
     use = await store.read_lanes()
-    slots = Slots(
+    slots = FreeSlots(
         await store.read_limits(),
         {lane: leased for lane, leased, _ in use},
         {lane: resting for lane, _, resting in use},

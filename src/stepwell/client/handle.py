@@ -16,7 +16,6 @@ from stepwell.client import decisions
 from stepwell.client.diagnosis import warn_if_unserved, why
 from stepwell.client.run_event import RunEvent, readable
 from stepwell.client.store_access import StoreAccess
-from stepwell.domain.checkpoints import checkpoints
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunFilter, RunRow
 from stepwell.domain.documents import Document, Documents
@@ -33,6 +32,7 @@ from stepwell.domain.events import (
     read,
     read_as,
 )
+from stepwell.domain.fork.prefix import checkpoints
 from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
 from stepwell.domain.new_run import needs_of_run

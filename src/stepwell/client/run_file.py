@@ -16,7 +16,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, InboxRow, LogRow, NewWait
 from stepwell.domain.fork.run_copy import RUN_COLUMNS, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
-from stepwell.domain.limits import read_lane
+from stepwell.domain.lanes import read_lane
 from stepwell.domain.messages import PAYLOADS
 from stepwell.domain.status import Status
 from stepwell.domain.text import is_whole

@@ -1,9 +1,9 @@
-"""Codec: how values of users become JSON bytes and come back equal in value and type.
+"""Codec: turns user values into JSON bytes and back, equal in value and type.
 
-An annotated value goes by its annotation (dataclasses, enums, datetime, Decimal, UUID, bytes,
+An annotated value is encoded by its annotation (dataclasses, enums, datetime, Decimal, UUID, bytes,
 tuples, sets by msgspec; pydantic models by pydantic, which is imported only when one is seen).
-A value without annotation must be JSON already: what would come back as another type is refused. So
-must be what is in a `dict` or `list` whose parts have none.
+A value without annotation must be JSON already: a value that would come back as another type is refused. The
+same holds for the parts of a `dict` or `list` that does not say what they are.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from stepwell.domain.aliases import without_alias
 from stepwell.errors import InvalidDefinition, InvalidInput, NotSerialisable, PayloadTooLarge
 
 PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
-_SAID_MAX = 200  # characters of what a decoder says
-_FIELD_MAX = 80  # characters of a path that an error shows
+_SAID_MAX = 200  # characters of a decoder's message
+_FIELD_MAX = 80  # characters of a path in an error
 
-_encoder = msgspec.json.Encoder()  # what is kept has its dicts in the order of the user's
+_encoder = msgspec.json.Encoder()  # keeps the user's order of dicts
 _decode = msgspec.json.Decoder().decode
 
 
 class Codec(Protocol):
-    """Turns values of one type into JSON and back."""
+    """Encodes values of one type as JSON, and decodes them."""
 
     def encode(self, value: object) -> bytes:
-        """JSON of the value; NotSerialisable names the field that cannot be written."""
+        """The value as JSON; NotSerialisable names the field that cannot be encoded."""
         ...
 
     def decode(self, data: bytes | msgspec.Raw) -> Any:
-        """The value again; InvalidInput when the JSON does not fit the type."""
+        """The value; InvalidInput if the JSON does not fit the type."""
         ...
 
     def schema(self) -> dict[str, Any] | bool: ...
 
 
 class PlainCodec:
-    """Values without annotation: JSON types only, nothing may change on the way."""
+    """Values without annotation: JSON types only, and nothing may change on a round trip."""
 
     def encode(self, value: object) -> bytes:
         try:
@@ -64,7 +64,7 @@ class PlainCodec:
 
 
 class TypedCodec:
-    """Values of a type that msgspec knows."""
+    """Values of a type that msgspec supports."""
 
     def __init__(self, annotation: Any) -> None:
         self._annotation = annotation
@@ -99,7 +99,7 @@ class OpenCodec(TypedCodec):
 
     def __init__(self, annotation: Any) -> None:
         super().__init__(annotation)
-        # Of a container whose parts may be anything only the container itself has to be looked at.
+        # If the parts may be anything, only the container itself needs a check.
         self._container = None if any(map(_is_open, get_args(annotation))) else _container(annotation)
 
     def encode(self, value: object) -> bytes:
@@ -125,7 +125,7 @@ class ModelCodec:
         try:
             kept = self._adapter.validate_python(value)
             data = self._written(kept, by_alias=True)
-            if data is None:  # their aliases may be for writing only
+            if data is None:  # the aliases may be write-only
                 data = self._written(kept, by_alias=False)
         except self._errors as error:
             raise self._misfit(error) from None
@@ -138,7 +138,7 @@ class ModelCodec:
         return data
 
     def _written(self, value: object, *, by_alias: bool) -> bytes | None:
-        """None: something of it is lost on the way back."""
+        """The value as JSON; None if a round trip loses something."""
         data = self._adapter.dump_json(value, by_alias=by_alias, warnings="error")
         try:
             read = self._adapter.validate_json(data)
@@ -146,7 +146,7 @@ class ModelCodec:
             if by_alias:
                 return None
             raise
-        # Not equal may also be what no JSON shows: private attributes, parts without __eq__.
+        # Values may also differ in what JSON does not show: private attributes, parts without __eq__.
         same = read == value or self._adapter.dump_json(read, by_alias=by_alias) == data
         return data if same else None
 
@@ -161,7 +161,7 @@ class ModelCodec:
 
         try:
             return self._adapter.json_schema()
-        except pydantic.PydanticUserError as error:  # a name that is not defined shows only here
+        except pydantic.PydanticUserError as error:  # an undefined name is reported only here
             raise _no_type(self._annotation) from error
 
     def _misfit(self, error: Exception) -> InvalidInput:
@@ -190,12 +190,12 @@ def _codec(annotation: Any) -> Codec:
         return (OpenCodec if _is_open(meant) else TypedCodec)(meant)
     except NameError as error:  # in the value of an alias
         raise _no_type(annotation) from error
-    except (TypeError, RecursionError):  # a union that msgspec does not take, or an alias that names itself
+    except (TypeError, RecursionError):  # a union that msgspec refuses, or an alias that names itself
         return ModelCodec(annotation)
 
 
 def codec_for(annotation: Any) -> Codec:
-    """The codec of an annotation; the plain one when there is none."""
+    """The codec of an annotation; the plain one if there is no annotation."""
     if annotation in _UNTYPED:
         return PLAIN
     if annotation is None:
@@ -207,40 +207,41 @@ def codec_for(annotation: Any) -> Codec:
 
 
 def encoded_by_type(value: object) -> bytes:
-    """A value that nobody declared a type for: plain JSON, or as its own class says."""
+    """Encode a value without a declared type: as plain JSON, or by its own class."""
     try:
         return PLAIN.encode(value)
     except NotSerialisable as error:
         try:
             return codec_for(type(value)).encode(value)
-        except InvalidDefinition:  # its class says nothing of use
+        except InvalidDefinition:  # its class cannot be encoded either
             raise error from None
 
 
 def canonical(codec: Codec, value: object) -> bytes:
-    """The JSON of a value that was encoded, with dicts and sets in one order: for digests of equal values."""
+    """The JSON of an encodable value with dicts and sets in a fixed order, so that equal values have equal
+    digests."""
     if isinstance(codec, ModelCodec):
         return codec.encode(value)
     try:
         return _canonical_encoder.encode(value)
-    except TypeError:  # keys that are no text cannot be put in order
+    except TypeError:  # keys other than text cannot be sorted
         return _hooked_encoder.encode(value)
 
 
 def limited(data: bytes, what: str, limit: int = PAYLOAD_BYTES_MAX) -> bytes:
-    """The data, unless it is larger than a value may be."""
+    """Return the data; PayloadTooLarge if it exceeds the limit."""
     if len(data) > limit:
         raise PayloadTooLarge(f"{what} is {len(data):,} bytes; the limit is {limit:,}")
     return data
 
 
 def digest(data: bytes) -> str:
-    """A short fingerprint; equal data, equal fingerprint."""
+    """A short fingerprint: equal data has equal fingerprints."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def _is_open(annotation: Any) -> bool:
-    """Containers all the way down to parts of which nothing is said."""
+    """Whether it is a container, or containers of containers, whose parts have no declared type."""
     annotation = without_alias(annotation)
     container, parts = _container(annotation), [without_alias(part) for part in get_args(annotation)]
     if container not in (dict, list) or (container is dict and parts and parts[0] is not str):
@@ -259,15 +260,15 @@ def _is_model(annotation: Any) -> bool:
 def _to_json(value: Any) -> Any:
     if _is_model(type(value)):
         return msgspec.Raw(codec_for(type(value)).encode(value))
-    raise TypeError(f"{type(value).__qualname__} is no JSON type")
+    raise TypeError(f"{type(value).__qualname__} is not a JSON type")
 
 
 def _from_json(annotation: Any, value: Any) -> Any:
     if _is_model(annotation):
-        return annotation.model_validate_json(_encoder.encode(value))  # as JSON: a strict model minds
+        return annotation.model_validate_json(_encoder.encode(value))  # from JSON: a strict model cares
     if annotation is object:
         return value
-    raise TypeError(f"{_name(annotation)} is no type that can be read back from JSON")
+    raise TypeError(f"{_name(annotation)} cannot be read back from JSON")
 
 
 def _model_schema(annotation: Any) -> dict[str, Any]:
@@ -287,21 +288,22 @@ def _name(annotation: Any) -> str:
 
 def _no_type(annotation: Any) -> InvalidDefinition:
     return InvalidDefinition(
-        f"{_name(annotation)} is no type whose values can be kept",
+        f"values of type {_name(annotation)} cannot be stored",
         hint="use JSON types, a dataclass, a pydantic model, an enum, datetime, Decimal, UUID, bytes; "
         "a name in quotes must be defined in the module",
     )
 
 
 def _misfit(error: Exception, annotation: Any) -> InvalidInput:
-    found = re.search(r"at `\$?\.?(.*?)`$", str(error))
-    field = found.group(1) if found and found.group(1) else "(the value itself)"
+    match = re.search(r"at `\$?\.?(.*?)`$", str(error))
+    field = match.group(1) if match and match.group(1) else "(the value itself)"
     note = "; JSON has no NaN and no infinity" if "`float`, got `null`" in str(error) else ""
     return InvalidInput(f"{_short(str(error))}{note}", field=_short(field), expected=_name(annotation))
 
 
 def _short(text: str) -> str:
-    """What a decoder says quotes the value, however long it is: its beginning, and where it is at the end."""
+    """Shorten a decoder's message, which quotes the value at any length: keep its beginning, and the end,
+    which says where."""
     if len(text) <= _SAID_MAX:
         return text
     return f"{text[: _SAID_MAX // 2]} … {text[-_SAID_MAX // 2 :]}"
@@ -318,25 +320,25 @@ def _refusal(value: object, reason: str) -> NotSerialisable:
     elif isinstance(culprit, Iterator | AsyncIterator):
         hint = "make a list of it"
     elif isinstance(culprit, float):
-        reason, hint = f"{culprit} is no number of JSON", "use None, or text"
+        reason, hint = f"JSON has no number {culprit}", "use None or text"
     elif isinstance(culprit, dict):
-        reason, hint = "its keys are no text", "use text as keys, or annotate the type: dict[int, str]"
+        reason, hint = "its keys are not text", "use text as keys, or annotate the type: dict[int, str]"
     return NotSerialisable(
-        f"a value of type {type(culprit).__qualname__} at {field} cannot be kept: {reason}",
+        f"a value of type {type(culprit).__qualname__} at {field} cannot be stored: {reason}",
         hint=hint,
         field=field,
     )
 
 
 def _unwritable(value: object, path: str, depth: int) -> Iterator[tuple[str, object]]:
-    """Where the trouble is: the deepest fields that do not survive the way to JSON and back."""
-    found = False
+    """The deepest fields that do not survive the round trip to JSON and back."""
+    deeper = False
     if depth < 64:
         for name, part in _parts(value):
             for culprit in _unwritable(part, f"{path}{name}", depth + 1):
-                found = True
+                deeper = True
                 yield culprit
-    if not found and not _survives(value):
+    if not deeper and not _survives(value):
         yield path, value
 
 
@@ -353,7 +355,7 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _exact(value: object) -> bool:
-    """Made of JSON's own types only: an enum or a subclass that equals one comes back as another type."""
+    """Whether it consists of JSON's own types only: an equal enum or subclass comes back as another type."""
     kind = type(value)
     if kind in _SCALARS:
         return True
@@ -363,7 +365,7 @@ def _exact(value: object) -> bool:
         parts = value
     else:
         return False
-    for part in parts:  # noqa: SIM110  # in a generator each of the few parts would cost a call
+    for part in parts:  # noqa: SIM110  # a generator would cost a call for each part
         if type(part) not in _SCALARS and not _exact(part):
             return False
     return True

@@ -1,9 +1,9 @@
-"""Commit: what an owner writes at once, and the other values that cross into a store.
+"""Commit: what an owner writes in one transaction, and the other values that cross into a store.
 
-Durable state changes in few ways, each one transaction: runs are started, an owner commits,
-somebody delivers a message, a lost owner is reaped. These are the words for them. Times are
-seconds since the epoch by the store's clock; intervals are seconds. They are msgspec structs because
-a step makes several of them: a frozen dataclass takes five times as long to make.
+Durable state changes in few ways, each one transaction: runs are started, an owner commits, somebody
+delivers a message, a lost owner is reaped. These are the values for that. Times are seconds since the epoch
+by the store's clock; intervals are seconds. They are msgspec structs because a step creates several of them:
+creating a frozen dataclass takes five times as long.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENDING_PRIORITY = 1_000_000  # a run that must clean up goes before everything e
 
 
 class NewEvent(msgspec.Struct, frozen=True, gc=False):
-    """A fact on its way into the log; its seq follows from its place in the commit."""
+    """A fact to be appended to the log; its seq follows from its place in the commit."""
 
     kind: str
     path: str
@@ -31,7 +31,7 @@ class NewEvent(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
 
     def row(self, seq: int, at: float) -> LogRow:
-        """As the log has it."""
+        """The row that the log will have."""
         return LogRow(seq, self.kind, self.path, self.attempt, at, self.payload)
 
 
@@ -59,7 +59,7 @@ Identity = tuple[str, str]
 
 
 def identity(workspace: str, key: str, run_id: str) -> Identity:
-    """What a start that is repeated is recognised by: its key, or the id where it has none."""
+    """What identifies a repeated start: its key, or the id if it has no key."""
     return (workspace, key) if key else (run_id, "")
 
 
@@ -74,8 +74,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     needs: str
     accepted: bytes
     input: bytes
-    key: str  # unique in the workspace; '': none was given, and its id is what it is known by
-    digest: str  # of the input: same key and other digest is a conflict
+    key: str  # unique in the workspace; '': without a key, the id identifies it
+    digest: str  # of the input: the same key with another digest is a conflict
     workspace: str = DEFAULT_WORKSPACE
     lane: str = ""
     priority: int = 0
@@ -87,7 +87,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     tags: bytes = b"{}"
     trigger: str = ""
     test: bool = False
-    owner: str = ""  # the worker that wants it as it starts, under this lease; see `Started.claim`
+    owner: str = ""  # the worker that wants to own it from the start, under this lease; see `Started.claim`
     lease: str = ""
 
     @property
@@ -96,16 +96,16 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_once(self) -> bool:
-        """May somebody have it as it starts? Not if it must wait."""
+        """Whether a worker may own it from the start: not if it is delayed."""
         return not self.delay
 
     @property
     def wanted(self) -> bool:
-        """Does its owner want it, and may it have it at once?"""
+        """Whether a worker wants to own it from the start, and may."""
         return bool(self.owner) and self.at_once
 
     def taken(self, at: float) -> Claim:
-        """What its owner has when it was started at that time: all there is, for nobody else saw it."""
+        """The owner's claim on a run started at that time: it is complete, for nobody else saw the run."""
         log = [LogRow(1, "accepted", "", 0, at, self.accepted)]
         return Claim(self.id, "", self.needs, LeaseId(self.lease), 1, 0, 0, "", log, [], bool(self.lane))
 
@@ -113,8 +113,9 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 class Started(NamedTuple):
     """`run_id` is the run of that key; `conflict`: it has another input.
 
-    `claim`: the worker that it named owns it. Only a worker that is known gets it, only while no limits
-    are set, and only if those that it brings along leave room; otherwise the run waits as any other.
+    `claim`: the worker that the start named owns the run. Only a registered worker gets it, only while no
+    limits are set, and only if the limits that the run carries have a free slot; otherwise the run waits
+    like any other.
     """
 
     run_id: RunId
@@ -157,15 +158,15 @@ class NewTicket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewWait(msgspec.Struct, frozen=True, kw_only=True):
-    """A wait that others must find: a broadcast event, or a decision.
+    """A wait that others must be able to look up: a broadcast event, or a decision.
 
-    A `cursor` is no wait: the run may ask for the events behind it later, so they are kept.
+    A `cursor` is not a wait: the run may ask later for the events after it, so they are kept.
     """
 
     path: str
     kind: str  # event | decision | cursor
     name: str
-    key: str = ""  # '' takes an event of any key
+    key: str = ""  # '' accepts an event of any key
     since: float = 0.0  # events published earlier do not count
 
 
@@ -195,15 +196,15 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commit(msgspec.Struct, kw_only=True):
-    """What an owner writes at once. Before it nothing happened; after it everything did."""
+    """What an owner writes in one transaction. Before it nothing happened; after it everything did."""
 
     run_id: RunId
     lease: LeaseId
-    head: int  # the log ends here; anything else means that the lease is lost
+    head: int  # the log must end here; otherwise the lease is lost
     events: Sequence[NewEvent] = ()
-    settled: bool = False  # these events show that the run moves: losses = 0
+    settled: bool = False  # these events show that the run makes progress: losses = 0
     consumed: Sequence[str] = ()  # keys of inbox messages that these events absorb
-    then: Park | Finish | None = None  # None: keep the lease and go on
+    then: Park | Finish | None = None  # None: keep the lease and continue
     base: int | None = None  # replay begins at this seq from now on
     waits_opened: Sequence[NewWait] = ()
     waits_closed: Sequence[str] = ()
@@ -213,15 +214,15 @@ class Commit(msgspec.Struct, kw_only=True):
     tickets_closed: Sequence[str] = ()
 
     @property
-    def reaches_out(self) -> bool:
-        """Touches more than its own run's rows, so it takes the lane that locks all tickets first."""
+    def cross_run(self) -> bool:
+        """Whether it touches more than its own run's rows and so must lock all their tickets first."""
         return bool(self.starts or self.deliveries or self.tickets_opened or self.tickets_closed)
 
 
 class Outcome(StrEnum):
     OK = "ok"
     WOKEN = "woken"  # not parked or finished: a message came; nothing was written
-    LOST = "lost"  # not the owner any more; nothing was written
+    LOST = "lost"  # no longer the owner; nothing was written
     REFUSED = "refused"  # the database cannot hold this value; nothing was written
 
 
@@ -234,10 +235,10 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claim(NamedTuple):
-    """A ticket that this worker owns now, with what it needs to go on.
+    """A ticket that this worker owns now, with what it needs to continue.
 
     path '' is a run: `log` is its first event and everything from its base on, `inbox` its messages.
-    Another path is a remote step: `head` is the seq of its StepScheduled, which is all of `log`.
+    Any other path is a remote step: `head` is the seq of its StepScheduled, the only event in `log`.
     """
 
     run_id: RunId
@@ -250,14 +251,14 @@ class Claim(NamedTuple):
     lost_lease: str
     log: Sequence[LogRow]
     inbox: Sequence[InboxRow]
-    limited: bool = False  # it holds slots of limits: when it is given back, others may go on
+    limited: bool = False  # it holds slots of limits: when it is released, others may begin
 
 
 class Claims(NamedTuple):
     claims: Sequence[Claim]
     now: float
-    next_in: float | None  # seconds until the next ticket that this worker could take; None: none known
-    blocked: bool = False  # some are due, but a limit keeps them back
+    next_in: float | None  # seconds until the next ticket that this worker could take; None: none is known
+    blocked: bool = False  # some are due, but a limit holds them back
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,8 +267,8 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     needs: Sequence[str]  # what this worker has: workflow@version, step:name, emit
     limit: int
     leases: Sequence[LeaseId]  # one fresh random id for each ticket it may get
-    fresh: int = 0  # so many places are first for tickets that never began; see domain/shares
-    solo: bool = False  # take only tickets that lost two owners, one at a time; else leave those alone
+    fresh: int = 0  # how many places go first to tickets that never began; see domain/shares
+    solo: bool = False  # take only tickets that lost two owners, one at a time; otherwise skip those
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,7 +277,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""  # host:pid for people
     queues: Sequence[str] = ()
     needs: Sequence[str] = ()
-    leaving: bool = False  # it was asked to stop: should it be killed meanwhile, that is no loss of its runs
+    leaving: bool = False  # it was asked to stop: if it is killed meanwhile, its runs count no lost owner
 
 
 class Owned(NamedTuple):
@@ -292,7 +293,7 @@ class Reaped(NamedTuple):
 
 
 class CancelOutcome(StrEnum):
-    ENDED = "ended"  # nobody had it: it is cancelled now
+    ENDED = "ended"  # it had no owner: it is cancelled now
     REQUESTED = "requested"  # its owner will clean up and end it
     ALREADY = "already"  # it was terminal, or cancel was asked before
     UNKNOWN = "unknown"
@@ -319,7 +320,7 @@ class PublishedEvent(NamedTuple):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of a workflow, known to those who start runs without its code."""
+    """A version of a workflow, stored so that runs can be started without its code."""
 
     name: str
     version: str
@@ -332,7 +333,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown of a run. `status` is `running` while a worker owns it."""
+    """A run as listings show it. `status` is `running` while a worker owns it."""
 
     id: RunId
     workspace: str

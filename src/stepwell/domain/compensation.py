@@ -1,7 +1,7 @@
-"""Compensating: how a step says what undoes it, and how that is kept in the log and found again.
+"""Compensation: how a step declares the function that undoes it, and how the log refers to that function.
 
-The log names the compensating function; only a function that loaded code has declared with
-`compensate=` is ever called by such a name, whatever a log (or an imported file) says.
+The log names the compensating function. Only functions that loaded code declared with `compensate=` are ever
+called by such a name, whatever a log (or an imported file) says.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from stepwell.domain.events import CancelRequested, CompensationStarted, Fact, R
 from stepwell.domain.steps import Arguments, StepSpec, encode_arguments, parameter_codecs
 from stepwell.errors import InvalidDefinition
 
+# Global because a decorator has no engine to register with, and a step need not be registered with one:
+# importing the code that declares a compensation is what makes it callable by name.
 _declared: WeakValueDictionary[str, StepSpec] = WeakValueDictionary()
 
 
@@ -26,14 +28,14 @@ def compensates(path: str) -> str:
     return f"compensate/{path}"
 
 
-def is_leaving(fact: Fact) -> bool:
-    """From here on the workflow's code only cleans up, or is not asked any more."""
+def begins_cleanup(fact: Fact) -> bool:
+    """Whether the workflow's code only cleans up after this fact, or no longer runs."""
     undone = isinstance(fact, Retried) and fact.undo
     return undone or isinstance(fact, CancelRequested | CompensationStarted)
 
 
 def reference(spec: StepSpec) -> str:
-    """module:name of the function; of a script, the module that it is for those who import it."""
+    """module:name of the function; in a script, the module name under which others import it."""
     target = inspect.unwrap(spec.function)
     name = getattr(target, "__qualname__", type(target).__qualname__)
     module = getattr(target, "__module__", "")
@@ -43,7 +45,7 @@ def reference(spec: StepSpec) -> str:
 
 
 def _script(names: dict[str, Any]) -> str:
-    """`python flows.py` and `stepwell worker flows.py` are one code: two names would part them."""
+    """`python flows.py` and `stepwell worker flows.py` run the same code, so it needs the same name."""
     spec = names.get("__spec__")  # of `python -m`
     if spec is not None:
         return str(spec.name)
@@ -51,12 +53,12 @@ def _script(names: dict[str, Any]) -> str:
 
 
 def declare(spec: StepSpec, step: StepSpec) -> StepSpec:
-    """`spec` undoes `step`. It takes the step's result, then its arguments, as many of them as it likes."""
+    """`spec` undoes `step`. It takes the step's result, then as many of its arguments as it wants."""
     required = [p for p in _parameters(spec) if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
-    given = 1 + len(parameter_codecs(step))
-    if len(required) > given:
+    available = 1 + len(parameter_codecs(step))
+    if len(required) > available:
         raise InvalidDefinition(
-            f"{spec.name} undoes {step.name} and asks for {len(required)} arguments; there are {given}",
+            f"{spec.name} undoes {step.name} and requires {len(required)} arguments; there are {available}",
             hint=f"take the result of {step.name} first, then its arguments",
         )
     _declared[reference(spec)] = spec
@@ -64,24 +66,25 @@ def declare(spec: StepSpec, step: StepSpec) -> StepSpec:
 
 
 def find(name: str) -> StepSpec | None:
-    """What was declared under that name; by the function's own name where the module moved."""
-    found = _declared.get(name)
-    if found is None:
+    """The step declared under that name; by the function's own name if the module was moved."""
+    spec = _declared.get(name)
+    if spec is None:
         inner = name.partition(":")[2]
-        moved = [spec for known, spec in list(_declared.items()) if known.partition(":")[2] == inner]
-        found = moved[0] if len(moved) == 1 else None
-    return found
+        moved = [other for known, other in list(_declared.items()) if known.partition(":")[2] == inner]
+        spec = moved[0] if len(moved) == 1 else None
+    return spec
 
 
 def note_done(done: dict[str, StepCompleted], path: str, fact: StepCompleted) -> None:
-    """What may have to be undone. One path twice: behind a failure it was done with other arguments."""
+    """Record a step that may have to be undone. A path occurs twice if, after a failure, the step ran again
+    with other arguments."""
     while path in done and done[path] is not fact and done[path] != fact:
         path = f"{path}!"
     done[path] = fact
 
 
-def undoing(spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> Undo | None:
-    """What the log must keep of this call, so that it can be undone; NotSerialisable if it cannot."""
+def undo_data(spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> Undo | None:
+    """What the log must keep about this call to undo it; NotSerialisable if it cannot be kept."""
     if spec.compensate is None:
         return None
     names = list(parameter_codecs(spec))
@@ -95,7 +98,7 @@ def undoing(spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], limit
 
 
 def arguments(spec: StepSpec, fact: StepCompleted) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the compensating function is called with, of the types that its own parameters name."""
+    """The arguments of the compensating function, decoded by the types of its own parameters."""
     assert fact.undo is not None
     call = msgspec.json.decode(fact.undo.args, type=Arguments)
     values = [fact.result, *call.args]
@@ -112,7 +115,7 @@ def arguments(spec: StepSpec, fact: StepCompleted) -> tuple[tuple[Any, ...], dic
 def _parameters(spec: StepSpec) -> list[inspect.Parameter]:
     names = parameter_codecs(spec)
     try:
-        found = inspect.signature(inspect.unwrap(spec.function)).parameters
+        parameters = inspect.signature(inspect.unwrap(spec.function)).parameters
     except (TypeError, ValueError):  # builtins without one
         return []
-    return [parameter for name, parameter in found.items() if name in names]
+    return [parameter for name, parameter in parameters.items() if name in names]

@@ -1,8 +1,8 @@
-"""Cursors: how far a run has taken the broadcast events of each name and key.
+"""Cursors: how far a run has consumed the broadcast events of each name and key.
 
-A cursor is the earliest time from which an event still counts. The events of one name have different
-times, in their order, so the time of the last event that was taken says which ones come next. An event
-counts once for a run: one that a wait for any key (`""`) took is behind the cursor of its own key too.
+A cursor is the earliest time from which an event still counts. Events of one name have distinct, ordered
+times, so the time of the last consumed event says which ones come next. An event counts once for a run: if a
+wait for any key (`""`) takes it, the cursor of its own key moves past it too.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-Place = tuple[str, str]  # name and key of an event, as a wait asks for them
-Cursors = dict[Place, float]  # the one that moved last is the last
+CursorKey = tuple[str, str]  # name and key of an event, as a wait asks for them
+Cursors = dict[CursorKey, float]  # the one that moved last is the last
 
-START: Place = ("", "")  # where a wait begins of which nothing was taken, if not at the run's start
-KEPT = 1000  # cursors that a run takes along into its next generation, or past a checkpoint
+START: CursorKey = ("", "")  # where a wait without a cursor begins, if not at the run's start
+KEPT = 1000  # cursors that a run carries into its next generation, or past a checkpoint
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A cursor as a log keeps it."""
+    """A cursor as the log stores it."""
 
     name: str
     key: str = ""
     since: float
 
 
-def behind(at: float) -> float:
+def just_after(at: float) -> float:
     """The cursor of a run that has taken the event of this time."""
     return math.nextafter(at, math.inf)
 
@@ -41,18 +41,18 @@ def since(cursors: Cursors, name: str, key: str, started_at: float) -> float:
 
 
 def move(cursors: Cursors, name: str, key: str, to: float) -> None:
-    """A cursor never goes back."""
+    """Move a cursor forward; it never goes back."""
     cursors[name, key] = max(to, cursors.pop((name, key), to))
 
 
-def shorten(cursors: Cursors) -> list[Place]:
-    """Drop the cursors that have not moved for longest, when there are too many; returns which.
+def shorten(cursors: Cursors) -> list[CursorKey]:
+    """If there are too many cursors, drop those that have not moved for longest; returns them.
 
-    From then on a wait without a cursor begins behind the dropped ones: nothing is taken twice.
+    From then on a wait without a cursor begins after the dropped ones: nothing is taken twice.
     """
-    dropped = [place for place in cursors if place != START][:-KEPT]
+    dropped = [key for key in cursors if key != START][:-KEPT]
     if dropped:
-        cursors[START] = max(cursors.get(START, 0.0), *(cursors.pop(place) for place in dropped))
+        cursors[START] = max(cursors.get(START, 0.0), *(cursors.pop(key) for key in dropped))
     return dropped
 
 
@@ -61,9 +61,10 @@ def written_cursors(cursors: Cursors) -> list[Cursor]:
 
 
 def read_cursors(kept: Sequence[Cursor], keys: Sequence[str], at: float) -> Cursors:
-    """The cursors that a log begins with at a base of this time.
+    """The cursors at a base of the log, written at this time.
 
-    Bases of older versions have none. One that knows of events then counts as their cursor, as it did.
+    Bases of older versions have none; if such a base mentions events, its own time is their cursor, as it
+    was then.
     """
     if not kept and any(key.startswith("evt/") for key in keys):
         return {START: at}
@@ -71,5 +72,5 @@ def read_cursors(kept: Sequence[Cursor], keys: Sequence[str], at: float) -> Curs
 
 
 def cursor_path(name: str, key: str) -> str:
-    """The path of the row that keeps the events behind this cursor; no call has such a path."""
+    """The path of the row that keeps the events after this cursor; no call has such a path."""
     return f"@{msgspec.json.encode([name, key]).decode()}"

@@ -1,4 +1,4 @@
-"""Damage: a row of a log that cannot be read, and what people are told of it."""
+"""Damage: the error for a row of a log that cannot be read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _WHY_MAX = 200  # characters of what a decoder says
 
 
 def damaged(row: LogRow, error: Exception, run: str = "", *, known: bool = True) -> LogDamaged:
-    """`error` is what came of reading the row; `known`: this version has a fact of that kind."""
+    """`error` was raised by reading the row; `known`: this version has a fact of that kind."""
     where = f"event {row.seq} ({row.kind[:_WHY_MAX]})" + (f" of run {run}" if run else "")
     if not known:
         return LogDamaged(
-            f"{where} is of a kind that this version of Stepwell does not know",
+            f"{where} has a kind that this version of Stepwell does not know",
             hint="a newer version wrote it: upgrade Stepwell here",
             run=run,
             seq=row.seq,

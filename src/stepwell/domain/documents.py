@@ -1,7 +1,7 @@
-"""Documents: named values that steps keep for whoever looks at the run, each save a version of its own.
+"""Documents: named values that steps save for readers of the run; each save is a new version.
 
-A document is visible from the checkpoint that it belongs to: of a function the step that saved it, of a
-machine the transition. What an attempt saved that failed is never seen.
+A document becomes visible with its checkpoint: in a function, the step that saved it; in a machine, the
+transition. Documents of a failed attempt are never visible.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.events import Event
 
-DIRECT = "save:"  # in the path of what the workflow's own code saved, not one of its steps
+DIRECT = "save:"  # in the path of a document that the workflow's own code saved, not one of its steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,12 @@ def is_direct(path: str) -> bool:
 
 
 def is_within(path: str, visit: str) -> bool:
-    """Of that visit of a machine, in its body or in a branch of it (`visit~1/...`)."""
+    """Whether the path belongs to that visit of a machine: to its body or a branch of it (`visit~1/...`)."""
     return path.startswith(visit) and path[len(visit) : len(visit) + 1] in ("/", "~")
 
 
 class Documents:
-    """What is visible, event by event; `versions` are all that ever were."""
+    """The visible documents, event by event; `versions` has every version so far."""
 
     def __init__(self) -> None:
         self.versions: list[Document] = []
@@ -81,7 +81,7 @@ class Documents:
             self._keep(*self._pending.pop(key))
 
     def _settle_visit(self, completed: Event, *, kept: bool) -> None:
-        """Of the code's own saves only those of the attempt that succeeded count."""
+        """Of the documents that the code itself saved, only those of the successful attempt count."""
         for event, saved in self._pending.values():
             inside = is_within(event.path, completed.path)
             if kept and inside and (not is_direct(event.path) or event.attempt == completed.attempt):

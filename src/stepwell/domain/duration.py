@@ -15,7 +15,7 @@ _MAX = 100 * 366 * 86400.0
 
 
 def seconds(value: Duration, *, name: str = "duration") -> float:
-    """The duration in seconds; refuses negatives, nonsense and more than a century."""
+    """The duration in seconds; InvalidDefinition if it is negative, malformed or longer than a century."""
     if isinstance(value, timedelta):
         result = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -24,8 +24,8 @@ def seconds(value: Duration, *, name: str = "duration") -> float:
         result = _parse(value, name)
     else:
         raise InvalidDefinition(
-            f"{name} is {excerpt(value)}, which is no duration",
-            hint='write "30s", "1h30m", seconds, or a timedelta',
+            f"{name} is {excerpt(value)}, which is not a duration",
+            hint='write "30s", "1h30m", a number of seconds or a timedelta',
         )
     if not 0 <= result <= _MAX:
         raise InvalidDefinition(f"{name} is {excerpt(value)}", hint="a duration is between 0 and 100 years")
@@ -33,7 +33,7 @@ def seconds(value: Duration, *, name: str = "duration") -> float:
 
 
 def timeout_seconds(value: Duration | None, *, name: str = "timeout") -> float | None:
-    """A timeout: None disables it; 0 would mean "never succeed" and is refused."""
+    """The timeout in seconds: None disables it; 0 could never be met and is refused."""
     if value is None:
         return None
     result = seconds(value, name=name)
@@ -52,6 +52,6 @@ def _parse(text: str, name: str) -> float:
             return float(compact)
         except ValueError:
             raise InvalidDefinition(
-                f"{name} is {excerpt(text)}, which is no duration", hint='write "30s", "5m", "1h30m", "3d"'
+                f"{name} is {excerpt(text)}, which is not a duration", hint='write "30s", "5m", "1h30m", "3d"'
             ) from None
     return sum(float(number) * _UNITS[unit] for number, unit in parts)

@@ -1,8 +1,8 @@
 """The facts of a run: one frozen class each, appended to its log and never changed.
 
-An `Event` is a fact with its place in the log (`seq`, `at`), the place in the run it is about
+An `Event` is a fact with its place in the log (`seq`, `at`), the place in the run that it is about
 (`path`, '' for the run itself) and the attempt. In SQL and JSON a fact's name is in snake_case.
-Values of users travel as raw JSON (`Raw`): the kernel never looks inside.
+User values travel as raw JSON (`Raw`): the kernel never looks inside.
 """
 
 from __future__ import annotations
@@ -16,25 +16,38 @@ from msgspec import Raw
 from stepwell.domain.commit import LogRow, NewEvent
 from stepwell.domain.cursors import Cursor
 from stepwell.domain.damage import damaged
-from stepwell.domain.fact import NULL, Fact, Problem
-from stepwell.domain.node_facts import (
-    JoinLate,
-    LoopAdvanced,
-    LoopStarted,
-    MergeConflict,
-    NodeCancelled,
-    NodeCompleted,
-    NodeFact,
-    NodeFailed,
-    NodeSkipped,
-)
-from stepwell.domain.origin import Origin
 
-# From its neighbours; everything else here is public too.
-__all__ = ["NULL", "Fact", "JoinLate", "LoopAdvanced", "LoopStarted", "MergeConflict", "NodeCancelled"]
-__all__ += ["NodeCompleted", "NodeFact", "NodeFailed", "NodeSkipped", "Origin", "Problem"]
+NULL = Raw(b"null")
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error as it is recorded: readable without the code that raised it."""
+
+    code: str
+    message: str
+    type: str = ""
+    hint: str = ""
+    path: str = ""
+    traceback: str = ""
+    permanent: bool = False  # its author says that another attempt cannot help
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that happened."""
+
 
 # The run
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which run this one was derived from, and what was copied."""
+
+    how: Literal["rerun", "rerun_from", "fork"]
+    run: str
+    seq: int = 0  # the last event of that run's log that counts here
+    copied: int = 1  # how many events of this log are copies: the first ones
+    edited: list[str] = []  # paths of edited results, "input", "state"
+    salt: str = ""  # after the copies, ctx.random() and ctx.uuid() differ from that run's
 
 
 class Accepted(Fact, frozen=True, kw_only=True):
@@ -45,7 +58,7 @@ class Accepted(Fact, frozen=True, kw_only=True):
     kind: str = "function"
     input: Raw = NULL
     seed: str = ""  # ctx.random() and ctx.uuid() come from it
-    timeout: float | None = None  # seconds of not-suspended time
+    timeout: float | None = None  # seconds, without the time that it is suspended
     parent: str = ""
     parent_path: str = ""
     root: str = ""
@@ -53,36 +66,36 @@ class Accepted(Fact, frozen=True, kw_only=True):
     key: str = ""
     queue: str = "default"
     test: bool = False
-    graph: Raw = NULL  # of a run that brings its own: a test run, or a graph that was saved
+    graph: Raw = NULL  # for a run that carries its graph: a test run, or a saved graph
     origin: Origin | None = None  # None: it was started
 
 
 class Claimed(Fact, frozen=True, kw_only=True):
     """A worker owns the run from here on.
 
-    It is written with what came first of that; `since` is when the worker took the run, by the store's clock.
+    Written with the owner's first commit; `since` is when it claimed the run, by the store's clock.
     """
 
     lease: str
     worker: str
-    since: float = 0.0  # 0 in logs that were written before this was kept
+    since: float = 0.0  # 0 in older logs, which did not record it
 
 
 class LeaseLost(Fact, frozen=True, kw_only=True):
-    """The owner before died or froze; what it did after its last event is not recorded."""
+    """The previous owner died or froze; what it did after its last event is not recorded."""
 
     lease: str
 
 
 class Retried(Fact, frozen=True, kw_only=True):
-    """A person sent on a run that failed, at its failed step and with its timeout anew; or had it undone."""
+    """A person resumed a failed run at its failed step, with a fresh timeout; or had it compensated."""
 
     path: str = ""
     undo: bool = False
 
 
 class Continued(Fact, frozen=True, kw_only=True):
-    """The run went on as a new generation; replay begins here."""
+    """The run continued as a new generation; replay begins here."""
 
     generation: int
     input: Raw = NULL
@@ -90,7 +103,7 @@ class Continued(Fact, frozen=True, kw_only=True):
     carried: list[Carried] = []
     keys: list[str] = []
     documents: list[Kept] = []
-    children: dict[str, str] = {}  # path -> run: they live on, and end with the run if it ends badly
+    children: dict[str, str] = {}  # path -> run: they live on, and are cancelled if this run ends badly
     cursors: list[Cursor] = []  # of broadcast events
 
 
@@ -99,7 +112,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     payload: Raw = NULL
-    key: str = ""  # what a machine's log calls it, before and after a checkpoint
+    key: str = ""  # its key in a machine's log, before and after a checkpoint
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -150,13 +163,13 @@ class StepScheduled(Fact, frozen=True, kw_only=True):
 
 
 class StepStarted(Fact, frozen=True, kw_only=True):
-    """Written for long steps, and for every step once a worker was lost in this run."""
+    """Written for long steps, and for every step once this run has lost a worker."""
 
     step: str = ""
 
 
 class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How to undo a step, with all that it takes: the code that asked for it is not needed again."""
+    """How to undo a step, with its arguments: the code that called the step is not needed again."""
 
     function: str  # module:name of the compensating function
     args: Raw = NULL
@@ -164,18 +177,18 @@ class Undo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class StepCompleted(Fact, frozen=True, kw_only=True):
     result: Raw = NULL
-    digest: str = ""  # of the arguments, where the run has more than one task
+    digest: str = ""  # of the arguments, if the run has more than one task
     undo: Undo | None = None
-    worker: str = ""  # that did a remote step; else it was the run's owner
+    worker: str = ""  # the one that ran a remote step; otherwise it was the run's owner
 
 
 class StepFailed(Fact, frozen=True, kw_only=True):
-    """An attempt failed; `retry_in` seconds later comes the next, None: that was the last."""
+    """An attempt failed; the next one follows in `retry_in` seconds, None: it was the last."""
 
     error: Problem
     retry_in: float | None = None
     digest: str = ""
-    worker: str = ""  # that did a remote step
+    worker: str = ""  # the one that ran a remote step
 
 
 class ValueRecorded(Fact, frozen=True, kw_only=True):
@@ -186,18 +199,18 @@ class ValueRecorded(Fact, frozen=True, kw_only=True):
 
 
 class DocumentSaved(Fact, frozen=True, kw_only=True):
-    """A step kept a value for whoever looks at the run; written with the step's completion."""
+    """A step saved a value for readers of the run; written with the step's completion."""
 
     name: str
     type: str = ""
     value: Raw = NULL
 
 
-# Undoing
+# Compensation
 
 
 class CompensationStarted(Fact, frozen=True, kw_only=True):
-    """The run ends as `status` says, once these steps are undone, in this order."""
+    """The run ends with `status` once these steps are undone, in this order."""
 
     status: str
     steps: list[str]
@@ -216,7 +229,7 @@ class CompensationCompleted(Fact, frozen=True, kw_only=True):
 
 class TimerSet(Fact, frozen=True, kw_only=True):
     seconds: float
-    retry: bool = False  # until something is tried again: the run is not suspended meanwhile
+    retry: bool = False  # the delay before another attempt; the run does not count as suspended
 
 
 class TimerFired(Fact, frozen=True, kw_only=True):
@@ -231,12 +244,12 @@ class WaitOpened(Fact, frozen=True, kw_only=True):
     form: Raw = NULL  # JSON Schema of the answer
     title: str = ""
     assignees: list[str] = []
-    since: float = 0.0  # of an event: the run's cursor; those emitted from here on count
-    choices: list[Choice] = []  # of a trigger: the transitions that can be taken from here
+    since: float = 0.0  # for an event: the run's cursor; events emitted from then on count
+    choices: list[TriggerChoice] = []  # for a trigger: the transitions that can be taken from here
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A transition that a person may choose; `form` is the JSON Schema of what it takes."""
+class TriggerChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A transition that a person may choose; `form` is the JSON Schema of its argument."""
 
     name: str
     form: Raw = NULL
@@ -249,7 +262,7 @@ class WaitEnded(Fact, frozen=True, kw_only=True):
 
 
 class Received(Fact, frozen=True, kw_only=True):
-    """A message left the inbox and is in the log for good; `n` is its place in the inbox."""
+    """A message left the inbox and is now part of the log; `n` is its place in the inbox."""
 
     key: str
     n: int
@@ -257,16 +270,16 @@ class Received(Fact, frozen=True, kw_only=True):
     name: str = ""
     payload: Raw = NULL
     rejected: str = ""
-    choice: str = ""  # of a decision among several: which
+    choice: str = ""  # for a decision with several choices: the chosen one
     by: str = ""  # who decided
-    at: float = 0.0  # of a broadcast event: its time, which is its place among those of its name
+    at: float = 0.0  # for a broadcast event: its time, which orders the events of its name
 
 
 # Machines
 
 
 class TransitionCompleted(Fact, frozen=True, kw_only=True):
-    """The machine is at another place. This is its checkpoint: whoever claims the run reads from here on."""
+    """The machine is at another place. This is its checkpoint: the next owner reads the log from here."""
 
     transition: str
     source: str
@@ -275,23 +288,23 @@ class TransitionCompleted(Fact, frozen=True, kw_only=True):
     state: Raw = NULL
     documents: list[str] = []  # visible at this checkpoint
     error: Problem | None = None  # the failure that led here instead of to the transition's own target
-    # What must not be forgotten with the log before it.
+    # What the next owner still needs from the log before it.
     carried: list[Carried] = []
     keys: list[str] = []
     children: dict[str, str] = {}  # path -> run: started and neither ended nor awaited
     triggers: dict[str, str] = {}  # path -> transition that such a child's result triggers
-    active: float | None = None  # seconds of the run's own timeout that are used up
+    active: float | None = None  # seconds of the run's timeout that are used up
     cursors: list[Cursor] = []  # of broadcast events
 
 
 class TransitionFailed(Fact, frozen=True, kw_only=True):
-    """An attempt left no trace; `retry_in` seconds later comes the next, None: that was the last."""
+    """An attempt left no trace; the next one follows in `retry_in` seconds, None: it was the last."""
 
     transition: str
     source: str
     error: Problem
     retry_in: float | None = None
-    target: str = ""  # where the machine goes instead; '' it stays
+    target: str = ""  # where the machine goes instead; '': it stays
 
 
 # Children and news
@@ -303,7 +316,7 @@ class ChildStarted(Fact, frozen=True, kw_only=True):
     version: str = ""
     detached: bool = False
     trigger: str = ""  # its result triggers this transition of a machine
-    digest: str = ""  # of what it is given, where that may be something else when the code comes again
+    digest: str = ""  # of its input, if that may differ when the code runs again
 
 
 class ChildEnded(Fact, frozen=True, kw_only=True):
@@ -321,6 +334,54 @@ class Progress(Fact, frozen=True, kw_only=True):
     done: float
     total: float | None = None
     text: str = ""
+
+
+# Nodes of a graph, decided by its frontier and recorded for readers of the log
+
+
+class NodeFact(Fact, frozen=True, kw_only=True):
+    """Follows from the facts before it: recorded once, and never needed to decide anything."""
+
+
+class NodeCompleted(NodeFact, frozen=True, kw_only=True):
+    """A node that is not a step completed; a step has its own fact."""
+
+    output: Raw = NULL
+    handles: list[str] = []
+    pinned: bool = False
+
+
+class NodeFailed(NodeFact, frozen=True, kw_only=True):
+    error: Problem
+
+
+class NodeSkipped(NodeFact, frozen=True, kw_only=True):
+    """No live edge leads to it."""
+
+
+class NodeCancelled(NodeFact, frozen=True, kw_only=True):
+    """It had begun, and is no longer wanted."""
+
+
+class JoinLate(NodeFact, frozen=True, kw_only=True):
+    """A branch arrived at a join that had settled."""
+
+    source: str
+
+
+class MergeConflict(NodeFact, frozen=True, kw_only=True):
+    """Branches wrote different values; the later edge of the definition won."""
+
+    variables: list[str]
+
+
+class LoopStarted(NodeFact, frozen=True, kw_only=True):
+    count: int | None = None
+
+
+class LoopAdvanced(NodeFact, frozen=True, kw_only=True):
+    done: int
+    count: int
 
 
 ENDINGS = (Completed, Failed, Cancelled, TimedOut)
@@ -351,7 +412,7 @@ _encode = msgspec.json.Encoder().encode
 # Replay begins at the last one of these.
 BASES = frozenset({KIND[Continued], KIND[TransitionCompleted]})
 
-# A commit that holds one of these shows that the run moves: its count of lost owners starts anew.
+# A commit with one of these shows that the run makes progress: it resets the count of lost owners.
 SETTLING = frozenset(
     KIND[fact]
     for fact in (
@@ -381,7 +442,7 @@ def written(fact: Fact, path: str = "", attempt: int = 0) -> NewEvent:
 
 
 def read(row: LogRow, run: str = "") -> Event:
-    """The event that a store kept; LogDamaged when it cannot be read, with the run if that is given."""
+    """Decode a stored event; LogDamaged if that fails, naming `run` if it is given."""
     try:
         return Event(row.seq, row.at, row.path, row.attempt, _DECODERS[row.kind].decode(row.payload))
     except (KeyError, msgspec.MsgspecError) as error:
@@ -392,7 +453,7 @@ F = TypeVar("F", bound=Fact)
 
 
 def read_as(fact: type[F], row: LogRow, run: str = "") -> F:
-    """The row's fact, known to be of that class."""
-    found = read(row, run).fact
-    assert isinstance(found, fact), f"expected {fact.__name__}, the log has {row.kind}"
-    return found
+    """The row's fact, which must be of that class."""
+    recorded = read(row, run).fact
+    assert isinstance(recorded, fact), f"expected {fact.__name__}, the log has {row.kind}"
+    return recorded

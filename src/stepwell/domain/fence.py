@@ -1,4 +1,4 @@
-"""Judge: may this commit be written? The fence, in one place."""
+"""Fence: decides whether a commit may be written. The only place for that rule."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from stepwell.domain.events import KIND, Claimed
 
 
 def check_fence(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
-    """The verdict on the locked ticket: `lost` when it is not ours, `woken` when a message came.
+    """Compare the commit with its locked ticket: `lost` if we no longer own it, `woken` if a message came.
 
-    PostgreSQL repeats this rule in SQL (commits.sql, commit_batch); the conformance suite
-    compares the two.
+    PostgreSQL repeats this rule in SQL (commit_batch); the store suite compares the two.
     """
     if lease is None or lease != commit.lease or head != commit.head:
         return Outcome.LOST
@@ -24,14 +23,14 @@ def check_fence(commit: Commit, *, lease: str | None, head: int, wakes: int) -> 
 
 
 def due_after(park: Park, at: float) -> float:
-    """When a parked ticket must be looked at again."""
+    """When a parked ticket is due again."""
     return min(park.due_at, at + park.due_in if park.due_in != NEVER else NEVER)
 
 
 def was_already_written(commit: Commit, log: Sequence[LogRow]) -> bool:
-    """Was this commit written before, by us? Asked when its answer was lost and it is sent again.
+    """Whether we already wrote this commit. Checked when its answer was lost and it is sent again.
 
-    True when the log holds its events at their seqs and they follow a Claimed with our lease.
+    True if the log holds its events at their seqs and they follow a Claimed with our lease.
     """
     if not commit.events:
         return False

@@ -1,4 +1,4 @@
-"""Names of things, and how derived ones are made."""
+"""Ids: names of runs, workers and leases, and how derived ones are computed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LeaseId = NewType("LeaseId", str)  # random; equality is the fence
 
 
 class Ids(Protocol):
-    """Where new names come from; passed in, so that a simulation can repeat them."""
+    """The source of new ids; passed in, so that a simulation can repeat them."""
 
     def run_id(self) -> RunId: ...
     def worker_id(self) -> WorkerId: ...
@@ -26,21 +26,21 @@ class Ids(Protocol):
 
 
 def child_run_id(parent: RunId, path: str) -> RunId:
-    """The same parent and path always give the same child, so starting it twice is starting it once.
+    """The child's id: the same parent and path always give the same id, so starting it twice is harmless.
 
-    The parent's time prefix is kept: children lie next to their parent in the index.
+    It keeps the parent's time prefix: children are next to their parent in the index.
     """
     digest = hashlib.blake2b(f"{parent}/{path}".encode(), digest_size=10).hexdigest()
     return RunId(f"{parent[:12]}{digest}")
 
 
 def recorded_random(seed: str, path: str) -> int:
-    """128 bits that depend only on the run's recorded seed and the place in its code."""
+    """128 bits that depend only on the run's recorded seed and the path in its code."""
     return int.from_bytes(hashlib.blake2b(f"{seed}/{path}".encode(), digest_size=16).digest(), "big")
 
 
 def needs_workflow(name: str, version: str) -> str:
-    """What a worker must have to take this run."""
+    """What a worker must have to take a run of this workflow."""
     return f"{name}@{version}"
 
 
@@ -48,12 +48,12 @@ def needs_step(name: str) -> str:
     return f"step:{name}"
 
 
-DRAFT = "draft:"  # drafts of saved graphs have names of their own: no run starts one by mistake
+DRAFT = "draft:"  # drafts of saved graphs have a name prefix, so that no run starts one by mistake
 NEEDS_EMIT = "emit"  # a fan-out ticket of a broadcast event; every worker can do it
-NEEDS_GRAPH = "graph/1"  # a run that brings its graph along; every worker tries to run it
+NEEDS_GRAPH = "graph/1"  # a run that carries its graph; every worker tries to run it
 NEEDS_UNSERVED = "unserved"  # a run whose workflow no worker has; every worker can end it
 
 
 def needs_this_graph(name: str, version: str) -> str:
-    """Of a run that brings its graph along: a worker found out that not every worker can run it."""
+    """For a run that carries its graph, after a worker noticed that it cannot run that graph."""
     return f"{NEEDS_GRAPH}:{needs_workflow(name, version)}"

@@ -1,4 +1,4 @@
-"""Messages between runs: what their payloads hold and which keys make them unique."""
+"""Messages between runs: their payloads, and the keys that make them unique."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from stepwell.errors import Permanent, RetryAfter
 CANCEL_KEY = "cancel"
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a child run or a remote step ended."""
+class EndNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Says how a child run or a remote step ended."""
 
-    status: str  # of a run, or completed | failed of a step
+    status: str  # a run's status; for a step, completed or failed
     result: Raw = NULL
     error: Problem | None = None
     attempt: int = 0
     run: str = ""  # the child's
-    worker: str = ""  # that did the step
-    documents: list[DocumentSaved] = []  # that a remote step saved
-    # What the caller's retry policy must know of a failed step
+    worker: str = ""  # the one that ran the step
+    documents: list[DocumentSaved] = []  # saved by a remote step
+    # What the caller's retry policy needs to know about a failed step
     kinds: list[str] = []  # the error's classes
     permanent: bool = False
     retry_after: float | None = None
@@ -45,33 +45,39 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An answer to one open wait; the token tells a repeat by the same caller from a second answer."""
+    """An answer to one open wait; the token separates a repeat by the same caller from a second answer."""
 
     token: str
     answer: Raw = NULL
     by: str = ""
-    choice: str = ""  # of several ways on: the one that was chosen
+    choice: str = ""  # if there are several choices: the chosen one
 
 
 HELD = "held"
 
 
 def loop_held(run_id: RunId, path: str, seconds: float) -> Message:
-    """From an owner that was taken for dead: the code at that path held its loop for so long.
+    """From an owner that was presumed dead: the code at that path blocked its loop for that long.
 
-    It stays in the inbox: it is of use only if the run loses its owner again and again.
+    The message stays in the inbox: it matters only if the run keeps losing its owners.
     """
     return Message(
         run_id=run_id, key=f"held/{path}", kind=HELD, name=path, payload=msgspec.json.encode(seconds)
     )
 
 
-PAYLOADS: dict[str, type] = {"cancel": str, "decide": Decision, "child": Ending, "step": Ending, HELD: float}
+PAYLOADS: dict[str, type] = {
+    "cancel": str,
+    "decide": Decision,
+    "child": EndNotice,
+    "step": EndNotice,
+    HELD: float,
+}
 
 
-def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: bool = False) -> Ending:
-    """An attempt that failed with this error; `final`: another would fail in the same way."""
-    return Ending(
+def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: bool = False) -> EndNotice:
+    """An attempt failed with this error; `final`: another attempt would fail in the same way."""
+    return EndNotice(
         status="failed",
         error=problem,
         attempt=attempt,
@@ -81,25 +87,25 @@ def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: 
     )
 
 
-def child_ended(parent: RunId, path: str, ending_seq: int, ending: Ending) -> Message:
-    """To the parent. A child that is retried ends again, so the key counts its endings by their seq;
+def child_ended(parent: RunId, path: str, end_seq: int, notice: EndNotice) -> Message:
+    """For the parent. A child that is retried ends again, so the key contains the seq of its end;
     a parent that is retried has another child at the same path, so the key names the child."""
     return Message(
         run_id=parent,
-        key=f"child/{ending.run or path}/{ending_seq}",
+        key=f"child/{notice.run or path}/{end_seq}",
         kind="child",
         name=path,
-        payload=msgspec.json.encode(ending),
+        payload=msgspec.json.encode(notice),
     )
 
 
-def step_ended(run_id: RunId, path: str, attempt: int, ending: Ending) -> Message:
+def step_ended(run_id: RunId, path: str, attempt: int, notice: EndNotice) -> Message:
     return Message(
         run_id=run_id,
         key=f"step/{path}/{attempt}",
         kind="step",
         name=path,
-        payload=msgspec.json.encode(ending),
+        payload=msgspec.json.encode(notice),
     )
 
 

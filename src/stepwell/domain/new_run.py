@@ -1,4 +1,4 @@
-"""Starting: from a workflow and an encoded input to the run that a store keeps."""
+"""New run: build the run that a store keeps from a workflow and its encoded input."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from msgspec import Raw
 
 from stepwell.domain.codec import digest, limited
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
-from stepwell.domain.events import Accepted
-from stepwell.domain.fact import NULL
+from stepwell.domain.events import NULL, Accepted
 from stepwell.domain.ids import NEEDS_GRAPH, RunId, needs_workflow
-from stepwell.domain.limits import Concurrency, lane_of
+from stepwell.domain.lanes import lane_of
+from stepwell.domain.limits import Concurrency
 from stepwell.domain.program import RunOptions, Startable, needs_of
 from stepwell.errors import InvalidDefinition, excerpt
 
@@ -25,22 +25,22 @@ class _NoInput:
         return "NO_INPUT"
 
 
-NO_INPUT: Any = _NoInput()  # a start without input: the default of the workflow's parameter counts, else None
+NO_INPUT: Any = _NoInput()  # a start without input uses the default of the workflow's parameter, or None
 
 
-def given_input(workflow: object, input: Any) -> Any:
+def input_or_default(workflow: object, input: Any) -> Any:
     return getattr(workflow, "default_input", None) if input is NO_INPUT else input
 
 
 def default_of(schema: bytes) -> Any:
-    """The default that a stored definition has for its input; None when it has none."""
-    described = msgspec.json.decode(schema)
-    return described.get("default") if isinstance(described, dict) else None
+    """The default input of a stored definition; None if it has none."""
+    content = msgspec.json.decode(schema)
+    return content.get("default") if isinstance(content, dict) else None
 
 
 def encoded_input(workflow: Startable[Any, Any], input: Any) -> EncodedInput:
-    """The input as the run keeps it, and as its digest sees it: there the order of a dict does not count."""
-    input = given_input(workflow, input)
+    """The input as the run stores it, and as its digest is computed: without the order of dicts."""
+    input = input_or_default(workflow, input)
     data = workflow.encode_input(input)
     canonical: Callable[[Any], bytes] | None = getattr(workflow, "canonical_input", None)
     if canonical is None or (b"{" not in data and b"[" not in data):
@@ -49,20 +49,20 @@ def encoded_input(workflow: Startable[Any, Any], input: Any) -> EncodedInput:
 
 
 def needs_of_run(accepted: Accepted) -> str:
-    """What a worker must have to take a run that began like this."""
+    """What a worker must have to take a run that was accepted like this."""
     if bytes(accepted.graph) != b"null":
         return NEEDS_GRAPH
     return needs_workflow(accepted.workflow, accepted.version)
 
 
 def startable(workflow: object, version: str = "") -> None:
-    """InvalidDefinition when that cannot be started: a plain function, a step, an object of another kind."""
+    """Raise InvalidDefinition if it cannot be started: a plain function, a step, some other object."""
     definition = getattr(workflow, "definition", None)
     if not isinstance(definition, Definition):
-        hint = "decorate the function with @workflow and give it here, without calling it"
+        hint = "decorate the function with @workflow and pass it without calling it"
         if getattr(workflow, "spec", None) is not None:
             hint = "it is a step: await ctx.step(it, ...) in a workflow"
-        raise InvalidDefinition(f"{excerpt(workflow)} is no workflow", hint=hint)
+        raise InvalidDefinition(f"{excerpt(workflow)} is not a workflow", hint=hint)
     if version not in ("", definition.version):
         raise InvalidDefinition(
             f"{excerpt(workflow)} is not version {excerpt(version)}",

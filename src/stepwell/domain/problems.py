@@ -1,4 +1,4 @@
-"""Problems: errors as they are recorded, and as they are raised again from the record."""
+"""Problems: record errors, and raise them again from the record."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from stepwell.errors import (
     WaitTimedOut,
 )
 
-_OURS = __file__.rpartition("domain")[0]  # the engine's own frames say nothing to its users
+_OURS = __file__.rpartition("domain")[0]  # the engine's own frames do not help its users
 _CAUSES_MAX = 20
 _LINES = re.compile(r'File "([^"]+\.py)", line (\d+), in (\S+)')
-_CODE_MAX = 200  # a code is a word; authors choose those of their nodes
+_CODE_MAX = 200  # a code is one word; authors choose the codes of their nodes
 
 
 def problem_of(error: BaseException, path: str = "") -> Problem:
-    """The error in words: what, where, and what to do next."""
+    """The error as a record: what happened, where, and what to do next."""
     path = _path_of(error) or path
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OURS)]
     message = error.message if isinstance(error, StepwellError) else _text(error)
@@ -50,19 +50,19 @@ def problem_of(error: BaseException, path: str = "") -> Problem:
 
 
 def _text(error: BaseException) -> str:
-    """An author's class may fail at that too; then its run would never end."""
+    """`str(error)` can itself raise; the run must still be able to fail."""
     try:
         return str(error)
     except Exception as failed:
-        return f"(its text cannot be told: {type(failed).__name__})"
+        return f"(its text is not available: {type(failed).__name__})"
 
 
 def _path_of(error: BaseException) -> str:
-    """Where it began: the path of the step or wait whose error this is, or was raised from."""
+    """Where it began: the path of the step or wait that raised this error or its cause."""
     for _ in range(_CAUSES_MAX):
-        found = getattr(error, "path", "") if isinstance(error, StepError | WaitTimedOut) else ""
-        if found:
-            return str(found)
+        path = getattr(error, "path", "") if isinstance(error, StepError | WaitTimedOut) else ""
+        if path:
+            return str(path)
         inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
         cause = inner or error.__cause__ or error.__context__
         if cause is None:
@@ -72,7 +72,7 @@ def _path_of(error: BaseException) -> str:
 
 
 def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError:
-    """What ctx.step raises; the same on the first run and on replay."""
+    """The error that ctx.step raises, the same on the first run and on replay."""
     kind = ChildFailed if child else StepTimedOut if problem.code == StepTimedOut.code else StepError
     what = problem.message if not problem.type else f"{problem.type}: {problem.message}"
     error = kind(f"{path} failed: {what}", hint=problem.hint, path=path, error_type=problem.type)
@@ -82,27 +82,27 @@ def step_error(problem: Problem, path: str, *, child: bool = False) -> StepError
 
 
 def child_problem(ended: ChildEnded) -> Problem:
-    """Why a child run did not complete, also where nobody said why."""
+    """Why a child run did not complete, even if no reason was recorded."""
     code = "CHILD_CANCELLED" if ended.status == Status.CANCELLED else "CHILD_FAILED"
     return ended.error or Problem(code=code, message=f"the child run is {ended.status}")
 
 
 def in_words(problem: Problem) -> str:
-    """Errors of the author's own code mean little without their type."""
+    """The problem as one line. Errors of the author's own code need their type to be understood."""
     if problem.code == "ERROR" and problem.type:
         return f"{problem.type}: {problem.message}"
     return problem.message
 
 
 def run_error(status: str, problem: Problem | None, run_id: str, reason: str = "") -> RunError:
-    """What result() raises for a run that did not complete."""
+    """The error that result() raises for a run that did not complete."""
     kind = {"cancelled": RunCancelled, "timed_out": RunTimedOut}.get(status, RunFailed)
     if problem is None:
         return kind(f"run {run_id} is {status}" + (f": {reason}" if reason else ""))
     where = {"where": problem.path} if problem.path else {}
     lines = _LINES.findall(problem.traceback)
     own = [line for line in lines if "/lib/python" not in line[0]] or lines
-    if own:  # the innermost of the author's
+    if own:  # the innermost frame of the author's code
         where["code"] = "{}:{} in {}".format(*own[-1])
     error = kind(
         f"run {run_id} {status}: {in_words(problem)}", hint=problem.hint, cause_code=problem.code, **where

@@ -1,7 +1,7 @@
 """Program and Context: where authoring and engine meet.
 
-A program is a workflow in any style; the engine runs it over a context. Everything durable that
-workflow code can do is a verb of `Context`; the engine implements it, authors only see this.
+A program is a workflow in any style; the engine runs it over a context. Everything durable that workflow code
+can do is a verb of `Context`. The engine implements it; authors only see this protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class StepFunction(Protocol[P, R_co]):
-    """A decorated step: still callable, and known to return R whether sync or async."""
+    """A decorated step: still callable, and typed to return R whether it is sync or async."""
 
     @property
     def result_of(self) -> Callable[P, R_co]: ...
@@ -52,14 +52,14 @@ class Program(Protocol):
         ...
 
     def run(self, ctx: Any, input: bytes) -> Any:
-        """The coroutine (or, when `sync`, the call) that leads to the encoded result."""
+        """The coroutine (or, if `sync`, the call) that returns the encoded result."""
         ...
 
     def encode_input(self, input: Any) -> bytes: ...
 
 
 class Startable(Protocol[I_contra, R_co]):
-    """Something that can be started with an input of type In and gives an R."""
+    """Something that can be started with an input of type In and returns an R."""
 
     @property
     def definition(self) -> Definition: ...
@@ -76,7 +76,7 @@ OnFailure = Literal["compensate", "hold"]  # hold: undo nothing, so that a perso
 
 
 def checked_on_failure(word: OnFailure) -> OnFailure:
-    """The word, or InvalidDefinition: types do not stop everybody."""
+    """Return the word, or raise InvalidDefinition: not everybody uses a type checker."""
     if word not in get_args(OnFailure):
         raise InvalidDefinition(f"on_failure={excerpt(word)}", hint='use "compensate" or "hold"')
     return word
@@ -84,13 +84,13 @@ def checked_on_failure(word: OnFailure) -> OnFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What a definition says about each of its runs."""
+    """The options that a definition sets for each of its runs."""
 
-    timeout: float | None = None  # seconds of not-suspended time
+    timeout: float | None = None  # seconds, without the time that the run is suspended
     queue: str = "default"
     priority: int = 0
     on_failure: OnFailure = "compensate"
-    concurrency: int | None = None  # runs at once; changed at run time by a limit of the workflow
+    concurrency: int | None = None  # runs at once; a limit of the workflow replaces it at run time
 
 
 def needs_of(definition: Definition) -> str:
@@ -98,16 +98,16 @@ def needs_of(definition: Definition) -> str:
 
 
 def former_needs(program: Program) -> list[str]:
-    """What runs need that an earlier release of Stepwell started with this very workflow.
+    """The needs of runs that an earlier release of Stepwell started with this same workflow.
 
-    A graph's version was the hash of all of its JSON then, with the positions of its nodes.
+    There a graph's version was the hash of all its JSON, including the positions of its nodes.
     """
     versions: tuple[str, ...] = getattr(program, "former_versions", ())
     return [needs_workflow(program.definition.name, version) for version in versions]
 
 
 class StepContext:
-    """What a step may know of its own execution: annotate the first parameter with it to get one."""
+    """What a step can know about its own execution: annotate the first parameter with it to get one."""
 
     __stepwell__ = "step_context"
     __slots__ = ("attempt", "key", "lease", "path", "run_id", "saved")
@@ -118,11 +118,11 @@ class StepContext:
         self.attempt = attempt
         self.lease = lease
         self.key = f"{run_id}/{path}"
-        """The same for every attempt of this step: give it to the service you call."""
+        """The same for every attempt of this step: pass it to the service you call."""
         self.saved: list[DocumentSaved] = []
 
     def save(self, name: str, value: Any) -> None:
-        """Keep a document: a new version of that name, visible when this attempt has completed."""
+        """Save a document: a new version of that name, visible when this attempt has completed."""
         document = Raw(encoded_by_type(value))
         self.saved.append(
             DocumentSaved(name=checked_name(name), type=type(value).__qualname__, value=document)
@@ -140,7 +140,7 @@ class ChildHandle(Protocol[R_co]):
     async def result(self) -> R_co: ...
 
 
-class StepCaller(Protocol):
+class StepVerb(Protocol):
     """`await ctx.step(fn, *args)`, or `ctx.step.on(queue="gpu")(fn, *args)`."""
 
     @overload
@@ -156,8 +156,8 @@ class StepCaller(Protocol):
         self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, R]: ...
 
-    def on(self, *, queue: str) -> StepCaller:
-        """The step is executed by any worker of that queue."""
+    def on(self, *, queue: str) -> StepVerb:
+        """Run the step on any worker of that queue."""
         ...
 
 
@@ -168,16 +168,16 @@ class Context(Protocol):
     def run_id(self) -> RunId: ...
 
     @property
-    def step(self) -> StepCaller: ...
+    def step(self) -> StepVerb: ...
 
     @property
     def attempt(self) -> int:
-        """How often this run was taken by a worker."""
+        """How often a worker has claimed this run."""
         ...
 
     @property
     def key(self) -> str:
-        """This run's idempotency key; steps get their own through `StepContext`."""
+        """This run's idempotency key; a step gets its own through `StepContext`."""
         ...
 
     async def sleep(self, duration: Duration) -> None:
@@ -189,7 +189,7 @@ class Context(Protocol):
     @overload
     async def signal(self, name: str, *, timeout: Duration | None = None) -> Any: ...
     async def signal(self, name: str, type: Any = Any, *, timeout: Duration | None = None) -> Any:
-        """The next signal of that name, also one that came before; WaitTimedOut if none comes."""
+        """The next signal of that name, even if it came earlier; WaitTimedOut if none comes."""
         ...
 
     @overload
@@ -203,7 +203,7 @@ class Context(Protocol):
     ) -> Any:
         """The next broadcast event of that name (and key) that this run has not taken.
 
-        They come in the order in which they were emitted, from the run's start on, each once."""
+        Events come in the order in which they were emitted, each once, beginning with the run's start."""
         ...
 
     async def approval(
@@ -225,15 +225,15 @@ class Context(Protocol):
     @overload
     async def map(self, function: Callable[[In], R], items: Iterable[In], *, limit: int = 50) -> list[R]: ...
     async def map(self, function: Any, items: Iterable[Any], *, limit: int = 50) -> Any:
-        """The step for each item, `limit` at a time, results in the items' order."""
+        """Run the step for each item, `limit` at a time; results are in the order of the items."""
         ...
 
     async def all(self, *awaitables: Awaitable[T]) -> list[T]:
-        """All at once; the first error cancels the others."""
+        """Wait for all of them, running concurrently; the first error cancels the others."""
         ...
 
     async def first(self, *awaitables: Awaitable[T]) -> T:
-        """The first one that ends; the others are cancelled. Who won is recorded."""
+        """Wait for the first one that ends, and cancel the others. The winner is recorded."""
         ...
 
     async def run(self, workflow: Startable[In, R], input: In = ...) -> R:
@@ -244,7 +244,7 @@ class Context(Protocol):
         self, workflow: Startable[In, R], input: In = ..., *, detached: bool = False, trigger: str = ""
     ) -> ChildHandle[R]:
         """Start a child; a detached one lives on its own. In a machine its result may `trigger` a later
-        transition, with the result as what comes along; a child that fails triggers nothing."""
+        transition, which receives that result; a child that fails triggers nothing."""
         ...
 
     def now(self) -> datetime:
@@ -258,25 +258,25 @@ class Context(Protocol):
     def uuid(self) -> uuid.UUID: ...
 
     def patched(self, change: str) -> bool:
-        """True for runs that reach this place with the new code; False for runs that passed it before: they
-        completed or opened something after it."""
+        """True for runs that reach this line with the new code; False for runs that were already past it,
+        having completed or opened anything after it."""
         ...
 
     def continue_as_new(self, input: Any = ...) -> Any:
         """Leave this code and begin again with `input` and an empty history.
 
-        What its steps did so far is settled: a later failure or cancel does not undo it (`compensate=`).
+        The steps so far are settled: a later failure or cancel does not undo them (`compensate=`).
         """
         ...
 
     def publish(self, topic: str, data: Any = None) -> None:
-        """News for clients that follow the run."""
+        """Send news to those who follow the run."""
         ...
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None: ...
 
     def save(self, name: str, value: Any) -> None:
-        """Keep a document: a new version of that name. Steps save theirs through `StepContext`."""
+        """Save a document: a new version of that name. Steps save theirs through `StepContext`."""
         ...
 
     @overload
@@ -284,7 +284,7 @@ class Context(Protocol):
     @overload
     async def document(self, name: str, type: type[T]) -> T: ...
     async def document(self, name: str, type: Any = Any) -> Any:
-        """The latest version that is visible here; DocumentNotFound if there is none."""
+        """The latest visible version; DocumentNotFound if there is none."""
         ...
 
 
@@ -292,9 +292,9 @@ Answered = Callable[[Any], object]
 
 
 class PathCalls(Protocol):
-    """Durable calls at paths that the program names itself, for programs that keep their own state.
+    """Durable calls at paths that the program chooses itself, for programs that do their own bookkeeping.
 
-    `answered` is called with the call's future, in log order; a replay must ask for the same places.
+    `answered` is called with the call's future, in log order; a replay must ask for the same paths.
     """
 
     @property
@@ -332,7 +332,7 @@ class PathCalls(Protocol):
     ) -> Any: ...
     def child_result(self, place: str, answered: Answered) -> Any: ...
     def find(self, place: str, name: str, version: str, answered: Answered) -> Any: ...
-    def found(self, result: Any) -> Startable[Any, Any] | None: ...
+    def looked_up(self, result: Any) -> Startable[Any, Any] | None: ...
     def withdraw(self, call: Any) -> None: ...
     def forgo(self, place: str) -> None: ...
     def note(self, fact: NodeFact, place: str) -> None: ...
@@ -347,7 +347,7 @@ class SyncChildHandle(Protocol[R_co]):
     def result(self) -> R_co: ...
 
 
-class SyncStepCaller(Protocol):
+class SyncStepVerb(Protocol):
     """`ctx.step(fn, *args)` of a plain workflow function."""
 
     @overload
@@ -357,7 +357,7 @@ class SyncStepCaller(Protocol):
     @overload
     def __call__(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
-    def on(self, *, queue: str) -> SyncStepCaller: ...
+    def on(self, *, queue: str) -> SyncStepVerb: ...
 
 
 class SyncContext(Protocol):
@@ -368,7 +368,7 @@ class SyncContext(Protocol):
     attempt: int
 
     @property
-    def step(self) -> SyncStepCaller: ...
+    def step(self) -> SyncStepVerb: ...
     def sleep(self, duration: Duration) -> None: ...
     @overload
     def signal(self, name: str, type: type[T], *, timeout: Duration | None = None) -> T: ...

@@ -1,9 +1,9 @@
 """Start rates: how many runs may be started in a sliding window of time.
 
-A window is one row of the store, changed together with the runs that it counts; so it is shared by all
-processes, and a start that is repeated (same key) or refused counts nothing. What is kept of a window are
-the times of its starts. Of a wide one neighbours are counted at the later of their times, so that there
-are never more than STARTS_KEPT of them and never more starts than the rate allows.
+A window is one row of the store, changed together with the runs that it counts; so all processes share it,
+and a repeated (same key) or refused start counts nothing. The row holds the times of the starts. If there are
+more than STARTS_KEPT, neighbours are merged at the later of their times, so a window never admits more starts
+than the rate allows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class WindowKey(NamedTuple):
 
 
 class Window(NamedTuple):
-    """At most so many starts in any `seconds`."""
+    """At most `most` starts in any `seconds`."""
 
     name: str
     limit: int
@@ -36,14 +36,14 @@ class Window(NamedTuple):
 
 
 class RatedStart(NamedTuple):
-    """Runs that are all started, or none of them, if these windows have room for those that are new."""
+    """Start all of these runs if the windows have room for the new ones, otherwise none."""
 
     runs: Sequence[NewRun]
     windows: Sequence[Window]
 
 
 class Full(NamedTuple):
-    """Nothing was started. `wait`: for so many seconds; None: the window cannot be read."""
+    """Nothing was started. Try again after `wait` seconds; None: the window cannot be read."""
 
     window: Window
     wait: float | None
@@ -54,7 +54,7 @@ _decoder = msgspec.json.Decoder(Starts)
 
 
 class Ledger:
-    """The windows of some starts at one moment, as the store has them."""
+    """The windows of some starts as they are in the store at one moment."""
 
     def __init__(self, rows: Mapping[WindowKey, str], now: float) -> None:
         self._now = now
@@ -63,7 +63,7 @@ class Ledger:
         self._changed: set[WindowKey] = set()
 
     def admit(self, windows: Iterable[Window], count: int) -> Full | None:
-        """Count so many new starts in all of these windows, or in none: which one is in the way."""
+        """Count new starts in all of these windows, or in none; returns the window that is full."""
         windows = list(windows)
         for window in windows:
             starts = self._current(window.key)
@@ -80,12 +80,12 @@ class Ledger:
         return None
 
     def changed(self) -> list[tuple[WindowKey, str, float]]:
-        """What to keep of each: its starts as text, and when the last of them will not count any more."""
-        found = []
+        """The rows to write: the starts as text, and when the last of them no longer counts."""
+        rows = []
         for key in sorted(self._changed):
             starts = _fewer(self._starts[key] or [])
-            found.append((key, msgspec.json.encode(starts).decode(), starts[-1][0] + key.seconds))
-        return found
+            rows.append((key, msgspec.json.encode(starts).decode(), starts[-1][0] + key.seconds))
+        return rows
 
     def _current(self, key: WindowKey) -> Starts | None:
         if key not in self._starts:
@@ -94,14 +94,14 @@ class Ledger:
             except msgspec.DecodeError:
                 self._starts[key] = None
             else:
-                # The clock may have been set back: then what lies ahead of it counts as started now.
+                # The clock may have been set back: starts in the future count as started now.
                 times = [(min(at, self._now), n) for at, n in kept]
                 self._starts[key] = [(at, n) for at, n in times if at > self._now - key.seconds]
         return self._starts[key]
 
 
 def _room_at(starts: Starts, too_many: int, now: float) -> float:
-    """The time of the start that must leave the window; more than it ever holds: a whole window from now."""
+    """The time of the start that must leave the window; `now` if the window can never hold that many."""
     for at, count in starts:
         too_many -= count
         if too_many <= 0:
@@ -117,12 +117,12 @@ def _fewer(starts: Starts) -> Starts:
 
 
 def keys_of(calls: Iterable[RatedStart]) -> list[WindowKey]:
-    """All their windows, once each and in the order in which they are locked."""
+    """All their windows, each once, in the order in which they are locked."""
     return sorted({window.key for call in calls for window in call.windows})
 
 
 def admitted(calls: Sequence[RatedStart], ledger: Ledger, known: set[Identity]) -> list[Full | None]:
-    """Call by call. `known` have a run: they start nothing and are never refused."""
+    """The answer to each call. Starts in `known` have a run: they start nothing and are never refused."""
     answers: list[Full | None] = []
     for call in calls:
         new = {run.identity for run in call.runs} - known

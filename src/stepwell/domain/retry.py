@@ -1,4 +1,4 @@
-"""Retry: how often a step is tried, and how long to wait between."""
+"""Retry: how many attempts a step has, and how long to wait between them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Backoff = Literal["exponential", "linear", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """`Retry(5)`: five executions at most, after 1 s, 2 s, 4 s, 8 s.
+    """`Retry(5)`: at most five attempts, with delays of 1 s, 2 s, 4 s and 8 s between them.
 
-    No delay is longer than `max_delay`: 5 minutes, or the `delay` itself where that is longer.
-    `on` names the errors worth another try (all by default), `never` those that are not.
-    `jitter` takes away up to that share of each delay, so that a herd spreads. `then` is for transitions
-    of a machine: the place to go to after the last attempt.
+    No delay is longer than `max_delay`: 5 minutes, or the `delay` itself if that is longer.
+    `on` names the errors worth another attempt (all by default), `never` those that are not.
+    `jitter` subtracts up to that share of each delay at random, so that retries spread out. `then` is for
+    transitions of a machine: the place to go to after the last attempt.
     """
 
     attempts: int = 3
@@ -36,13 +36,13 @@ class Retry:
 
     def __post_init__(self) -> None:
         whole_number(
-            self.attempts, "Retry.attempts", 1, _ATTEMPTS_MAX, "an attempt is an execution: give 1 or more"
+            self.attempts, "Retry.attempts", 1, _ATTEMPTS_MAX, "the first execution counts: give 1 or more"
         )
         if self.backoff not in ("exponential", "linear", "fixed"):
             raise InvalidDefinition(
                 f"Retry(backoff={excerpt(self.backoff)})", hint="use 'exponential', 'linear' or 'fixed'"
             )
-        jitter: object = self.jitter  # callers without a type checker give anything
+        jitter: object = self.jitter  # callers without a type checker may pass anything
         if not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
             raise InvalidDefinition(
                 f"Retry(jitter={excerpt(self.jitter)})", hint="jitter is a share between 0 and 1"
@@ -57,7 +57,7 @@ class Retry:
 
     @property
     def longest(self) -> float:
-        """No delay is longer than this, in seconds."""
+        """The longest possible delay, in seconds."""
         first = seconds(self.delay)
         return max(_MAX_DELAY, first) if self.max_delay is None else seconds(self.max_delay)
 
@@ -82,12 +82,13 @@ def _check_errors(option: str, kinds: object) -> None:
         not isinstance(kind, type) or not issubclass(kind, BaseException) for kind in listed
     ):
         raise InvalidDefinition(
-            f"Retry({option}={excerpt(kinds)})", hint=f"a tuple of exception classes: {option}=(ValueError,)"
+            f"Retry({option}={excerpt(kinds)})",
+            hint=f"pass a tuple of exception classes: {option}=(ValueError,)",
         )
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Its author says that trying again cannot help; also of a step inside what failed."""
+    """Whether its author says that another attempt cannot help, here or in a step inside."""
     if isinstance(error, BaseExceptionGroup):
         return any(is_permanent(inner) for inner in error.exceptions)
     if isinstance(error, StepError):
@@ -104,11 +105,11 @@ class RemoteError(Exception):
         self.kinds = kinds
         self.code = code
         self.hint = ""
-        self.trace = ""  # the lines of code that led there, in that process
+        self.trace = ""  # the traceback in that process
 
 
 def kinds_of(error: BaseException) -> list[str]:
-    """The names of its classes, so that a policy elsewhere can tell them."""
+    """The names of its classes, so that a policy in another process can recognise them."""
     if isinstance(error, RemoteError):
         return error.kinds
     return [class_name(kind) for kind in type(error).__mro__]
@@ -119,7 +120,7 @@ def class_name(kind: type) -> str:
 
 
 def _is_a(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
-    """An error that came from another process tells its classes by their names."""
+    """Like isinstance; an error from another process knows only the names of its classes."""
     if isinstance(error, RemoteError):
         return any(class_name(kind) in error.kinds for kind in kinds)
     return isinstance(error, kinds)

@@ -1,8 +1,8 @@
-"""Shares: how fresh runs and those that have begun divide the places of a worker.
+"""Shares: how fresh runs and runs that have begun divide the slots of a worker.
 
-What has begun goes before what is fresh, else a sleep of a second would last as long as the backlog. But
-thousands of timers that are due at one instant must not lock out new work either: while both wait, a share
-of the places in each claim is for fresh tickets first. Within each class the order stays as it was.
+Begun runs go before fresh ones; otherwise a sleep of one second would last as long as the backlog. But
+thousands of timers that are due at the same instant must not lock out new work either: while both wait, a
+share of the places in each claim goes to fresh tickets first. The order within each class stays the same.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ T = TypeVar("T")
 
 
 def in_turn(begun: Sequence[T], fresh: Sequence[T], first: int) -> list[T]:
-    """The order of a claim: so many fresh ones, those that have begun, the other fresh ones."""
+    """The order of a claim: the `first` fresh ones, those that have begun, the other fresh ones."""
     return [*fresh[:first], *begun, *fresh[first:]]
 
 
 class FreshShare:
-    """The places of fresh tickets in one claim after the other: over time this share of all."""
+    """How many places of each claim go to fresh tickets: over time, this share of all places."""
 
     def __init__(self, share: float) -> None:
         self._share = share
-        self._due = 0.0  # what the claims before were too small for
+        self._due = 0.0  # the fraction of a place carried over from earlier claims
 
     def of(self, limit: int) -> int:
         self._due += limit * self._share
@@ -33,9 +33,9 @@ class FreshShare:
 
 
 class StartBudget:
-    """Runs that a worker may begin without a claim while others wait for its places.
+    """How many runs a worker may begin without a claim while other runs wait for its slots.
 
-    As many as the share allows beside those that were claimed, and no more at once than it has places.
+    In proportion to the claimed runs, as the share says, and never more at once than its share of the slots.
     """
 
     def __init__(self, share: float, slots: int) -> None:

@@ -1,4 +1,4 @@
-"""State: what a run's log says it is. Folding the log is the only way to know; this is the fold."""
+"""State: what a run's log says about the run. Folding the log is the only way to know; this is the fold."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StepState:
 
 @dataclass(slots=True)
 class OpenChoice:
-    """A transition that a person may trigger; `form` is the JSON Schema of what it takes."""
+    """A transition that a person may trigger; `form` is the JSON Schema of its argument."""
 
     name: str
     form: Any = None
@@ -43,12 +43,12 @@ class OpenWait:
     form: Any = None  # the JSON Schema of its answer
     title: str = ""
     assignees: list[str] = field(default_factory=list)
-    choices: list[OpenChoice] = field(default_factory=list)  # of a trigger: the transitions it can be
-    trigger: str = ""  # of a child: the transition that its result triggers
+    choices: list[OpenChoice] = field(default_factory=list)  # for a trigger: the possible transitions
+    trigger: str = ""  # for a child: the transition that its result triggers
 
     @property
     def names(self) -> list[str]:
-        """What messages that answer it are addressed to."""
+        """The names to which messages that answer it are addressed."""
         if self.what == "signal":
             return [self.name]
         return [self.path] if self.what in ("approval", "event") else [choice.name for choice in self.choices]
@@ -56,7 +56,7 @@ class OpenWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A machine after a transition: where it is, with what, and under which number."""
+    """A machine after a transition: its place, its state and the checkpoint's number."""
 
     version: int
     place: str
@@ -65,7 +65,7 @@ class Checkpoint:
     transition: str = ""
     seq: int = 0
     at: float = 0.0
-    forkable: bool = True  # of a function: nothing was open
+    forkable: bool = True  # for a function: nothing was open
 
     def read(self, type: Any = Any) -> Any:
         """The state as a value of that type, or as plain JSON."""
@@ -77,7 +77,7 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class CompensationState:
-    """What is undone because the run ends badly."""
+    """The steps that are undone because the run ends badly."""
 
     steps: list[str]
     failed: list[str] = field(default_factory=list)
@@ -89,26 +89,26 @@ class RunState:
     status: Status = Status.PENDING
     output: Raw | None = None
     error: Problem | None = None
-    reason: str = ""  # why it was cancelled, if somebody said so
+    reason: str = ""  # why it was cancelled, if a reason was given
     generation: int = 0
     lease: str = ""
     worker: str = ""
     steps: dict[str, StepState] = field(default_factory=dict)
     waits: dict[str, OpenWait] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)  # by name: what came last and answered no wait
+    refused: dict[str, str] = field(default_factory=dict)  # by name: why the last message answered no wait
     unconsumed: list[str] = field(default_factory=list)
     progress: ev.Progress | None = None
     compensation: CompensationState | None = None
-    outputs: dict[str, Raw] = field(default_factory=dict)  # what steps and children returned, by path
+    outputs: dict[str, Raw] = field(default_factory=dict)  # results of steps and children, by path
     checkpoint: Checkpoint | None = None  # of a machine
-    has_error: bool = False  # it failed, or a transition did since then
+    has_error: bool = False  # it failed, or a transition has failed since
     failing: str = ""  # that transition
-    retry_at: float | None = None  # when it is tried again
+    retry_at: float | None = None  # when its next attempt begins
     retry_attempt: int = 0
 
 
 def fold(events: Iterable[Event]) -> RunState:
-    """The state after these events; folding a prefix gives the state at that time."""
+    """The state after these events; folding a prefix gives the state at that point."""
     state = RunState()
     for event in events:
         apply(state, event)
@@ -137,12 +137,12 @@ def apply(state: RunState, event: Event) -> None:
             _close_wait(state, event)
             if isinstance(fact, ev.ChildEnded):
                 state.outputs[event.path] = fact.result
-            elif event.path in state.steps:  # not wanted any more
+            elif event.path in state.steps:  # no longer wanted
                 step = state.steps[event.path]
                 step.status, step.retry_at = "cancelled", None
         case ev.Received() if fact.rejected:
             sender, _, path = fact.key.partition("/")
-            what = f"the result of child {path}" if sender == "child" else "what came"
+            what = f"the result of child {path}" if sender == "child" else "the last message"
             state.refused[fact.name] = f"{what} does not fit: {fact.rejected}"
         case ev.Progress():
             state.progress = fact
@@ -187,7 +187,7 @@ def _arrive(state: RunState, event: Event, fact: ev.TransitionCompleted) -> None
     state.outputs.clear()
     state.waits = {path: wait for path, wait in state.waits.items() if path in fact.children}
     for path in fact.triggers.keys() - fact.children.keys():  # a fork has no children of the old run
-        state.refused[fact.triggers[path]] = f"child {path} calls back the run that this one is a fork of"
+        state.refused[fact.triggers[path]] = f"child {path} reports to the run that this one was forked from"
 
 
 def _apply_step(state: RunState, event: Event) -> None:
@@ -235,7 +235,7 @@ def _open_wait(state: RunState, event: Event) -> None:
                     for choice in fact.choices
                 ],
             )
-            state.refused.pop(path, None)  # an answer to this question when it was asked before
+            state.refused.pop(path, None)  # it was about an earlier wait at this path
         case ev.ChildStarted() if not fact.detached:
             state.waits[path] = OpenWait(
                 path, "child", name=fact.workflow, key=fact.run, trigger=fact.trigger

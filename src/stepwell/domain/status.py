@@ -1,4 +1,4 @@
-"""A run's status and the moves between them."""
+"""Status: the states of a run, and which may follow which."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepwell.errors import InvalidInput, excerpt
 
 
 class Status(StrEnum):
-    PENDING = "pending"  # accepted, no worker has had it
+    PENDING = "pending"  # accepted, never owned by a worker
     RUNNING = "running"  # a worker owns it, or it only waits for a retry
     SUSPENDED = "suspended"  # waits for time, a message, a child or a remote step
     COMPLETED = "completed"
@@ -42,16 +42,16 @@ RETRYABLE = frozenset({Status.FAILED, Status.TIMED_OUT})
 _NAMES = frozenset(status.value for status in Status)
 
 
-def checked_statuses(given: object) -> tuple[Status, ...]:
-    """Statuses by their names, as people write them; InvalidInput when one is none."""
-    found: list[Status] = []
-    for status in given if isinstance(given, Iterable) and not isinstance(given, str) else (given,):
-        if not isinstance(status, str) or status not in _NAMES:
-            raise InvalidInput(f"{excerpt(status)} is no status", hint=f"it is one of {', '.join(Status)}")
-        found.append(Status(status))
-    return tuple(found)
+def checked_statuses(names: object) -> tuple[Status, ...]:
+    """Statuses by their names, as people write them; InvalidInput if one is not a status."""
+    statuses: list[Status] = []
+    for name in names if isinstance(names, Iterable) and not isinstance(names, str) else (names,):
+        if not isinstance(name, str) or name not in _NAMES:
+            raise InvalidInput(f"{excerpt(name)} is not a status", hint=f"use one of {', '.join(Status)}")
+        statuses.append(Status(name))
+    return tuple(statuses)
 
 
 def may_move(before: Status, after: Status) -> bool:
-    """The published automaton: terminal is final, except that one that failed or timed out may be retried."""
+    """The published automaton: a terminal status is final, but a failed or timed-out run may be retried."""
     return before == after or after in MOVES[before]

@@ -1,4 +1,4 @@
-"""What the engine must know of a step: its name, how to call it and how to try again."""
+"""Steps: what the engine needs to know about a step: its name, how to call it, when to retry it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StepSpec:
     retry: Retry = ONCE
     timeout: float | None = STEP_TIMEOUT
     isolation: Isolation = "none"
-    queue: str = ""  # '' runs where the run is; else any worker of that queue
+    queue: str = ""  # '': runs where the run is; otherwise on any worker of that queue
     transactional: bool = False
     is_async: bool = False
     wants_context: bool = False  # its first parameter is a StepContext
@@ -62,10 +62,10 @@ def _plain_spec(function: Callable[..., Any]) -> StepSpec:
 
 
 def describe(function: Callable[..., Any], **options: Any) -> StepSpec:
-    """Look at a function once: its name, whether it is async, what it takes and returns."""
+    """Inspect a function once: its name, whether it is async, its parameters and its result."""
     if not callable(function):
         raise InvalidDefinition(
-            f"{excerpt(function)} is no function", hint="pass the function itself: ctx.step(charge, x)"
+            f"{excerpt(function)} is not a function", hint="pass the function itself: ctx.step(charge, x)"
         )
     target = inspect.unwrap(function)
     if isinstance(target, functools.partial):
@@ -77,7 +77,7 @@ def describe(function: Callable[..., Any], **options: Any) -> StepSpec:
     if options.get("transactional") and any(_is_step_context(hints.get(p.name)) for p in parameters):
         raise InvalidDefinition(
             f"step {name} is transactional and asks for a StepContext",
-            hint="it gets the connection, and what it writes there is done exactly once; save documents with "
+            hint="it gets the connection, and its writes there happen exactly once; save documents with "
             "ctx.save in the workflow, or in a step that is not transactional",
         )
     return StepSpec(
@@ -91,12 +91,12 @@ def describe(function: Callable[..., Any], **options: Any) -> StepSpec:
 
 
 def _as_text(name: object) -> str:
-    """What was probably meant: the name of a number, say."""
+    """The name that was probably meant: a number as text, for example."""
     return excerpt(str(name)) if isinstance(name, int | float) else "'a-name'"
 
 
 def checked_name(name: str, what: str = "a name") -> str:
-    """Names go into paths and keys, so a few characters are taken."""
+    """Return the name, or raise InvalidDefinition. Paths and keys reserve a few characters."""
     if not isinstance(name, str):
         raise InvalidDefinition(f"{excerpt(name)} cannot be {what}", hint=f"give text: {_as_text(name)}")
     if not name or len(name) > 200 or any(c in "/#~" or ord(c) < 32 for c in name) or not is_whole(name):
@@ -108,7 +108,7 @@ def checked_name(name: str, what: str = "a name") -> str:
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
-    # The first releases of 3.12 do not look for the T of `def f[T](x: "T")` themselves.
+    # The first releases of 3.12 do not resolve the T of `def f[T](x: "T")` themselves.
     variables = {variable.__name__: variable for variable in getattr(function, "__type_params__", ())}
     try:
         return typing.get_type_hints(function, localns=variables or None)
@@ -117,7 +117,7 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def encode_arguments(spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The call as JSON, each argument by its parameter's type; NotSerialisable names the argument."""
+    """The call as JSON, each argument encoded by its parameter's type; NotSerialisable names the argument."""
     codecs = parameter_codecs(spec)
     names = list(codecs)
 
@@ -146,12 +146,12 @@ def decode_arguments(spec: StepSpec, data: bytes | msgspec.Raw) -> tuple[list[An
 
 
 def parameter_codecs(spec: StepSpec) -> dict[str, Codec]:
-    """A codec for each parameter that the caller gives, in order."""
+    """A codec for each parameter that the caller passes, in order."""
     target = inspect.unwrap(spec.function)
     hints = annotations_of(target)
     parameters = list(_signature(target).parameters.values())
-    given = parameters[1:] if spec.wants_context or spec.transactional else parameters
-    return {p.name: codec_for(hints.get(p.name, inspect.Parameter.empty)) for p in given}
+    passed = parameters[1:] if spec.wants_context or spec.transactional else parameters
+    return {p.name: codec_for(hints.get(p.name, inspect.Parameter.empty)) for p in passed}
 
 
 def parameter_names(function: Callable[..., Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Text: what JSON and every database can keep of it."""
+"""Text: checks for text that JSON and every database can store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TEXT_MAX = 4000
 
 
 def is_whole(text: str) -> bool:
-    """No halves of characters (lone surrogates): those cannot be written as UTF-8."""
+    """Whether it has no lone surrogates: those cannot be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -18,12 +18,12 @@ def is_whole(text: str) -> bool:
 
 
 def checked_text(text: str, what: str) -> str:
-    """Keys and names are kept as text: short, and without characters that a database refuses."""
+    """Return a key or name, or raise InvalidInput: it must be short and printable."""
     if not isinstance(text, str):
-        raise InvalidInput(f"{what} is {excerpt(text)}", hint="give text", field=what)
+        raise InvalidInput(f"{what} is {excerpt(text)}", hint="pass text", field=what)
     if len(text) > _KEY_MAX or not text.isprintable():
         raise InvalidInput(
-            f"{what} {text[:40]!r} cannot be kept",
+            f"{what} {text[:40]!r} cannot be stored",
             hint=f"use at most {_KEY_MAX} printable characters",
             field=what,
         )
@@ -31,6 +31,6 @@ def checked_text(text: str, what: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Text that somebody else wrote, as far as it can be kept: no NUL, no half characters, not endless."""
+    """Make text from outside storable: escape NUL and lone surrogates, and limit its length."""
     text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + " ..."

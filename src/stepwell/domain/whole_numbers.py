@@ -1,4 +1,4 @@
-"""Whole numbers that people give as options: of the right type and within bounds."""
+"""Whole numbers: check that an option has the right type and is within bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def whole_number(
     *,
     wrong: type[InvalidRequest] = InvalidDefinition,
 ) -> int:
-    """The number; `wrong` is raised when it is none, or out of bounds: InvalidInput where a call gives it."""
+    """Return the number, or raise `wrong` if it is not a whole number or out of bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise wrong(
             f"{name} is {excerpt(value)}", hint=hint or f"give a whole number from {least:,} to {most:,}"
@@ -25,5 +25,5 @@ def whole_number(
 
 
 def checked_priority(value: object, wrong: type[InvalidRequest] = InvalidDefinition) -> int:
-    """Higher comes first; 0 is usual."""
+    """Return the priority: higher comes first, 0 is the default."""
     return whole_number(value, "priority", -PRIORITY_MAX, PRIORITY_MAX, wrong=wrong)

@@ -23,7 +23,7 @@ class Reason(NamedTuple):
 
 
 class FullLimit(NamedTuple):
-    """A limit that keeps a run back; `holders` are some of the runs that have its slots."""
+    """A limit that holds a run back; `holders` are some of the runs that have its slots."""
 
     scope: str
     limit: int
@@ -32,7 +32,7 @@ class FullLimit(NamedTuple):
 
 
 def needs_state(run: RunRow, ticket: TicketRow | None, now: float) -> bool:
-    """Whether `explain` looks at the state: a long log is not read for what completed or is queued."""
+    """Whether `explain` needs the state: no need to read a long log if the run completed or is queued."""
     if run.status.terminal:
         return run.status is not Status.COMPLETED or run.kind == "machine"
     return ticket is not None and (bool(ticket.lease) or ticket.due_at > now)
@@ -47,10 +47,10 @@ def explain(
     *,
     full: FullLimit | None = None,
 ) -> Reason:
-    """What the run waits for. Pure: everything it looks at is passed in."""
+    """What the run waits for. Pure: everything it needs is passed in."""
     if run.status.terminal:
-        said = in_words(state.error) if state.error else state.reason
-        cause = f": {said}" if said else ""
+        reason = in_words(state.error) if state.error else state.reason
+        cause = f": {reason}" if reason else ""
         where = f" at {_place(state)!r}" if run.kind == "machine" else ""
         return Reason("ended", f"the run is {run.status}{where}{cause}{_not_undone(state)}")
     if ticket is None:
@@ -60,17 +60,17 @@ def explain(
     live = [worker for worker in workers if worker.lease_until > now]
     if ticket.due_at > now:
         return _retrying(ticket, state) or _waiting(ticket, state, live)
-    reason = _queued(ticket, live, silent=[worker for worker in workers if worker not in live])
-    return _limited(full) if full is not None and reason.code == "queued" else reason
+    queued = _queued(ticket, live, silent=[worker for worker in workers if worker not in live])
+    return _limited(full) if full is not None and queued.code == "queued" else queued
 
 
 def _not_undone(state: RunState) -> str:
-    """What a person has to undo by hand, or to send on."""
-    undoing = state.compensation
-    if undoing is None or (undoing.completed and not undoing.failed):
+    """The steps that a person has to undo by hand, or by retrying the run."""
+    undo = state.compensation
+    if undo is None or (undo.completed and not undo.failed):
         return ""
     done = {path for path, step in state.steps.items() if step.status == "completed"}
-    left = undoing.failed if undoing.completed else [s for s in undoing.steps if compensates(s) not in done]
+    left = undo.failed if undo.completed else [s for s in undo.steps if compensates(s) not in done]
     named = ", ".join(_with_error(path, state) for path in left[:_NAMED_MAX])
     more = f" and {len(left) - _NAMED_MAX} more" if len(left) > _NAMED_MAX else ""
     return f"; not undone: {named}{more}" if left else ""
@@ -97,11 +97,8 @@ def _owned(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow], now
 
 
 def _overdue(owner: WorkerRow, ticket: TicketRow, workers: Sequence[WorkerRow], now: float) -> Reason:
-    """Its lease is over, and nobody has swept since: it may still come back."""
-    late = (
-        f"worker {_named(owner)} owns it and has not been heard of; its lease ran out at "
-        f"{_clock(owner.lease_until)}"
-    )
+    """The lease has expired, but nobody has reaped the worker yet: it may still come back."""
+    late = f"worker {_named(owner)} owns it and is silent; its lease ran out at {_clock(owner.lease_until)}"
     live = [worker for worker in workers if worker.lease_until > now]
     able = [worker for worker in live if ticket.needs in worker.needs and ticket.queue in worker.queues]
     if not able:
@@ -115,7 +112,7 @@ def _named(worker: WorkerRow) -> str:
 
 
 def _retrying(ticket: TicketRow, state: RunState) -> Reason | None:
-    """A step, a retry container of a graph or a transition is tried again."""
+    """A step, a retry container of a graph or a transition waits for its next attempt."""
     if steps := [step for step in state.steps.values() if step.status == "retrying"]:
         step = min(steps, key=lambda s: s.retry_at or 0)
         again = f"{step.path} is tried again at {_clock(ticket.due_at)} (attempt {step.attempt + 1})"
@@ -168,12 +165,12 @@ def _place(state: RunState) -> str:
 
 
 def _queued(ticket: TicketRow, workers: Sequence[WorkerRow], *, silent: Sequence[WorkerRow]) -> Reason:
-    """`silent`: their leases are over, and nobody is there to sweep them away."""
+    """`silent`: workers whose leases have expired, with nobody left to reap them."""
     able = [w for w in workers if ticket.needs in w.needs]
     if not workers and silent:
         last = max(silent, key=lambda worker: worker.lease_until)
-        said = f"{_named(last)} has not been heard of; its lease ran out at {_clock(last.lease_until)}"
-        return Reason("no_worker", f"no worker is running: {said}")
+        silence = f"{_named(last)} is silent; its lease ran out at {_clock(last.lease_until)}"
+        return Reason("no_worker", f"no worker is running: {silence}")
     if not workers:
         return Reason("no_worker", "no worker is running")
     if not able:

@@ -1,7 +1,7 @@
-"""Workflow code: how a step that is called directly learns that workflow code calls it.
+"""Workflow code: how a step that is called directly notices that workflow code called it.
 
-Code on a loop is known by its loop. That of a plain function has a thread, which it names here; a step
-inherits the variable with the others of its caller, but not the thread.
+Async workflow code is recognised by its loop. A plain function runs in a thread and names that thread here; a
+step inherits the context variable from its caller, but runs in another thread.
 """
 
 from __future__ import annotations

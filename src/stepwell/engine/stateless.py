@@ -226,7 +226,7 @@ class _Pass:
             written(Committed(Outcome.WOKEN, run.wakes, self._clock.time()), then)
             return
         if isinstance(then, Park):
-            if not (commit.events or commit.consumed or commit.reaches_out):
+            if not (commit.events or commit.consumed or commit.cross_run):
                 run.parked = (commit, written)
                 self._look_if_stuck()
                 return

@@ -38,7 +38,8 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import LaneUse, Limit, Scope
+from stepwell.domain.lanes import LaneUse
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.errors import CodecMissing, StoreUnavailable
 
@@ -309,7 +310,7 @@ class LimitStore(Protocol):
         """Set or replace the limit of that scope; the next claim counts by it."""
         ...
 
-    async def drop_limit(self, scope: Scope) -> bool:
+    async def drop_limit(self, scope: LimitScope) -> bool:
         """Delete it, so that the limits in the runs' own definitions apply again; False: there was none."""
         ...
 
@@ -333,7 +334,7 @@ class Wakeups(Protocol):
 
 
 class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, LimitStore, Wakeups, Protocol):
-    """Everything a backend provides: 43 verbs. Callers ask for the narrowest part they need."""
+    """Everything a backend provides: 45 verbs. Callers ask for the narrowest part they need."""
 
     sync_transactions: bool  # transact() calls plain functions on a writer thread
     polls: bool  # hints from other processes do not arrive: look often

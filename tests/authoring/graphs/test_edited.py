@@ -224,7 +224,7 @@ async def test_what_a_run_did_is_left_to_a_worker_that_can_undo_it(stage: Stage)
         async with stage.engine(other, settings=SOON) as engine:
             assert engine.worker is not None
             await engine.handle(run.id).cancel("enough")
-            assert not await engine.worker._others.look()
+            assert not await engine.worker._rerouter.look()
             found = await ticket(engine.handle(run.id))
             assert found is not None
             assert found.needs == "undoing@1"

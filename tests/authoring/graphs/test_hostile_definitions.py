@@ -321,7 +321,7 @@ def test_a_schema_reads_no_files(tmp_path: Path) -> None:
     problems = found([a("S", "start", inputSchema={"$ref": secret.as_uri()}), a("Z", "end")], "S>Z")
 
     assert [problem.code for problem in problems] == ["INVALID_DATA"]
-    assert "outside of the schema" in problems[0].message
+    assert "outside the schema" in problems[0].message
 
 
 @pytest.mark.req("N12")

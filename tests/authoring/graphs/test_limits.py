@@ -163,9 +163,9 @@ async def test_limits_that_make_no_sense_are_refused(memory: Stage) -> None:
     with pytest.raises(InvalidDefinition, match="concurrency=0"):
         workflow(concurrency=0)
     async with memory.client() as engine:
-        with pytest.raises(InvalidInput, match="no limit is of kind"):
+        with pytest.raises(InvalidInput, match="is not a kind of limit"):
             await engine.set_limit("planet", "earth", 1)  # type: ignore[arg-type]  # as from JSON
-        with pytest.raises(InvalidInput, match="at most -1"):
+        with pytest.raises(InvalidInput, match="a limit cannot be -1"):
             await engine.set_limit("queue", "default", -1)
         with pytest.raises(InvalidInput, match="has no name"):
             await engine.set_limit("workspace", "default", 1)

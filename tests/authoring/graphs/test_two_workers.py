@@ -17,7 +17,7 @@ import pytest
 from msgspec import Raw
 
 from stepwell import Engine, RunHandle, Status
-from stepwell.domain.messages import Ending, step_ended
+from stepwell.domain.messages import EndNotice, step_ended
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.authoring.graphs.topologies import GRAPHS, SETTINGS, Z, w, work
 from tests.stage import Stage, all_events, until
@@ -136,7 +136,7 @@ async def test_results_that_come_twice_from_two_processes_dispatch_nothing_twice
 
 async def _repeat(engine: Engine, run: RunHandle[Any]) -> None:
     """Deliver each result again, with the same key and another value, as long as the run goes on."""
-    again = Ending(status="completed", result=Raw(b'{"output":"other"}'), attempt=1)
+    again = EndNotice(status="completed", result=Raw(b'{"output":"other"}'), attempt=1)
     async with asyncio.timeout(60):
         while not (await run.status()).terminal:
             for path, step in (await run.state()).steps.items():

@@ -413,7 +413,7 @@ async def test_a_state_that_cannot_be_kept_fails_the_transition_with_its_field(m
         assert await failures(run) == [None], "the same code would give the same value again"
 
 
-class TicketReleaser(Machine[dict[str, int]]):
+class ReturnsValues(Machine[dict[str, int]]):
     """Its input says which of its transitions returns something."""
 
     @transition("start", "end", when=lambda state, input: input == "async", retry=Retry(3))
@@ -442,8 +442,8 @@ class TicketReleaser(Machine[dict[str, int]]):
 async def test_a_transition_that_returns_something_is_told_so(
     memory: Stage, how: str, text: str, hint: str
 ) -> None:
-    async with memory.engine(TicketReleaser) as engine:
-        run = await engine.start(TicketReleaser, how)
+    async with memory.engine(ReturnsValues) as engine:
+        run = await engine.start(ReturnsValues, how)
 
         with pytest.raises(RunFailed, match=text) as told:
             await run.result(30)

@@ -240,7 +240,7 @@ async def test_a_fork_tells_that_the_old_runs_child_does_not_call_it_back(memory
         new = await engine.fork(old, at=checkpoint.seq)
         await suspended(new)
 
-        child = "child 0/ask@1/child:check#1 calls back the run that this one is a fork of"
+        child = "child 0/ask@1/child:check#1 reports to the run that this one was forked from"
         assert f"(checked: {child})" in (await new.why()).text
         await new.trigger("checked", "by hand")
         assert (await new.result(15)).said == ["by hand"]
@@ -290,7 +290,7 @@ async def test_an_output_that_is_in_the_state_already_is_not_edited_in_vain(memo
         [checkpoint] = await old.checkpoints()
         edited = {"0/ask@1/say#1": "edited"}
 
-        with pytest.raises(NotForkable, match="the state there was made from it") as refused:
+        with pytest.raises(NotForkable, match="the state there depends on it") as refused:
             await engine.fork(old, at=checkpoint.seq, outputs=edited)
         with pytest.raises(NotForkable):
             await engine.rerun_from(old, "work", outputs=edited)

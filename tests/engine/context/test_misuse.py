@@ -137,5 +137,5 @@ async def test_only_workflows_can_be_children(memory: Stage) -> None:
 
     error = await _failure(memory, body)
 
-    assert "'fine' is no workflow" in error.message
+    assert "'fine' is not a workflow" in error.message
     assert "@workflow" in error.hint

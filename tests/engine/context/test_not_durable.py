@@ -152,7 +152,7 @@ async def test_an_error_that_cannot_be_told_ends_the_run_all_the_same(rehearsal:
     flow = workflow(failing)
     async with rehearsal.engine(flow) as engine:
         for in_step in (True, False):
-            with pytest.raises(RunFailed, match="its text cannot be told"):
+            with pytest.raises(RunFailed, match="its text is not available"):
                 await (await engine.start(flow, in_step)).result(timeout=40)
 
 

@@ -61,7 +61,7 @@ async def test_event_that_does_not_fit_is_set_aside_and_the_wait_goes_on(stage: 
         run = await engine.start(typed)
         await suspended(run)
         await engine.emit("count", "three")
-        await until(lambda: _why(run, "what came does not fit"))
+        await until(lambda: _why(run, "the last message does not fit"))
         await engine.emit("count", 3)
         await until_received(run, 1)
         await engine.emit("count", "four")  # nobody waits for these two: they are looked for later

@@ -11,7 +11,7 @@ import pytest
 from stepwell import Context, Retry, step, workflow
 from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.steps import Steps
-from stepwell.engine.worker import release
+from stepwell.engine.worker import releaser
 from stepwell.errors import StepError
 from stepwell.store.memory import MemoryStore
 from tests.stage import SHORT_LEASE, Stage, suspended, until
@@ -62,7 +62,7 @@ async def test_a_run_with_which_the_engine_failed_is_given_back(
             raise faults.pop()
         return right(*args, **options)
 
-    monkeypatch.setattr(release, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(releaser, "_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(*place, broken)
 
     @workflow
@@ -106,7 +106,7 @@ def fails_once(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> list[
 async def test_a_run_whose_look_for_an_event_failed_is_given_back(
     memory: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(releaser, "_AGAIN_SECONDS", 0.01)
     faults = fails_once(monkeypatch, MemoryStore, "published")
 
     async with memory.engine(waits_for_news) as engine:

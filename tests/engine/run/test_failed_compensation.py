@@ -111,7 +111,7 @@ async def test_a_cancelled_run_tells_what_could_not_be_undone(memory: Stage) -> 
 async def test_what_a_late_compensation_declares_is_checked() -> None:
     async def too_many(result: int, a: int, b: int) -> None: ...
 
-    with pytest.raises(InvalidDefinition, match="asks for 3 arguments; there are 2"):
+    with pytest.raises(InvalidDefinition, match="requires 3 arguments; there are 2"):
 
         @step(compensate=too_many)
         async def do(n: int) -> int:

@@ -114,7 +114,7 @@ async def test_signal_that_does_not_fit_is_set_aside_and_the_wait_goes_on(stage:
         run = await engine.start(typed)
         await run.signal("approve", {"wrong": 1})
         await run.signal("approve", {"by": 5})
-        await until(lambda: _told(run, "(approve: what came does not fit: "))
+        await until(lambda: _told(run, "(approve: the last message does not fit: "))
         await run.signal("approve", {"by": "ana"})
 
         assert await run.result() == Approval("ana")

@@ -246,7 +246,7 @@ async def test_fault_of_the_store_leaves_exactly_one_write(
     async with disk.engine(order, settings=SHORT_LEASE) as engine:
         await ledger.make()
         monkeypatch.setattr(failpoints, "hit", failpoints.parse(f"transact.{moment}=raise"))
-        monkeypatch.setattr("stepwell.engine.worker.release._AGAIN_SECONDS", 0.1)
+        monkeypatch.setattr("stepwell.engine.worker.releaser._AGAIN_SECONDS", 0.1)
         run = await engine.start(order)
 
         assert await run.result(20) == "paid ana"

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from stepwell import Context, Engine, RunHandle, workflow
-from stepwell.engine.worker.reaper import Reaper
+from stepwell.engine.worker.leases import Reaper
 from stepwell.errors import WorkerBroken
 from tests.stage import Stage, suspended
 
@@ -20,16 +20,16 @@ async def waits(ctx: Context) -> str:
 
 @pytest.fixture
 def fault(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Set it, and the next sweep is a bug."""
-    sweep, planted = Reaper.sweep, asyncio.Event()
+    """Set it, and the next reaping is a bug."""
+    reap, planted = Reaper.reap, asyncio.Event()
 
     async def broken(self: Reaper) -> None:
         if planted.is_set():
             planted.clear()
             raise ZeroDivisionError("a bug of the engine")
-        await sweep(self)
+        await reap(self)
 
-    monkeypatch.setattr(Reaper, "sweep", broken)
+    monkeypatch.setattr(Reaper, "reap", broken)
     return planted
 
 

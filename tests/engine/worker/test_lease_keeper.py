@@ -9,7 +9,7 @@ import pytest
 
 from stepwell.domain.commit import Owned, WorkerInfo
 from stepwell.domain.ids import WorkerId
-from stepwell.engine.worker.lease_keeper import LeaseKeeper
+from stepwell.engine.worker.leases import LeaseKeeper
 from stepwell.errors import StoreUnavailable
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock

@@ -254,7 +254,7 @@ async def test_a_caller_that_leaves_does_not_hold_up_what_it_started(
 
         assert await run.result() == 42
         assert engine.worker is not None
-        assert engine.worker.local_starts.awaited == 0
+        assert engine.worker.roster.starting == 0
 
 
 @pytest.mark.req("K19")
@@ -287,17 +287,17 @@ async def test_an_unanswered_claim_may_have_filled_slots(
 async def test_a_start_that_is_cancelled_before_it_is_sent_holds_up_nobody(stage: Stage) -> None:
     async with caught_up(stage, doubles) as engine:
         assert engine.worker is not None
-        local_starts = engine.worker.local_starts
+        roster = engine.worker.roster
         caller = asyncio.ensure_future(engine.start(doubles, 1, key="k"))
         for _ in range(100):  # turns of the loop, until it waits to be sent
-            if local_starts.awaited:
+            if roster.starting:
                 break
             await asyncio.sleep(0)
-        assert local_starts.awaited == 1
+        assert roster.starting == 1
         caller.cancel()
 
         assert await engine.run(doubles, 2) == 4
-        assert local_starts.awaited == 0
+        assert roster.starting == 0
         assert await engine.find("k") is None
 
 
@@ -325,7 +325,7 @@ async def test_starts_that_come_together_are_one_call(stage: Stage, monkeypatch:
 async def test_a_start_that_the_store_refuses_spoils_no_other(disk: Stage) -> None:
     async with caught_up(disk, doubles) as engine:
         assert engine.worker is not None
-        local_starts = engine.worker.local_starts
+        local_starts, roster = engine.worker.local_starts, engine.worker.roster
         good, bad, fine = await _new_runs(engine, 3)
         bad = structs.replace(bad, key="no character: \ud800")
 
@@ -335,7 +335,7 @@ async def test_a_start_that_the_store_refuses_spoils_no_other(disk: Stage) -> No
 
         assert isinstance(answers[1], InvalidInput)
         assert [await engine.handle(run.id).result() for run in (good, fine)] == [0, 4]
-        assert local_starts.awaited == 0
+        assert roster.starting == 0
 
 
 @pytest.mark.req("K13")
@@ -361,7 +361,7 @@ async def test_starts_that_are_sent_one_by_one_when_the_worker_dies_are_all_answ
 ) -> None:
     async with caught_up(disk, doubles) as engine:
         assert engine.worker is not None
-        local_starts = engine.worker.local_starts
+        local_starts, roster = engine.worker.local_starts, engine.worker.roster
         good, bad, fine = await _new_runs(engine, 3)
         bad = structs.replace(bad, key="no character: \ud800")
         real, alone = engine.store.start, asyncio.Event()
@@ -381,4 +381,4 @@ async def test_starts_that_are_sent_one_by_one_when_the_worker_dies_are_all_answ
         async with asyncio.timeout(20):
             answers = await asyncio.gather(*callers, return_exceptions=True)
         assert [type(answer) for answer in answers] == [OutcomeUnknown, StoreUnavailable, StoreUnavailable]
-        assert local_starts.awaited == 0
+        assert roster.starting == 0

@@ -27,7 +27,7 @@ class Told(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage().partition("\n")[0]
-        if line.startswith("run ") and "held the worker's loop" in line and "test_loop_monitor.py:" in line:
+        if line.startswith("run ") and "blocked the worker's loop" in line and "test_held_loop.py:" in line:
             self.text = record.getMessage()
             self.here.set()
 
@@ -87,7 +87,7 @@ async def test_whoever_holds_the_loop_is_named(
         run = await engine.start(program, None)
         await run.result(PATIENCE)
 
-    assert told.text.startswith(f"run {run.id}{whose} has held")
+    assert told.text.startswith(f"run {run.id}{whose} has blocked")
     assert f" {line}: nothing else moves" in told.text
     assert "test_loop_monitor.py:" in told.text
     assert "a plain def: it runs in a thread" in told.text

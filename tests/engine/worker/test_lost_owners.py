@@ -11,7 +11,7 @@ import pytest
 
 from stepwell import Context, Engine, RunFailed, workflow
 from stepwell.engine.run.activation import Activation
-from stepwell.engine.worker import release
+from stepwell.engine.worker import releaser
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.stores.scene import Scene
@@ -253,7 +253,7 @@ async def test_worker_goes_on_after_a_suspect_that_it_could_not_take_up(
             raise faults.pop()
         right(*args, **kwargs)
 
-    monkeypatch.setattr(release, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(releaser, "_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr(Activation, "__init__", broken)
     async with stage.engine(plain, worker=False) as client:
         suspect = await client.start(plain)

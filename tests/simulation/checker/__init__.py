@@ -1,1 +1,1 @@
-"""Reads histories and the ledger, and says which promises were broken."""
+"""Reads histories and the ledger, and reports which promises were broken."""

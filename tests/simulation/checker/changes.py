@@ -1,4 +1,4 @@
-"""The checker's rules on code that changes under live runs: no decision is lost, nothing new comes first."""
+"""Rules for code that changes under live runs: no decision is lost, and no new step comes first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def changes(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _decision(history: History, key: str) -> Iterator[Violation]:
-    """K36: what was accepted is taken; or the run stands as CODE_CHANGED and its log has the decision."""
+    """K36: an accepted decision is taken, or the run failed with CODE_CHANGED and its log has it."""
     received = [e.data for e in history.entries if e.kind == "received" and e.data["key"] == key]
     if any(data.get("rejected") for data in received):
         yield Violation("K36", history.run, f"{key} was accepted and then rejected")
@@ -40,14 +40,14 @@ def _decision(history: History, key: str) -> Iterator[Violation]:
 
 
 def _inserted(history: History) -> Iterator[Violation]:
-    """K36: a step that new code puts before an open wait is not begun behind that wait."""
+    """K36: a step that new code puts before an open wait does not begin after that wait."""
     opened: dict[str, int] = {}
     for entry in history.entries:
         scope, _, name = entry.path.rpartition("/")
         if entry.kind in _OPENED:
             opened.setdefault(scope, entry.seq)
         elif name.startswith(f"{INSERTED}#") and scope in opened:
-            text = f"{entry.path} came at {entry.seq}, behind what was opened at {opened[scope]}"
+            text = f"{entry.path} came at {entry.seq}, after the wait opened at {opened[scope]}"
             yield Violation("K36", history.run, text)
 
 

@@ -1,7 +1,7 @@
-"""Checker: reads histories and the ledger, nothing else, and says which promises were broken.
+"""Checker: reads histories and the ledger, nothing else, and reports which promises were broken.
 
 The rules are I1 to I18 of docs/internals/reliability.md. It serves the simulator and the tests that kill real
-processes alike; `check(evidence)` returns the violations, none for a system that kept its word.
+processes alike; `check(evidence)` returns the violations.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ SETTLED = frozenset({"step_completed", "step_failed"})
 
 
 def check(evidence: Evidence) -> list[Violation]:
-    """Every broken promise; an empty list is what we want to see."""
-    found: list[Violation] = []
+    """Every broken promise."""
+    violations: list[Violation] = []
     for history in evidence.histories:
         for rule in (order, finals, times, automaton, row, machines, undoing):
-            found.extend(rule(history))
-        found.extend(ownership(history, claims_late=evidence.claims_late))
-    found.extend(acceptance(evidence))
-    found.extend(endings(evidence))
-    found.extend(messages(evidence))
-    found.extend(changes(evidence))
-    found.extend(effects(evidence))
-    found.extend(looks(evidence))
-    found.extend(Violation("I18", "", f"left over: {text}") for text in evidence.leftovers)
-    found.extend(Violation("I17", "", f"refused after healing: {text}") for text in evidence.refused)
-    return found
+            violations.extend(rule(history))
+        violations.extend(ownership(history, claims_late=evidence.claims_late))
+    violations.extend(acceptance(evidence))
+    violations.extend(endings(evidence))
+    violations.extend(messages(evidence))
+    violations.extend(changes(evidence))
+    violations.extend(effects(evidence))
+    violations.extend(looks(evidence))
+    violations.extend(Violation("I18", "", f"left over: {text}") for text in evidence.leftovers)
+    violations.extend(Violation("I17", "", f"refused after healing: {text}") for text in evidence.refused)
+    return violations
 
 
 def acceptance(evidence: Evidence) -> Iterator[Violation]:
-    """I1: what was acknowledged exists and ends; one run for each key."""
+    """I1: an acknowledged run exists and ends; one run for each key."""
     known = {history.run: history for history in evidence.histories}
     for run in evidence.accepted:
         if run not in known or not known[run].entries:
@@ -67,7 +67,7 @@ def endings(evidence: Evidence) -> Iterator[Violation]:
         for before, after in pairwise(statuses):
             if Status(before) in TERMINAL and before not in ("failed", after):
                 yield Violation("I11", run, f"was seen {before}, then {after}")
-            # running, then pending is fine: an owner died before it wrote anything
+            # pending after running is fine: an owner died before it wrote anything
             if after == "pending" and before not in ("pending", "running"):
                 yield Violation("I11", run, f"was seen {before}, then pending")
 
@@ -103,8 +103,8 @@ def order(history: History) -> Iterator[Violation]:
 def ownership(history: History, *, claims_late: bool = False) -> Iterator[Violation]:
     """I7: an owner writes only between its Claimed and the next; a lost lease never writes again.
 
-    `claims_late`: a claim was asked for again and its first copy executed after that, so a run may
-    have been taken twice under one lease, the second time without a word in its log.
+    `claims_late`: a claim was repeated and its first copy executed after that, so a run may have been
+    taken twice under one lease, the second time without a trace in its log.
     """
     claimed: set[str] = set()
     lost: set[str] = set()
@@ -137,8 +137,8 @@ def finals(history: History) -> Iterator[Violation]:
     done: dict[str, int] = {}
     attempts: dict[str, int] = {}
     failure = ""
-    lost: list[str] = []  # what failed or was withdrawn since the last transition
-    children: set[str] = set()  # that have not ended: a failure cancels them, and a retry starts them anew
+    lost: list[str] = []  # failed or withdrawn since the last transition
+    children: set[str] = set()  # not ended: a failure cancels them, and a retry starts them again
     for entry in history.entries:
         if entry.kind in SETTLED:
             if entry.path in done:
@@ -165,7 +165,7 @@ def finals(history: History) -> Iterator[Violation]:
                 lost += [name, f"child_started {entry.path}"]
         elif entry.kind == "failed":
             failure = entry.data["error"].get("path", "")
-        elif entry.kind == "transition_failed":  # what failed in it is done anew, what completed is not
+        elif entry.kind == "transition_failed":  # failed calls in it run again, completed ones do not
             for name in lost:
                 done.pop(name, None)
             lost.clear()
@@ -202,7 +202,7 @@ def _early(history: History, at: float, due: float | None, path: str) -> Iterato
 
 
 def automaton(history: History) -> Iterator[Violation]:
-    """I11: nothing follows an end, except that one that failed or timed out may be retried."""
+    """I11: nothing follows an end, but a failed or timed-out run may be retried."""
     ended = ""
     for entry in history.entries:
         if ended and not (ended in RETRYABLE and entry.kind == "retried"):
@@ -211,7 +211,7 @@ def automaton(history: History) -> Iterator[Violation]:
 
 
 def row(history: History) -> Iterator[Violation]:
-    """I16: the fold of the history is what the run's row shows."""
+    """I16: the fold of the history equals the run's row."""
     if not history.status or not history.entries:
         return
     last = history.entries[-1]
@@ -221,7 +221,9 @@ def row(history: History) -> Iterator[Violation]:
         if last.kind == "completed" and history.output != last.data.get("result"):
             yield Violation("I16", history.run, "its row has another output than its log")
     elif Status(history.status) in TERMINAL:
-        yield Violation("I16", history.run, f"its row says {history.status}, its log goes on at {last.kind}")
+        yield Violation(
+            "I16", history.run, f"its row says {history.status}, its log continues with {last.kind}"
+        )
 
 
 def by_rule(violations: list[Violation]) -> dict[str, int]:

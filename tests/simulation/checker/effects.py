@@ -1,15 +1,15 @@
-"""The checker's rules on effects (I3, I4): what the ledger saw against what the log says."""
+"""Rules for effects (I3, I4): compare the ledger with the log."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.simulation.checker.evidence import Evidence, Fault, History, StepAttempt, Violation
+from tests.simulation.checker.evidence import Evidence, Execution, Fault, History, Violation
 
 
 def effects(evidence: Evidence) -> Iterator[Violation]:
-    by_run: dict[str, list[StepAttempt]] = defaultdict(list)
+    by_run: dict[str, list[Execution]] = defaultdict(list)
     for execution in evidence.executions:
         by_run[execution.run].append(execution)
     known = {history.run: history for history in evidence.histories}
@@ -25,8 +25,8 @@ def effects(evidence: Evidence) -> Iterator[Violation]:
         yield from _repeats(history, executions, costly, evidence.lease_seconds)
 
 
-def _leases(history: History, executions: list[StepAttempt]) -> Iterator[Violation]:
-    """I4: nothing ran without a lease that the log knows; no attempt ran twice under one lease."""
+def _leases(history: History, executions: list[Execution]) -> Iterator[Violation]:
+    """I4: every execution has a lease that the log knows; no attempt ran twice under one lease."""
     leases = {e.data["lease"] for e in history.entries if e.kind in ("claimed", "lease_lost")}
     seen: set[tuple[str, int, str]] = set()
     for x in executions:
@@ -37,7 +37,7 @@ def _leases(history: History, executions: list[StepAttempt]) -> Iterator[Violati
         seen.add((x.path, x.attempt, x.lease))
 
 
-def _bases(history: History, executions: list[StepAttempt], slack: float) -> Iterator[Violation]:
+def _bases(history: History, executions: list[Execution], slack: float) -> Iterator[Violation]:
     """No effect begins before the result that led to it is in the log."""
     recorded = {str(e.data.get("result")): e.at for e in history.entries if e.kind == "step_completed"}
     for x in executions:
@@ -53,9 +53,9 @@ def _bases(history: History, executions: list[StepAttempt], slack: float) -> Ite
 
 
 def _repeats(
-    history: History, executions: list[StepAttempt], costly: list[Fault], lease_seconds: float
+    history: History, executions: list[Execution], costly: list[Fault], lease_seconds: float
 ) -> Iterator[Violation]:
-    """I3: more executions than recorded attempts only where a fault explains each of them."""
+    """I3: there are more executions than recorded attempts only if a fault explains each of them."""
     facts: dict[str, int] = defaultdict(int)
     final: set[str] = set()
     for entry in history.entries:
@@ -63,14 +63,14 @@ def _repeats(
             facts[entry.path] += 1
             if entry.kind == "step_completed" or entry.data.get("retry_in") is None:
                 final.add(entry.path)
-    paths: dict[str, list[StepAttempt]] = defaultdict(list)
+    paths: dict[str, list[Execution]] = defaultdict(list)
     for x in executions:
         paths[x.path].append(x)
-    # A failure interrupts what runs beside it; when a person sends the run on, or a transition is tried
-    # again, that runs again.
+    # A failure interrupts the steps that run beside it; when a person retries the run, or a transition is
+    # retried, those run again.
     sent_on = sum(entry.kind in ("retried", "transition_failed") for entry in history.entries)
     for path, runs in paths.items():
-        # One that nobody waited for any more (cancel, a lost race) has no fact of its own.
+        # A step that was no longer awaited (cancel, a lost race) has no fact of its own.
         extra = len(runs) - facts[path] - (path not in final)
         if extra > 0:
             excuse = sent_on + sum(_overlaps(fault, runs, lease_seconds) for fault in costly)
@@ -79,8 +79,8 @@ def _repeats(
                 yield Violation("I3", history.run, text)
 
 
-def _overlaps(fault: Fault, runs: list[StepAttempt], lease_seconds: float) -> bool:
-    """It hit a worker that ran this step, not long before or while it did."""
+def _overlaps(fault: Fault, runs: list[Execution], lease_seconds: float) -> bool:
+    """Whether the fault hit a worker while, or shortly before, it ran this step."""
     first = min(x.began for x in runs)
     last = max(x.began for x in runs)
     hit = not fault.worker or any(x.worker in ("", fault.worker) for x in runs)
@@ -88,7 +88,7 @@ def _overlaps(fault: Fault, runs: list[StepAttempt], lease_seconds: float) -> bo
 
 
 def repeats(evidence: Evidence) -> int:
-    """How many effects were executed again after a loss: the price of the faults."""
+    """How many effects were repeated after a loss: the price of the faults."""
     seen: set[tuple[str, str, int]] = set()
     count = 0
     for x in evidence.executions:

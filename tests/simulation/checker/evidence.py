@@ -1,4 +1,4 @@
-"""Evidence: what a fault test saw from outside, as plain values for the checker.
+"""Evidence: what a fault test observed from outside, as plain values for the checker.
 
 Histories come from `run.events()` or a store's log, executions from a ledger that the steps wrote
 to, the rest from the clients. Times are seconds of the database's clock.
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
 
 class Told(Protocol):
-    """An event as `run.events()` gives it."""
+    """An event as `run.events()` returns it."""
 
     @property
     def seq(self) -> int: ...
@@ -54,11 +54,11 @@ def entry_of_event(event: Told) -> Entry:
 
 @dataclass(slots=True)
 class History:
-    """A run: its events, and what the run's row says of it."""
+    """A run: its events, and the state in its row."""
 
     run: str
     entries: Sequence[Entry]
-    status: str = ""  # '' where only the events are known
+    status: str = ""  # '' if only the events are known
     output: Any = None
 
     @property
@@ -67,7 +67,7 @@ class History:
 
 
 @dataclass(slots=True)
-class StepAttempt:
+class Execution:
     """One line of the ledger: a step's function was called. `ended` is None if it never came back."""
 
     run: str
@@ -76,17 +76,17 @@ class StepAttempt:
     lease: str
     began: float
     ended: float | None = None
-    worker: str = ""  # '' where the ledger does not know
+    worker: str = ""  # '' if the ledger does not know
     basis: str = ""  # the recorded result that led to this call
 
 
 class Fault(NamedTuple):
-    """Something that was done to the system. `costly`: it may make a worker lose its lease."""
+    """A fault that was injected. `costly`: it may make a worker lose its lease."""
 
     kind: str
     begin: float
     end: float
-    worker: str = ""  # '' hit everybody
+    worker: str = ""  # '': it hit every process
     costly: bool = False
 
 
@@ -99,7 +99,7 @@ class Sent(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A machine as somebody saw it: the number of a checkpoint, and all that belongs to it."""
+    """A machine as a reader saw it: the number of a checkpoint, with its place, state and documents."""
 
     run: str
     version: int
@@ -127,17 +127,17 @@ class Wanted:
 @dataclass(slots=True)
 class Evidence:
     histories: Sequence[History]
-    executions: Sequence[StepAttempt] = ()
+    executions: Sequence[Execution] = ()
     faults: Sequence[Fault] = ()
     accepted: Iterable[str] = ()  # runs whose start was acknowledged
     wanted: dict[str, Wanted] = field(default_factory=dict)
     signals: Sequence[Sent] = ()
-    decisions: Sequence[Sent] = ()  # that were acknowledged, of runs whose code changes
+    decisions: Sequence[Sent] = ()  # acknowledged ones, of runs whose code changes
     emitted: Sequence[Emitted] = ()
     seen: dict[str, list[str]] = field(default_factory=dict)  # run -> statuses as they were read
     looks: Sequence[Seen] = ()
     leftovers: Sequence[str] = ()  # tickets, messages and waits that outlived their runs
-    refused: Sequence[str] = ()  # operations that failed although everything was well again
+    refused: Sequence[str] = ()  # operations that failed after healing
     claims_late: bool = False  # some claim was executed after its error, and perhaps after its repeat
     lease_seconds: float = 15.0
     clock_slack: float = 1e-6  # how far the ledger's clock may be from the database's

@@ -1,5 +1,5 @@
-"""The checker's rules on machines and on undoing: a transition happened wholly or not at all (Hazard 25),
-and what a run did is undone once, the last first, when it ends badly (K27)."""
+"""Rules for machines and compensation: a transition happened completely or not at all (Hazard 25),
+and the steps of a run are undone once, last first, if it ends badly (K27)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PREFIX = "compensate/"
 _OF_A_VISIT = frozenset(
     {"step_completed", "step_failed", "step_scheduled", "document_saved", "wait_opened", "timer_set"}
 )
-# Ends that undo nothing: nobody can say what the code did, and a person sends the run on.
+# Ends that undo nothing: nobody knows what the code did, and a person retries the run.
 _HELD = frozenset({"WORKER_CRASHED", "CODE_CHANGED", "NOT_DURABLE"})
 
 
@@ -28,7 +28,7 @@ def _completed(history: History) -> list[Entry]:
 
 
 def _checkpoints(history: History) -> Iterator[Violation]:
-    """Numbered without gaps; each begins at the place where the one before it led to."""
+    """Numbered without gaps; each begins at the place where the previous one ended."""
     place, last = "start", None
     for number, entry in enumerate(_completed(history), start=1):
         data = entry.data
@@ -43,7 +43,7 @@ def _checkpoints(history: History) -> Iterator[Violation]:
 
 
 def _visits(history: History) -> Iterator[Violation]:
-    """Facts of a visit lie between its checkpoints, and all of them belong to one transition or wait."""
+    """Facts of a visit are between its checkpoints, and all of them belong to one transition or wait."""
     version, chosen = 0, ""
     for entry in history.entries:
         if entry.kind == "transition_completed":
@@ -59,7 +59,7 @@ def _visits(history: History) -> Iterator[Violation]:
 
 
 def _documents(history: History) -> Iterator[Violation]:
-    """A checkpoint shows what it showed before and what its own transition saved, not what failed saved."""
+    """A checkpoint shows earlier documents and its own, not those of failed attempts."""
     counts: dict[str, int] = {}
     saved: dict[tuple[str, str], int] = {}
     for entry in history.entries:
@@ -90,7 +90,7 @@ def _backoff(history: History) -> Iterator[Violation]:
 
 
 def looks(evidence: Evidence) -> Iterator[Violation]:
-    """Whoever looked at a machine saw exactly one of its checkpoints."""
+    """Every reader of a machine saw exactly one of its checkpoints."""
     known = {history.run: history for history in evidence.histories}
     for seen in evidence.looks:
         done = _completed(known[seen.run]) if seen.run in known else []
@@ -102,11 +102,11 @@ def looks(evidence: Evidence) -> Iterator[Violation]:
             here.data.get("state"),
             tuple(sorted(here.data.get("documents", ()))),
         ):
-            yield Violation("M3", seen.run, f"somebody saw {seen[1:]}, which is no checkpoint of its log")
+            yield Violation("M3", seen.run, f"a reader saw {seen[1:]}, which is not a checkpoint of its log")
 
 
 def undoing(history: History) -> Iterator[Violation]:
-    """What is recorded as done and can be undone is undone, in reverse, once, when the run ends badly."""
+    """Recorded steps with a compensation are undone once, in reverse order, if the run ends badly."""
     done: list[str] = []
     undone: list[str] = []
     begun = ended = 0
@@ -116,7 +116,7 @@ def undoing(history: History) -> Iterator[Violation]:
         elif entry.kind == "step_completed" and entry.data.get("undo") is not None:
             done.append(entry.path)
         elif entry.kind == "continued":
-            done.clear()  # going on as new settles what came before
+            done.clear()  # continuing as new settles the steps before
         begun += entry.kind == "compensation_started"
         ended += entry.kind == "compensation_completed"
     last = history.entries[-1] if history.entries else None

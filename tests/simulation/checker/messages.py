@@ -1,4 +1,4 @@
-"""The checker's rules on messages (I12): signals, decisions and broadcast events."""
+"""Rules for messages (I12): signals, decisions and broadcast events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.checker.evidence import Emitted, Entry, Evidence, History,
 
 @dataclass(slots=True)
 class Box:
-    """What one run received and took, as its history tells it."""
+    """What one run received and took, according to its history."""
 
     received: dict[str, str] = field(default_factory=dict)  # key -> name
     order: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # name -> keys
@@ -69,7 +69,7 @@ def _receive(box: Box, key: str, data: dict[str, object]) -> None:
 
 
 def _carry(box: Box, entry: Entry) -> None:
-    """Signals that were not taken go on under new keys, in their order."""
+    """Signals that were not taken are carried over under new keys, in order."""
     generation = entry.data["generation"]
     waiting = defaultdict(list)
     for name, keys in box.order.items():

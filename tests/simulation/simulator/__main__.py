@@ -23,14 +23,14 @@ def main() -> int:
     parser.add_argument("--mutants", action="store_true", help="plant each bug and hunt it")
     parser.add_argument("--changes", action="store_true", help="code that changes under live runs instead")
     parser.add_argument("--machines", action="store_true", help="machines and sagas instead of functions")
-    given = parser.parse_args()
-    world = "changes" if given.changes else "machines" if given.machines else "functions"
-    if given.seed is not None:
-        return _one(given.seed, WORLDS[world], verbose=given.verbose)
-    if given.mutants:
+    options = parser.parse_args()
+    world = "changes" if options.changes else "machines" if options.machines else "functions"
+    if options.seed is not None:
+        return _one(options.seed, WORLDS[world], verbose=options.verbose)
+    if options.mutants:
         return _mutants()
-    first, _, end = given.seeds.partition(":")
-    summary = sweep(range(int(first), int(end)), jobs=given.jobs, world=world)
+    first, _, end = options.seeds.partition(":")
+    summary = sweep(range(int(first), int(end)), jobs=options.jobs, world=world)
     for seed, violations in sorted(summary.violations.items()):
         print(f"seed {seed}: {violations[0]}" + (f" (+{len(violations) - 1})" if violations[1:] else ""))
     print(summary)
@@ -55,8 +55,8 @@ def _mutants() -> int:
     for mutant in (*MUTANTS, *MACHINE_MUTANTS, *CHANGE_MUTANTS):
         report = hunt(mutant)
         caught += report is not None
-        found = f"seed {report.seed}: {report.violations[0]}" if report else "SURVIVED"
-        print(f"{mutant.name:16} {found}")
+        verdict = f"seed {report.seed}: {report.violations[0]}" if report else "SURVIVED"
+        print(f"{mutant.name:16} {verdict}")
     planted = len(MUTANTS) + len(MACHINE_MUTANTS) + len(CHANGE_MUTANTS)
     print(f"mutants caught {caught}/{planted}")
     return 0 if caught == planted else 1

@@ -1,4 +1,4 @@
-"""Planted bugs of code changes: what is open does not count, or a decision is lost over it."""
+"""Planted bugs in code changes: open calls do not count, or a decision is lost."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def _keep_signals_only(self: Waits) -> None:
     _keep(self)
 
 
-def _forget_openings(found: Journal, seq: int) -> None:
-    _retried(found, seq)
-    found.opened.clear()
+def _forget_openings(run_journal: Journal, seq: int) -> None:
+    _retried(run_journal, seq)
+    run_journal.opened.clear()
 
 
 CHANGE_MUTANTS: tuple[Mutant, ...] = tuple(

@@ -1,4 +1,4 @@
-"""Changes: a workflow whose code is replaced while its runs wait, and the client who decides meanwhile.
+"""Changes: a workflow whose code is replaced while its runs wait, and the client that decides meanwhile.
 
 There are three releases of it. The second inserts a step before the first wait and is a mistake: runs that
 wait there fail with CODE_CHANGED. The third guards the same step with `ctx.patched`. Runs that began on the
@@ -26,8 +26,8 @@ from tests.simulation.simulator.shapes import Shape
 from tests.simulation.simulator.workflows import work
 
 if TYPE_CHECKING:
+    from tests.simulation.simulator.clients import SimulatedClients
     from tests.simulation.simulator.fleet import Fleet
-    from tests.simulation.simulator.people import People
 
 _DECISIONS_MAX = 400
 _RETRIES_AFTER_HEALING = 4
@@ -37,7 +37,7 @@ Guard = Callable[[Context], bool]
 
 @step
 async def fee(context: StepContext, tag: str) -> str:
-    """What a later release inserts."""
+    """The step that a later release inserts."""
     return await ledger().perform(context, tag, "", 0)
 
 
@@ -73,16 +73,16 @@ RELEASES: tuple[Workflow[Any, Any], ...] = (
 
 
 async def deploy(fleet: Fleet, rng: random.Random) -> None:
-    """Replace the workers by those of the next release, one after the other: by a stop, or by a kill."""
+    """Replace the workers with those of the next release, one by one, by a stop or a kill."""
     for release in range(1, len(RELEASES)):
         await asyncio.sleep(rng.choice((1.0, 4.0)) * (0.5 + rng.random()))
         fleet.release = release
-        for seat in fleet.seats:
+        for host in fleet.hosts:
             if rng.random() < 0.5:
-                await fleet.restart(seat)
+                await fleet.restart(host)
             else:
-                fleet.crash(seat)
-                fleet.boot(seat)
+                fleet.crash(host)
+                fleet.boot(host)
 
 
 # The client
@@ -92,38 +92,38 @@ def _answer(path: str) -> str:
     return f"yes to {path}"
 
 
-async def decide(people: People, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
-    """Answer each question once, as soon or as late as chance has it; send a run on that failed."""
+async def decide(clients: SimulatedClients, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+    """Answer each question once, at a random time; retry a run that failed."""
     signalled = plan["wait"] != "signal"
     retries = 0
     for _ in range(_DECISIONS_MAX):
-        await people._pause()
-        row = await people._surely(handle.info)
+        await clients._pause()
+        row = await clients._surely(handle.info)
         if row.status is Status.FAILED:
-            retries += people.healed
+            retries += clients.healed
             if retries > _RETRIES_AFTER_HEALING:
                 return
-            await people._retry_once(handle)
+            await clients._retry_once(handle)
         elif row.status.terminal:
             return
         else:
-            signalled = signalled or await people._signal(handle, "go", 0)
-            await _decide_once(people, handle)
+            signalled = signalled or await clients._signal(handle, "go", 0)
+            await _decide_once(clients, handle)
 
 
-async def _decide_once(people: People, handle: RunHandle[Any]) -> None:
-    for wait in await people._surely(handle.waits):
+async def _decide_once(clients: SimulatedClients, handle: RunHandle[Any]) -> None:
+    for wait in await clients._surely(handle.waits):
         if wait.what != "approval":
             continue
         path = wait.path
         try:
-            await people._surely(lambda path=path: handle.decide(_answer(path), path=path))  # type: ignore[misc]  # bound
+            await clients._surely(lambda path=path: handle.decide(_answer(path), path=path))  # type: ignore[misc]  # bound
         except (AlreadyDecided, RunEnded):
-            continue  # by a decision of ours whose answer was lost, or the run has failed meanwhile
-        people.decisions.append(Sent(handle.id, decide_key(path), wait.name))
+            continue  # by our own decision, whose answer was lost; or the run has failed meanwhile
+        clients.decisions.append(Sent(handle.id, decide_key(path), wait.name))
 
 
-# What is right
+# Expected results
 
 
 def _input(rng: random.Random) -> dict[str, Any]:

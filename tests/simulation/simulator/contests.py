@@ -1,6 +1,6 @@
-"""Workflows in which things come together: answers due at once, time limits, ends that are interrupted.
+"""Contests: workflows in which things coincide: answers due at once, time limits, interrupted ends.
 
-Where the order of answers matters, the code writes down what it saw in a step and compares after a
+If the order of answers matters, the code records what it saw in a step and compares it after a
 pause: by then it may have been replayed, and must have seen the same.
 """
 
@@ -55,7 +55,7 @@ async def _same_after_a_pause(ctx: Context, seen: list[str], seconds: float) -> 
 
 @workflow
 async def together(ctx: Context, plan: dict[str, Any]) -> list[Any]:
-    """Two signals and two timers, one winner; what the losers held is not lost."""
+    """Two signals and two timers, one winner; the messages of the losers are not lost."""
     seconds = plan["seconds"]
     seen = [
         await ctx.first(
@@ -90,7 +90,7 @@ async def mixed(ctx: Context, plan: dict[str, Any]) -> list[Any]:
 
 @workflow
 async def endless(ctx: Context, plan: dict[str, Any]) -> str:
-    """Goes on as new again and again, until somebody cancels it."""
+    """Continues as new again and again until it is cancelled."""
     await ctx.first(ctx.signal("go"), _rest(ctx, plan["seconds"], "timer"))
     if plan["steps"]:
         await ctx.step(work, f"gen{plan['gone']}")
@@ -101,7 +101,7 @@ async def endless(ctx: Context, plan: dict[str, Any]) -> str:
 
 @workflow
 async def limited(ctx: Context, plan: dict[str, Any]) -> list[str]:
-    """Steps that hang until their time is over: retried, and at last given up."""
+    """Steps that hang until they time out: retried, and finally given up."""
     beside, slow = await ctx.all(ctx.step(work, "beside"), ctx.step(hangs, "slow", plan["times"]))
     outcome = tags(beside, slow)
     try:
@@ -113,7 +113,7 @@ async def limited(ctx: Context, plan: dict[str, Any]) -> list[str]:
 
 @workflow(timeout=RUN_LIMIT)
 async def overdue(ctx: Context, plan: dict[str, Any]) -> str:
-    """Busy for longer than it may be."""
+    """Runs for longer than its timeout."""
     for number in range(400):
         await ctx.step(work, f"o{number}")
         if plan["sleeps"] and number % 3 == 2:
@@ -123,7 +123,7 @@ async def overdue(ctx: Context, plan: dict[str, Any]) -> str:
 
 @workflow
 async def errand(ctx: Context, plan: dict[str, Any]) -> list[str]:
-    """Sent on its way by a run that does not wait for it."""
+    """Started by a run that does not wait for it."""
     before = await ctx.step(work, "out")
     await ctx.sleep(plan["seconds"])
     return tags(before, await ctx.step(work, "back", before))
@@ -144,7 +144,7 @@ async def sender(ctx: Context, plan: dict[str, Any]) -> list[str]:
 
 @workflow
 async def leaver(ctx: Context, plan: dict[str, Any]) -> str:
-    """Its child loses the race and must end too, also when messages come in the last moment."""
+    """Its child loses the race and must end too, even if messages come at the last moment."""
     child = await ctx.start(cancelled, {"seconds": 900.0})
     won = await ctx.first(_child(child), ctx.step(work, "won"))
     if plan["fails"]:
@@ -158,7 +158,7 @@ async def _child(child: Any) -> str:
 
 @workflow
 async def forgetful(ctx: Context, plan: dict[str, Any]) -> list[str]:
-    """A child and a step fail while others run: what is left of them is withdrawn."""
+    """A child and a step fail while others run: the others are withdrawn."""
     try:
         await ctx.all(ctx.run(cancelled, {"seconds": 900.0}), ctx.step(fragile, "lost", 1000))
     except StepError as error:

@@ -1,4 +1,4 @@
-"""Ledger: the outside world. Every step writes here what it did, whatever becomes of its result."""
+"""Ledger: the outside world. Every step records its effect here, whatever happens to its result."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import random
 
 from stepwell.domain.program import StepContext
 from stepwell.testing.clock import BEGIN
-from tests.simulation.checker.evidence import StepAttempt
+from tests.simulation.checker.evidence import Execution
 from tests.simulation.simulator.loop import SimLoop
 
 
 class Broken(Exception):
-    """A step fails, because its script says so."""
+    """A step fails because its script says so."""
 
 
 class Ledger:
     def __init__(self, loop: SimLoop, rng: random.Random) -> None:
-        self.rows: list[StepAttempt] = []
+        self.rows: list[Execution] = []
         self._loop = loop
         self._rng = rng
 
     async def perform(self, step: StepContext, tag: str, basis: str, fails: int) -> str:
-        """The effect; its result names this very execution, so that a repeat can be told apart."""
+        """Record the effect; its result names this execution, so that a repeat can be recognised."""
         row = self._begin(step, basis)
         token = f"{tag}@{len(self.rows)}"
         await asyncio.sleep(self._rng.choice((0.0, 0.02, 0.1, 0.5)) * self._rng.random())
@@ -31,8 +31,8 @@ class Ledger:
             raise Broken(f"attempt {step.attempt} of {tag}")
         return token
 
-    def _begin(self, step: StepContext, basis: str) -> StepAttempt:
-        row = StepAttempt(
+    def _begin(self, step: StepContext, basis: str) -> Execution:
+        row = Execution(
             run=step.run_id,
             path=step.path,
             attempt=step.attempt,
@@ -45,13 +45,13 @@ class Ledger:
         return row
 
 
-class Stage(SimLoop):
-    """The loop that steps find themselves on; it leads them to the ledger."""
+class LedgerLoop(SimLoop):
+    """The loop on which steps run; through it they reach the ledger."""
 
     ledger: Ledger
 
 
 def ledger() -> Ledger:
     stage = asyncio.get_running_loop()
-    assert isinstance(stage, Stage), "these steps belong to the simulator"
+    assert isinstance(stage, LedgerLoop), "these steps belong to the simulator"
     return stage.ledger

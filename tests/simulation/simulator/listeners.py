@@ -1,6 +1,6 @@
-"""Workflows that loop over broadcast events: each must take every one of them, once, in their order.
+"""Listeners: workflows that loop over broadcast events; each must take every event once, in order.
 
-All events of a run have a name of its own, so a wait for any key takes those of this run only.
+Each run has its own event name, so a wait for any key takes only events of this run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.simulation.simulator.workflows import work
 
 @workflow
 async def follower(ctx: Context, plan: dict[str, Any]) -> list[Any]:
-    """A plain loop, in one or several generations; `first`: something else is done before it waits."""
+    """A plain loop, in one or several generations; `first`: it does something else before it waits."""
     got: list[Any] = plan["got"]
     if not got and plan["first"]:
         await ctx.step(work, "first")
@@ -32,7 +32,7 @@ async def follower(ctx: Context, plan: dict[str, Any]) -> list[Any]:
 
 @workflow
 async def crowd(ctx: Context, plan: dict[str, Any]) -> list[list[Any]]:
-    """Several tasks at once that wait for the same, or for any key beside one."""
+    """Several concurrent tasks wait for the same key, or for one key and for any key."""
 
     async def take(key: str) -> list[Any]:
         got = []
@@ -47,7 +47,7 @@ async def crowd(ctx: Context, plan: dict[str, Any]) -> list[list[Any]]:
 
 @workflow
 async def doubter(ctx: Context, plan: dict[str, Any]) -> list[Any]:
-    """Gives up waiting again and again, and loses nothing by that."""
+    """Times out repeatedly and loses no event by that."""
     got: list[Any] = []
     while len(got) < plan["n"]:
         try:

@@ -1,8 +1,8 @@
 """SimLoop: an event loop with several processes inside, virtual time and a seeded scheduler.
 
-Which process runs next is drawn from the seed; time jumps to the next timer when nobody can run.
-Whatever a process schedules belongs to it, so a crash is simply never running its handles again
-(no `finally`, like a power cut), and a freeze is running them later.
+The seed decides which process runs next; time jumps to the next timer when no process can run.
+The handles that a process schedules belong to it, so a crash simply never runs them again
+(no `finally`, like a power cut), and a freeze runs them later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 Ts = TypeVarTuple("Ts")
 T = TypeVar("T")
-_SPIN_MAX = 200_000  # handles without time passing: somebody runs in circles
+_SPIN_MAX = 200_000  # handles without time passing: code runs in circles
 
 
 class Stalled(Exception):
@@ -26,14 +26,14 @@ class Stalled(Exception):
 
 
 class Process:
-    """One operating system process, as far as the loop is concerned."""
+    """One operating system process, as the loop sees it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.ready: deque[asyncio.Handle] = deque()
         self.frozen = False
         self.dead = False
-        self.kept: list[object] = []  # what a crash left: collecting it would run its `finally`
+        self.kept: list[object] = []  # left by a crash: collecting it would run its `finally`
 
     def __repr__(self) -> str:
         return f"<process {self.name}>"
@@ -71,7 +71,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.current = outer
 
     def crash(self, process: Process) -> None:
-        """Power cut: nothing of it runs any more, not even its `finally`."""
+        """Power cut: none of its code runs again, not even its `finally`."""
         process.dead = True
         process.kept.extend(asyncio.all_tasks(self))
         process.kept.extend(process.ready)
@@ -131,7 +131,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.current = self.root
 
     def _pass_time(self) -> None:
-        """To the next timer; those of the dead and the cancelled do not count."""
+        """Jump to the next timer; cancelled ones and those of dead processes do not count."""
         timers = self._timers
         while timers:
             when, _, _, handle, process = heapq.heappop(timers)
@@ -159,7 +159,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._awake.append(process)
         process.ready.append(handle)
 
-    # What asyncio asks of a loop
+    # The interface that asyncio expects
 
     def time(self) -> float:
         return self._now
@@ -223,10 +223,10 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # The end
 
-    def bury(self) -> None:
-        """Close what is left over, so that collecting it says and does nothing."""
+    def dispose(self) -> None:
+        """Close everything that is left, so that collecting it prints and runs nothing."""
         outer = events._get_running_loop()
-        events._set_running_loop(self)  # what its cleanup asks for a loop must not get a real one
+        events._set_running_loop(self)  # cleanup code that asks for a loop must not get a real one
         try:
             for task in asyncio.all_tasks(self):
                 close_quietly(task)
@@ -237,12 +237,12 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 
 def close_quietly(task: asyncio.Task[Any]) -> None:
-    """Leave a task that nobody will run again, whatever its code says to that."""
+    """Close a task that will never run again, even if its code objects."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is pending on purpose
     coroutine = task.get_coro()
     for _ in range(20):
         try:
             coroutine.close()
             return
-        except BaseException:  # its cleanup awaits again, or raises: it is over all the same
+        except BaseException:  # its cleanup awaits again, or raises: it has ended all the same
             continue

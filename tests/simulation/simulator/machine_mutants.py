@@ -1,4 +1,4 @@
-"""Planted bugs of machines and of undoing; hunted in the world of their own shapes."""
+"""Planted bugs in machines and compensation; hunted with shapes of their own."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _show_at_once(self: Documents, event: Event) -> None:
 
 
 def _everything_saved(journal: Journal, visit: str, *, failed: bool) -> list[str]:
-    """Also what attempts saved that failed."""
-    found = dict(item.rsplit("@", 1) for item in journal.document_ids)
+    """Counts the documents of failed attempts too."""
+    versions = dict(item.rsplit("@", 1) for item in journal.document_ids)
     for saved in journal.saved.values():
         for name in {document.name for _, document in saved}:
-            found[name] = str(int(found.get(name, "0")) + 1)
-    return [document_id(name, int(version)) for name, version in found.items()]
+            versions[name] = str(int(versions.get(name, "0")) + 1)
+    return [document_id(name, int(version)) for name, version in versions.items()]
 
 
 def _forget_all(self: MachineDriver) -> None:

@@ -1,7 +1,7 @@
 """Machines for the simulator, and sagas in both styles.
 
-A transition that fails has changed the state, saved documents and done inner steps before. `trail` is
-what the transitions that count wrote down; anything else in the state is the trace of a failed attempt.
+A failing transition has already changed the state, saved documents and done inner steps. `trail` is
+written by the transitions that count; anything else in the state is a trace of a failed attempt.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from stepwell.domain.retry import Retry
 from tests.simulation.simulator.ledger import Broken, ledger
 from tests.simulation.simulator.workflows import FAR, book, distant, do, fragile, shaky, tags, work
 
-_LIMIT = 4.0  # seconds for one attempt: a slow commit takes part of them, as on any machine
+_LIMIT = 4.0  # seconds for one attempt; a slow commit uses part of them, as on any machine
 _QUICK = Retry(4, delay=0.2, backoff="fixed")
 
 
 @step
 async def filed(context: StepContext, tag: str) -> str:
-    """Keeps a document; it counts with the transition, not with the step."""
+    """Saves a document; it counts with the transition, not with the step."""
     token = await ledger().perform(context, tag, "", 0)
     context.save("filed", tag)
     return token
 
 
 class Case(Machine[dict[str, Any]]):
-    """Everything that a machine can meet, as its input says."""
+    """Everything that can happen to a machine, as its input says."""
 
     def _note(self, what: str) -> None:
         self.state["trail"] = [*self.state.get("trail", ()), what]
@@ -107,7 +107,7 @@ def case_state(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 class Held(Machine[list[str]]):
-    """Fails for good at its second transition, until a person sends it on."""
+    """Fails permanently at its second transition, until a person retries it."""
 
     @transition("start", "half")
     async def begin(self, ctx: Context) -> None:
@@ -124,7 +124,7 @@ class Held(Machine[list[str]]):
 
 
 class SagaMachine(Machine[list[str]]):
-    """Everything that its transitions did is undone, whether it fails or is cancelled."""
+    """All steps of its transitions are undone, whether it fails or is cancelled."""
 
     @transition("start", "one")
     async def first(self, ctx: Context, plan: dict[str, Any]) -> None:

@@ -104,12 +104,12 @@ def _finish_blindly(commit: Commit, *, lease: str | None, head: int, wakes: int)
     )
 
 
-def _never_recognised(commit: Commit, log: object) -> bool:
+def _never_written(commit: Commit, log: object) -> bool:
     return False
 
 
 class TwoTransactions(MemoryStore):
-    """Tickets, children and messages follow in a transaction of their own."""
+    """Tickets, children and messages follow in a separate transaction."""
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         bare = [replace(commit, starts=(), deliveries=(), tickets_opened=()) for commit in batch]
@@ -122,14 +122,14 @@ class TwoTransactions(MemoryStore):
 
 
 class OldSnapshot(MemoryStore):
-    """A claim returns the new count of messages and the inbox as it was before."""
+    """A claim returns the new count of messages with the old inbox."""
 
     async def claim(self, request: ClaimRequest) -> Claims:
         before = {run_id: list(box.values()) for run_id, box in self._inbox.items()}
         await asyncio.sleep(0.02)
-        found = await super().claim(request)
-        stale = [claim._replace(inbox=before.get(claim.run_id, [])) for claim in found.claims]
-        return found._replace(claims=stale)
+        answer = await super().claim(request)
+        stale = [claim._replace(inbox=before.get(claim.run_id, [])) for claim in answer.claims]
+        return answer._replace(claims=stale)
 
 
 # Keys
@@ -176,12 +176,12 @@ def _no_cursors(self: Waits) -> list[Any]:
 
 class OrderOfIds(MemoryStore):
     async def published(self, *asked: Any, limit: int = PUBLISHED_MAX, **since: Any) -> Any:
-        found = await super().published(*asked, **since)
-        return sorted(found, key=lambda event: event.id)[:limit]
+        answer = await super().published(*asked, **since)
+        return sorted(answer, key=lambda event: event.id)[:limit]
 
 
 class SameMoment(MemoryStore):
-    """Emits that come within a moment of each other get one time."""
+    """Events emitted at almost the same moment get the same time."""
 
     async def emit(self, event: PublishedEvent) -> bool:
         is_new = await super().emit(event)
@@ -207,7 +207,7 @@ def _take_what_is_told(self: Waits, row: InboxRow) -> None:
 
 
 class WorkerClock(MemoryStore):
-    """Leases are counted by the clock of whoever asks."""
+    """Leases are counted by the clock of the worker that asks."""
 
     @contextmanager
     def _their_time(self) -> Iterator[None]:
@@ -235,7 +235,7 @@ class WorkerClock(MemoryStore):
 
 
 class EagerReaper(MemoryStore):
-    """Takes workers for dead that only have not renewed for a moment."""
+    """Presumes workers dead that have merely not renewed for a moment."""
 
     def _is_dead(self, worker: WorkerId, now: float) -> bool:
         info, until = self._workers[worker]
@@ -316,9 +316,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("starts_twice", "a repeated start is a second run", StartsTwice),
     Mutant("owns_twice", "a start that meets its key owns that run too", OwnsTwice),
     Mutant(
-        "not_recognised",
+        "sent_again",
         "an unanswered commit counts as lost",
-        patches=((commits, "was_already_written", _never_recognised),),
+        patches=((commits, "was_already_written", _never_written),),
     ),
     Mutant(
         "early_effects", "effects before their cause is written", patches=((Activation, "ask", _ask_at_once),)
@@ -375,5 +375,5 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("endless_steps", "no step times out", patches=((StepAttempt, "_time_out", _nothing),)),
     Mutant("endless_runs", "no run times out", patches=((Activation, "timed_out", _nothing),)),
-    Mutant("strays", "tickets of lost answers stay", patches=((OrphanedTickets, "overdue", _none),)),
+    Mutant("orphans", "tickets of lost answers stay", patches=((OrphanedTickets, "overdue", _none),)),
 )

@@ -10,7 +10,7 @@ from stepwell.testing.clock import BEGIN
 
 
 class SkewedClock:
-    """A process' own idea of the time. Its monotonic clock begins anywhere and runs true."""
+    """The wall clock of one process, which is wrong. Its monotonic clock begins anywhere and is right."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, skew: float, uptime: float) -> None:
         self._loop = loop

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.simulation.checker.evidence import Fault
-from tests.simulation.simulator.faulty import Network
-from tests.simulation.simulator.fleet import Fleet, Seat
+from tests.simulation.simulator.fleet import Fleet, Host
+from tests.simulation.simulator.network import Network
 from tests.simulation.simulator.plan import PHASE_SECONDS, Plan
 
 
@@ -21,52 +21,52 @@ class Nemesis:
         self._rng = random.Random(f"nemesis/{plan.seed}")
 
     async def run(self) -> None:
-        """All deeds of the plan, one after the other in time; returns when the last is over."""
+        """Inject all faults of the plan at their times; returns when the last is over."""
         plan = self._plan
-        deeds: list[Callable[[], Coroutine[Any, Any, None]]] = [
+        faults: list[Callable[[], Coroutine[Any, Any, None]]] = [
             *[self._crash] * plan.crashes,
             *[self._kill] * plan.kills,
             *[self._freeze] * plan.freezes,
             *[self._outage] * plan.outages,
             *[self._stop] * plan.stops,
         ]
-        self._rng.shuffle(deeds)
-        times = sorted(PHASE_SECONDS * self._rng.random() ** 1.5 for _ in deeds)
+        self._rng.shuffle(faults)
+        times = sorted(PHASE_SECONDS * self._rng.random() ** 1.5 for _ in faults)
         async with asyncio.TaskGroup() as group:
-            for at, deed in zip(times, deeds, strict=True):
-                group.create_task(self._at(at, deed))
+            for at, fault in zip(times, faults, strict=True):
+                group.create_task(self._at(at, fault))
 
-    async def _at(self, seconds: float, deed: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _at(self, seconds: float, fault: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await asyncio.sleep(seconds)
-        await deed()
+        await fault()
 
-    def _victim(self) -> Seat:
-        return self._rng.choice(self._fleet.seats)
+    def _victim(self) -> Host:
+        return self._rng.choice(self._fleet.hosts)
 
     async def _crash(self) -> None:
-        seat = self._victim()
-        self._fleet.crash(seat)
+        host = self._victim()
+        self._fleet.crash(host)
         await asyncio.sleep(self._rng.choice((0.0, 0.5, 3.0)) * self._rng.random())
-        self._fleet.boot(seat)
+        self._fleet.boot(host)
 
     async def _kill(self) -> None:
         """Power cut exactly before or after one of its next store calls is executed."""
-        seat = self._victim()
-        process = seat.process
+        host = self._victim()
+        process = host.process
         self._network.kills[process.name] = (self._rng.randint(1, 12), self._rng.random() < 0.5)
         for _ in range(100):
             await asyncio.sleep(0.1)
-            if process.dead or seat.process is not process:
+            if process.dead or host.process is not process:
                 break
         self._network.kills.pop(process.name, None)
         if process.dead:
             await asyncio.sleep(self._rng.random())
-            self._fleet.boot(seat)
+            self._fleet.boot(host)
 
     async def _freeze(self) -> None:
         """SIGSTOP, often past the lease, then SIGCONT."""
-        seat = self._victim()
-        process = seat.process
+        host = self._victim()
+        process = host.process
         seconds = self._plan.settings.lease_seconds * self._rng.choice((0.3, 1.2, 2.5))
         network = self._network
         network.counts["freeze"] += 1
@@ -92,6 +92,6 @@ class Nemesis:
 
     async def _stop(self) -> None:
         """A deploy: SIGTERM and a new process. Not a fault: nothing may be repeated."""
-        seat = self._victim()
+        host = self._victim()
         self._network.counts["stop"] += 1
-        await self._fleet.restart(seat)
+        await self._fleet.restart(host)

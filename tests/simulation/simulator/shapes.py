@@ -122,7 +122,7 @@ def _shared(plan: dict[str, Any]) -> Wanted:
     return Wanted(fits=fits)
 
 
-# Which events there are is up to the client: the checker knows which of them must have been taken.
+# The client decides which events there are: the checker knows which of them must have been taken.
 LISTENERS: tuple[Shape, ...] = (
     Shape(
         li.follower,
@@ -222,7 +222,7 @@ def _undone_by_cancel(rng: random.Random) -> dict[str, Any]:
     return {**_undone(rng), "waits": True, "seconds": rng.choice((0.1, 3.0, 900.0))}
 
 
-# A world of their own: it shows more of each in fewer seeds.
+# Simulated separately: that shows more of each in fewer seeds.
 MACHINES: tuple[Shape, ...] = (
     Shape(m.Case, _case, _is(m.case_state), "triggers"),
     Shape(m.Case, _case, lambda p: Wanted(("cancelled",)), "cancel"),

@@ -1,4 +1,4 @@
-"""Sweep: many seeds, on several cores, and one line about them."""
+"""Sweep: run many seeds on several cores, and sum them up in one line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Summary:
 
 
 def sweep(seeds: Iterable[int], *, jobs: int = 1, world: str = "functions") -> Summary:
-    """All of them, over the runs of one world; with several jobs in processes of their own."""
+    """Run all seeds over the runs of one world; with several jobs, in separate processes."""
     wanted = list(seeds)
     chunks = [wanted[at : at + _CHUNK] for at in range(0, len(wanted), _CHUNK)]
     total = Summary()
@@ -60,7 +60,7 @@ def sweep(seeds: Iterable[int], *, jobs: int = 1, world: str = "functions") -> S
         for chunk in chunks:
             total.add(_some(chunk, world))
         return total
-    # Fresh interpreters: a fork would take the tests' threads and connections along.
+    # Fresh interpreters: a fork would inherit the tests' threads and connections.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for part in pool.map(_some, chunks, repeat(world)):
             total.add(part)

@@ -1,6 +1,6 @@
-"""Workflows of every shape, and what each must give back.
+"""Workflows of every shape, and the result that each must return.
 
-A step's result is `tag@execution`. Workflows hand it to the next step as its basis and return only
+A step's result is `tag@execution`. Workflows pass it to the next step as its basis and return only
 tags, so the result is known beforehand while a repeated execution still shows.
 """
 
@@ -105,7 +105,7 @@ async def signalled(ctx: Context, plan: dict[str, Any]) -> list[Any]:
 
 @workflow
 async def impatient(ctx: Context, plan: dict[str, Any]) -> str:
-    """A signal against its time limit, with another name beside it."""
+    """A signal races its timeout, beside a signal of another name."""
 
     async def other() -> str:
         return str(await ctx.signal("other"))
@@ -207,7 +207,7 @@ async def forgiving(ctx: Context, plan: dict[str, Any]) -> list[str]:
 
 @workflow
 async def retried(ctx: Context, plan: dict[str, Any]) -> list[str]:
-    """Fails for good, until a person sends it on."""
+    """Fails permanently, until a person retries it."""
     before, failing = await ctx.all(ctx.step(work, "kept"), ctx.step(fragile, "mended", plan["fails"]))
     return tags(before, failing)
 
@@ -224,7 +224,7 @@ async def do(context: StepContext, tag: str, fails: int) -> str:
 
 @workflow
 async def saga(ctx: Context, plan: dict[str, Any]) -> str:
-    """Everything it did is undone, whether it fails or is cancelled."""
+    """All its steps are undone, whether it fails or is cancelled."""
     for number in range(plan["n"]):
         await ctx.step(do, f"d{number}", plan["fails"] if number == 0 else 0)
     await ctx.all(ctx.step(do, "left", 0), ctx.step(do, "right", 1))
@@ -248,7 +248,7 @@ async def cancelled(ctx: Context, plan: dict[str, Any]) -> str:
 
 @workflow
 async def abandoned(ctx: Context, plan: dict[str, Any]) -> list[Any]:
-    """Its children wait for ever; cancelling it must end them too."""
+    """Its children wait forever; cancelling it must end them too."""
     await ctx.step(work, "enter")
     return await ctx.all(ctx.run(cancelled, {"seconds": 900.0}), ctx.run(cancelled, {"seconds": 0.1}))
 

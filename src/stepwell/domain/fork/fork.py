@@ -1,4 +1,4 @@
-"""Forking: from a run's log and a place in it to the log of a new run. The old one is only read."""
+"""Fork: build the log of a new run from a run's log and a point in it. The old log is only read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.domain.codec import digest
 from stepwell.domain.commit import LogRow
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
-from stepwell.domain.fork.prefix import CUTS, Edits, cut_function
+from stepwell.domain.fork.prefix import PREFIX_RULES, Edits, function_prefix
 from stepwell.domain.fork.run_copy import RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.new_run import needs_of_run
@@ -24,8 +24,8 @@ from stepwell.errors import StepNotFound, excerpt
 _NAMED_MAX = 5  # paths that an error names
 
 
-class Birth(NamedTuple):
-    """Names for the new run, and the time."""
+class ForkIdentity(NamedTuple):
+    """Id, key and seed of the new run, and the time."""
 
     run_id: RunId
     key: str
@@ -33,40 +33,40 @@ class Birth(NamedTuple):
     now: float
 
 
-_OWNERSHIP = (ev.Claimed, ev.LeaseLost)  # says who had the old run; the new one has its own owners
+_OWNERSHIP = (ev.Claimed, ev.LeaseLost)  # the old run's owners; the new run has its own
 
 
-def forked(copy: RunCopy, origin: ev.Origin, edits: Edits, birth: Birth) -> RunCopy:
-    """The run that begins where `origin` says, with nothing of it done by the old run again."""
+def fork_run(copy: RunCopy, origin: ev.Origin, edits: Edits, identity: ForkIdentity) -> RunCopy:
+    """The run that begins at the point that `origin` names, without repeating what the old run did."""
     events = [ev.read(row) for row in copy.log]
-    cut = CUTS.get(copy.kind, cut_function)(events, origin.seq, edits)
-    kept = [event for event in cut.events if not isinstance(event.fact, _OWNERSHIP)]
+    prefix = PREFIX_RULES.get(copy.kind, function_prefix)(events, origin.seq, edits)
+    kept = [event for event in prefix.events if not isinstance(event.fact, _OWNERSHIP)]
     kept = _edited(_without_loose_documents(kept), edits)
     log = [_row(event, seq) for seq, event in enumerate(kept, 1)]
-    origin = replace(origin, seq=cut.seq, copied=len(log), edited=edits.names, salt=birth.seed)
-    log[0] = log[0]._replace(payload=msgspec.json.encode(_accepted(kept[0], origin, edits, birth)))
+    origin = replace(origin, seq=prefix.seq, copied=len(log), edited=edits.names, salt=identity.seed)
+    log[0] = log[0]._replace(payload=msgspec.json.encode(_accepted(kept[0], origin, edits, identity)))
     base = max((row.seq for row in log if row.kind in ev.BASES), default=1)
     continued = any(row.kind == ev.KIND[ev.Continued] for row in log)
     input = copy.input if edits.input is None or continued else edits.input
     return replace(
         copy,
-        id=birth.run_id,
+        id=identity.run_id,
         status=Status.PENDING,
         input=input,
         output=None,
         error=None,
-        key=birth.key,
-        digest=digest(msgspec.json.encode([origin.how, origin.run, cut.seq, *_all(edits)])),
+        key=identity.key,
+        digest=digest(msgspec.json.encode([origin.how, origin.run, prefix.seq, *_all(edits)])),
         parent="",
         parent_path="",
-        root=birth.run_id,
-        trigger=f"{origin.how}/{origin.run}@{cut.seq}",
+        root=identity.run_id,
+        trigger=f"{origin.how}/{origin.run}@{prefix.seq}",
         where_at="",
-        created_at=birth.now,
+        created_at=identity.now,
         started_at=None,
         ended_at=None,
         log=log,
-        tickets=[_ticket(copy, len(log), base, birth.now, log[-1].at)],
+        tickets=[_ticket(copy, len(log), base, identity.now, log[-1].at)],
         inbox=(),
         waits=(),
     )
@@ -74,17 +74,17 @@ def forked(copy: RunCopy, origin: ev.Origin, edits: Edits, birth: Birth) -> RunC
 
 def _all(edits: Edits) -> list[str]:
     values = {"input": edits.input, "state": edits.state, **edits.outputs}
-    told = [f"{name}={value.decode()}" for name, value in sorted(values.items()) if value is not None]
-    return [*told, *sorted(edits.dropped)]
+    named = [f"{name}={value.decode()}" for name, value in sorted(values.items()) if value is not None]
+    return [*named, *sorted(edits.dropped)]
 
 
-def _accepted(first: Event, origin: ev.Origin, edits: Edits, birth: Birth) -> ev.Accepted:
+def _accepted(first: Event, origin: ev.Origin, edits: Edits, identity: ForkIdentity) -> ev.Accepted:
     assert isinstance(first.fact, ev.Accepted)
     fact = replace(
-        first.fact, parent="", parent_path="", root=birth.run_id, depth=0, key=birth.key, origin=origin
+        first.fact, parent="", parent_path="", root=identity.run_id, depth=0, key=identity.key, origin=origin
     )
     if origin.copied == 1:
-        return replace(fact, seed=birth.seed, input=_raw(edits.input) or fact.input)
+        return replace(fact, seed=identity.seed, input=_raw(edits.input) or fact.input)
     return fact
 
 
@@ -106,7 +106,7 @@ def _ticket(copy: RunCopy, head: int, base: int, now: float, at: float) -> Ticke
 
 
 def _without_loose_documents(events: Sequence[Event]) -> list[Event]:
-    """A document is its step's; where the step is asked for again, so is the document."""
+    """Drop the documents of steps that run again: those steps save them again."""
     done = {event.path for event in events if not isinstance(event.fact, ev.DocumentSaved)}
     return [
         e for e in events if not isinstance(e.fact, ev.DocumentSaved) or e.path in done or is_direct(e.path)
@@ -114,7 +114,7 @@ def _without_loose_documents(events: Sequence[Event]) -> list[Event]:
 
 
 def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
-    """With the edited results; and without how to undo what the new run has not done itself."""
+    """Insert the edited results, and drop the undo data: the new run did none of these steps itself."""
     missing = set(edits.outputs)
     answers = {
         event.fact.received: event.path
@@ -122,7 +122,7 @@ def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
         if isinstance(event.fact, ev.WaitEnded) and event.path in edits.outputs
     }
     begun = max(i for i, event in enumerate(events) if isinstance(event.fact, ev.Accepted | ev.Continued))
-    found = []
+    result = []
     for i, event in enumerate(events):
         fact = _own(event.fact, edits.input if i == begun else None)
         if isinstance(fact, ev.Received) and fact.key in answers:
@@ -131,23 +131,23 @@ def _edited(events: Sequence[Event], edits: Edits) -> list[Event]:
         if event.path in edits.outputs:
             if isinstance(fact, ev.WaitEnded) and fact.outcome == "timed_out":
                 key = f"edited/{event.path}"
-                found.append(_received(event, key, Raw(edits.outputs[event.path])))
+                result.append(_received(event, key, Raw(edits.outputs[event.path])))
                 fact = ev.WaitEnded(outcome="answered", received=key)
             fact = _with_output(event._replace(fact=fact), Raw(edits.outputs[event.path]))
             if fact is not event.fact:
                 missing.discard(event.path)
-        found.append(event._replace(fact=fact))
+        result.append(event._replace(fact=fact))
     if missing:
         raise StepNotFound(
             f"{', '.join(excerpt(path) for path in sorted(missing)[:_NAMED_MAX])} has no result "
-            "before the place of the fork",
+            "before the fork point",
             hint="edit results of steps, children and waits that had ended by then; see run.state(at=...)",
         )
-    return found
+    return result
 
 
 def _own(fact: ev.Fact, input: bytes | None) -> ev.Fact:
-    """With its own input; without what belongs to the old run: what that did, and its children."""
+    """Set the new run's input, and drop what belongs to the old run: its undo data and its children."""
     if isinstance(fact, ev.StepCompleted) and fact.undo is not None:
         return replace(fact, undo=None)
     if isinstance(fact, ev.Continued) and fact.children:
@@ -158,7 +158,7 @@ def _own(fact: ev.Fact, input: bytes | None) -> ev.Fact:
 
 
 def _received(event: Event, key: str, value: Raw) -> Event:
-    """An answer to a wait that nobody had answered in time."""
+    """The answer to a wait that had timed out."""
     fact = ev.Received(key=key, n=0, what="edit", name=event.path, payload=value)
     return event._replace(path="", attempt=0, fact=fact)
 

@@ -1,8 +1,8 @@
-"""Cuts: which events of a run's log a new run begins with.
+"""Fork prefix: the events of a run's log that a new run begins with.
 
-A function's code is replayed over the copy, so a copy ends where nothing was open: what had been asked
-for and not answered is asked for again by the new run, and would be there twice. Other kinds of program
-cut in their own way; each has its entry in `CUTS`.
+A function's code is replayed over the copy, so the copy ends where nothing was open: the new run asks again
+for everything unanswered, which would then be there twice. Machines and graphs have rules of their own; each
+style has an entry in `PREFIX_RULES`.
 """
 
 from __future__ import annotations
@@ -16,50 +16,51 @@ from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
-from stepwell.domain.compensation import is_leaving
-from stepwell.domain.documents import is_direct
+from stepwell.domain.compensation import begins_cleanup
+from stepwell.domain.documents import Documents, is_direct
 from stepwell.domain.events import Event
+from stepwell.domain.state import Checkpoint
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput, NotForkable, StepNotFound, excerpt
 
 
 class Delivered(NamedTuple):
-    """An event for a graph run that one of its waits got out of the run's mailbox."""
+    """An event for a graph run that one of its waits took from the run's mailbox."""
 
-    seq: int  # the event of the log behind which the wait ended
+    seq: int  # the event of the log after which the wait ended
     path: str  # of the wait
-    received: str  # key of the message
+    received: str  # message key
     data: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edits:
-    """What is other than it was; everything is JSON."""
+    """What the new run changes; all values are JSON."""
 
     input: bytes | None = None
     state: bytes | None = None
     outputs: Mapping[str, bytes] = field(default_factory=dict)
-    dropped: frozenset[str] = frozenset()  # of a graph: paths to be done again
-    delivered: Sequence[Delivered] = ()  # of a graph; its mailbox is among the dropped then
+    dropped: frozenset[str] = frozenset()  # for a graph: paths to run again
+    delivered: Sequence[Delivered] = ()  # for a graph whose mailbox is among the dropped paths
 
     @property
     def names(self) -> list[str]:
-        found = [name for name in ("input", "state") if getattr(self, name) is not None]
-        return [*found, *sorted(self.outputs)]
+        names = [name for name in ("input", "state") if getattr(self, name) is not None]
+        return [*names, *sorted(self.outputs)]
 
 
 class ForkPrefix(NamedTuple):
-    """The events that count, as they are to be written; `seq` is the last of them in the old log."""
+    """The events to copy, as they will be written; `seq` is the last of them in the old log."""
 
     events: list[Event]
     seq: int
 
 
-# What was open
+# Open calls
 
 
-class Open:
-    """What a log has begun and not ended, event by event."""
+class OpenCalls:
+    """The calls that a log has begun and not ended, event by event."""
 
     def __init__(self) -> None:
         self.paths: dict[str, str] = {}
@@ -84,54 +85,92 @@ class Open:
                 pass
 
 
-def closed_places(events: Sequence[Event]) -> list[int]:
+def fork_points(events: Sequence[Event]) -> list[int]:
     """The seqs after which nothing was open."""
-    found = Open()
-    places = []
+    open = OpenCalls()
+    points = []
     for event in events:
-        found.take(event)
-        if not found.paths:
-            places.append(event.seq)
-    return places
+        open.take(event)
+        if not open.paths:
+            points.append(event.seq)
+    return points
+
+
+def checkpoints(events: Sequence[Event]) -> list[Checkpoint]:
+    """The points of a run's past that one can look at and fork from.
+
+    A function has one after each step; its state there is the step's result. A machine has one after each
+    transition, with the machine's state.
+    """
+    points: list[Checkpoint] = []
+    documents, open = Documents(), OpenCalls()
+    machine = bool(events) and isinstance(events[0].fact, ev.Accepted) and events[0].fact.kind == "machine"
+    ending = False
+    for event in events:
+        documents.take(event)
+        open.take(event)
+        ending = ending or begins_cleanup(event.fact)
+        match event.fact:
+            case ev.TransitionCompleted() as fact:
+                place, state, transition, version = fact.target, fact.state, fact.transition, fact.version
+            case ev.StepCompleted(result=result) if not machine and not event.path.startswith("compensate/"):
+                place, state, transition, version = event.path, result, "", len(points) + 1
+            case _:
+                continue
+        checkpoint = Checkpoint(
+            version=version,
+            place=place,
+            state=state,
+            documents=tuple(document.id for document in documents.latest.values()),
+            transition=transition,
+            seq=event.seq,
+            at=event.at,
+            forkable=machine or not (open.paths or ending),
+        )
+        points.append(checkpoint)
+    return points
 
 
 # Functions
 
 
-def cut_function(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
+def function_prefix(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
     if edits.state is not None:
         raise InvalidInput(
-            "a function has no state that could be edited",
-            hint="edit what its steps returned (outputs=), or its input (input=)",
+            "a function has no state to edit",
+            hint="edit the results of its steps (outputs=) or its input (input=)",
         )
-    seq = _before_the_end(events, seq)
-    kept = _mended(events[:seq], edits)
+    seq = _without_ending(events, seq)
+    kept = _without_failure_handling(events[:seq], edits)
     for event in kept:
-        if is_leaving(event.fact):
+        if begins_cleanup(event.fact):
             raise NotForkable(
                 f"at event {seq} the run was already ending ({event.kind} at {event.seq})",
                 hint=f"fork at {event.seq - 1} or before",
             )
-    found = Open()
+    open = OpenCalls()
     for event in kept:
-        found.take(event)
-    if found.paths:
-        what = ", ".join(f"{kind} {path}" for path, kind in list(found.paths.items())[:3])
-        places = [place for place in closed_places(kept) if place > 1]
+        open.take(event)
+    if open.paths:
+        what = ", ".join(f"{kind} {path}" for path, kind in list(open.paths.items())[:3])
+        points = [point for point in fork_points(kept) if point > 1]
         raise NotForkable(
             f"at event {seq} something was open: {what}",
-            hint=f"fork at {places[-1]}, where nothing was"
-            if places
+            hint=f"fork at {points[-1]}, where nothing was open"
+            if points
             else "rerun it: nothing was settled before",
         )
     return ForkPrefix(kept, seq)
 
 
-def _mended(events: Sequence[Event], edits: Edits) -> list[Event]:
-    """Without what the code did because of a failure that is a result now: only what was open then ended."""
+def _without_failure_handling(events: Sequence[Event], edits: Edits) -> list[Event]:
+    """Drop what the code did because of a failure that is now edited into a result.
+
+    After that failure only the ends of calls that were already open are kept.
+    """
     last = {event.path: event for event in events if event.path in edits.outputs and settles(event.fact)}
-    failed = min((event.seq for event in last.values() if failed_answer(event.fact)), default=len(events))
-    before = Open()
+    failed = min((event.seq for event in last.values() if is_failure(event.fact)), default=len(events))
+    before = OpenCalls()
     for event in events[:failed]:
         before.take(event)
     ended = [event for event in events[failed:] if event.path in before.paths]
@@ -145,8 +184,8 @@ def _mended(events: Sequence[Event], edits: Edits) -> list[Event]:
     return [*events[:failed], *sorted([*ended, *kept], key=lambda event: event.seq)]
 
 
-def failed_answer(fact: ev.Fact) -> bool:
-    """It lets the code go on, but not with what it asked for."""
+def is_failure(fact: ev.Fact) -> bool:
+    """Whether this fact answers a call with a failure instead of a result."""
     match fact:
         case ev.ChildEnded(status=status):
             return status != Status.COMPLETED
@@ -156,7 +195,7 @@ def failed_answer(fact: ev.Fact) -> bool:
             return isinstance(fact, ev.StepFailed)
 
 
-def _before_the_end(events: Sequence[Event], seq: int) -> int:
+def _without_ending(events: Sequence[Event], seq: int) -> int:
     if type(seq) is not int or not 1 <= seq <= len(events):
         raise NotForkable(
             f"the log has events 1 to {len(events)}, not {excerpt(seq)}", hint="look at run.checkpoints()"
@@ -169,57 +208,57 @@ def _before_the_end(events: Sequence[Event], seq: int) -> int:
 # Machines
 
 
-def cut_machine(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
-    """A machine's past is its last checkpoint; beyond it, what the visit's code was answered.
+def machine_prefix(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
+    """Keep the log up to the machine's last checkpoint, and after it the recorded results of the visit.
 
-    It does not replay, so inner steps that had completed are kept whatever else was open. With another
-    state they would not fit it: then nothing of the visit is kept.
+    A machine does not replay, so inner steps that completed are kept even if something else was open. They
+    would not fit an edited state: then nothing of the visit is kept.
     """
-    seq = _before_the_end(events, seq)
-    places = [e.seq for e in events[:seq] if isinstance(e.fact, ev.TransitionCompleted)]
-    place = places[-1] if places else 1
-    _check_outputs(events[:place], edits)
-    past = [_arrived(event, edits) if event.seq == place else event for event in events[:place]]
+    seq = _without_ending(events, seq)
+    arrivals = [e.seq for e in events[:seq] if isinstance(e.fact, ev.TransitionCompleted)]
+    last = arrivals[-1] if arrivals else 1
+    _check_outputs(events[:last], edits)
+    past = [_edited_checkpoint(event, edits) if event.seq == last else event for event in events[:last]]
     if edits.state is not None:
-        if not places:
+        if not arrivals:
             raise NotForkable(
                 f"at event {seq} the machine had no checkpoint, so no state",
                 hint="rerun it with another input, or fork it at a checkpoint",
             )
-        return ForkPrefix(past, place)
-    visit = events[place:seq]
-    if any(is_leaving(event.fact) for event in visit):
+        return ForkPrefix(past, last)
+    visit = events[last:seq]
+    if any(begins_cleanup(event.fact) for event in visit):
         raise NotForkable(
-            f"at event {seq} the run was already ending", hint=f"fork at {place}, its last checkpoint"
+            f"at event {seq} the run was already ending", hint=f"fork at {last}, its last checkpoint"
         )
-    return ForkPrefix([*past, *_answered(visit, edits)], seq)
+    return ForkPrefix([*past, *_reusable(visit, edits)], seq)
 
 
 def _check_outputs(past: Sequence[Event], edits: Edits) -> None:
-    """What a completed transition was given is in the state that it left: another answer would be in vain."""
+    """Refuse edits before the checkpoint: its state was computed from the old result."""
     for index, event in enumerate(past):
         if event.path in edits.outputs and settles(event.fact):
             arrival = next(e for e in past[index:] if isinstance(e.fact, ev.TransitionCompleted))
             raise NotForkable(
-                f"{event.path} was answered before event {arrival.seq}, and the state there was made from it",
+                f"{event.path} was answered before event {arrival.seq}, and the state there depends on it",
                 hint=f"edit that state (state=), or fork at {arrival.seq - 1}",
             )
 
 
-def _arrived(event: Event, edits: Edits) -> Event:
+def _edited_checkpoint(event: Event, edits: Edits) -> Event:
     if not isinstance(event.fact, ev.TransitionCompleted):
         return event
     state = event.fact.state if edits.state is None else Raw(edits.state)
     return event._replace(fact=replace(event.fact, state=state, children={}))
 
 
-_NEWS = (ev.ValueRecorded, ev.Published, ev.Progress, ev.DocumentSaved, ev.Received)
+_STANDALONE = (ev.ValueRecorded, ev.Published, ev.Progress, ev.DocumentSaved, ev.Received)
 
 
-def _answered(visit: Sequence[Event], edits: Edits) -> list[Event]:
-    """What the code of a visit may be given again: nothing that was open, or failed and is not edited."""
-    mended = {e.path: e for e in visit if e.path in edits.outputs and settles(e.fact)}
-    settled = set(mended)
+def _reusable(visit: Sequence[Event], edits: Edits) -> list[Event]:
+    """The results that the visit's code may reuse: not what was open, or failed without being edited."""
+    edited = {e.path: e for e in visit if e.path in edits.outputs and settles(e.fact)}
+    settled = set(edited)
     for event in visit:
         match event.fact:
             case ev.StepCompleted() | ev.TimerFired() | ev.WaitEnded(outcome="answered"):
@@ -230,43 +269,48 @@ def _answered(visit: Sequence[Event], edits: Edits) -> list[Event]:
                 settled.add(event.path)
             case _:
                 pass
-    kept = [e for e in visit if e.path in settled or (isinstance(e.fact, _NEWS) and not _own_save(e))]
-    tried = (ev.StepFailed, ev.StepStarted, ev.StepScheduled)
-    return [e for e in kept if e is mended.get(e.path) or not isinstance(e.fact, tried)]
+    kept = [
+        e for e in visit if e.path in settled or (isinstance(e.fact, _STANDALONE) and not _is_own_save(e))
+    ]
+    attempts = (ev.StepFailed, ev.StepStarted, ev.StepScheduled)
+    return [e for e in kept if e is edited.get(e.path) or not isinstance(e.fact, attempts)]
 
 
-def _own_save(event: Event) -> bool:
-    """What the visit's code saved itself, not a step of it: it runs again, and saves what it will."""
+def _is_own_save(event: Event) -> bool:
+    """Whether the visit's code saved it, not one of its steps: that code runs again and saves again."""
     return isinstance(event.fact, ev.DocumentSaved) and is_direct(event.path)
 
 
 # Graphs
 
 
-def cut_graph(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
-    """By causality: every answer is kept but those of the dropped paths, whatever else was open.
+def graph_prefix(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
+    """Keep every result except those of the dropped paths, even if something else was open.
 
-    A graph asks for the same places again, so what has no answer is simply asked for anew.
+    A graph asks for the same paths again, so a call without a result is simply made again.
     """
-    seq = _before_the_end(events, seq)
-    # Behind a cancel there is only what cleaned up; the new run is not cancelled.
+    seq = _without_ending(events, seq)
+    # After a cancel there is only cleanup; the new run is not cancelled.
     cancelled = (event.seq for event in events[:seq] if isinstance(event.fact, ev.CancelRequested))
     seq = min(seq, next(cancelled, seq + 1) - 1)
-    past = _without(edits.dropped, _addressed(_sent_on(events[:seq]), edits.delivered))
+    past = _without_dropped(
+        edits.dropped, _as_wait_answers(_without_retried_failures(events[:seq]), edits.delivered)
+    )
     settled = {event.path for event in past if settles(event.fact)}
     begun = {event.path for event in past if isinstance(event.fact, ev.ChildStarted)}
     kept = [
         event
         for event in past[1:]
-        if isinstance(event.fact, _NEWS) or (event.path in settled and not isinstance(event.fact, _AGAIN))
+        if isinstance(event.fact, _STANDALONE)
+        or (event.path in settled and not isinstance(event.fact, _REPEATED))
     ]
     return ForkPrefix(
         [events[0], *(event for event in kept if event.path in begun or not _is_child(event))], seq
     )
 
 
-def _sent_on(events: Sequence[Event]) -> list[Event]:
-    """Without the failures that a person sent on by a retry: what came in their place is the answer."""
+def _without_retried_failures(events: Sequence[Event]) -> list[Event]:
+    """Drop the failures that a person resumed with a retry: the result after it counts."""
     gone: set[int] = set()
     for retried in (event.seq for event in events if isinstance(event.fact, ev.Retried)):
         before = [event for event in events if event.seq < retried and event.seq not in gone]
@@ -279,29 +323,30 @@ def _sent_on(events: Sequence[Event]) -> list[Event]:
     return [event for event in events if event.seq not in gone]
 
 
-def _addressed(events: Sequence[Event], delivered: Sequence[Delivered]) -> list[Event]:
-    """What the mailbox gave to a wait as an answer to that wait: so it is kept or dropped with it."""
+def _as_wait_answers(events: Sequence[Event], delivered: Sequence[Delivered]) -> list[Event]:
+    """Turn each event that the mailbox gave to a wait into an answer to that wait, to be kept or dropped
+    with it."""
     last = events[-1].seq if events else 0
-    given = {one.received: one for one in delivered if one.seq <= last}
-    ended = {one.path for one in given.values()}
-    behind: dict[int, list[Delivered]] = {}
-    for one in given.values():
-        behind.setdefault(one.seq, []).append(one)
-    found = []
+    by_key = {one.received: one for one in delivered if one.seq <= last}
+    ended = {one.path for one in by_key.values()}
+    after: dict[int, list[Delivered]] = {}
+    for one in by_key.values():
+        after.setdefault(one.seq, []).append(one)
+    rewritten = []
     for event in events:
         fact = event.fact
-        if isinstance(fact, ev.Received) and fact.key in given and not fact.rejected:
-            fact = replace(fact, what="event", payload=Raw(PLAIN.encode(given[fact.key].data)))
+        if isinstance(fact, ev.Received) and fact.key in by_key and not fact.rejected:
+            fact = replace(fact, what="event", payload=Raw(PLAIN.encode(by_key[fact.key].data)))
         if not (isinstance(fact, ev.WaitEnded) and event.path in ended):
-            found.append(event._replace(fact=fact))
-        for one in behind.get(event.seq, ()):
+            rewritten.append(event._replace(fact=fact))
+        for one in after.get(event.seq, ()):
             ended_now = ev.WaitEnded(outcome="answered", received=one.received)
-            found.append(event._replace(path=one.path, attempt=0, fact=ended_now))
-    return found
+            rewritten.append(event._replace(path=one.path, attempt=0, fact=ended_now))
+    return rewritten
 
 
-def _without(dropped: frozenset[str], events: Sequence[Event]) -> list[Event]:
-    """Whoever is asked again needs another answer: the old one's key would make it a repeat."""
+def _without_dropped(dropped: frozenset[str], events: Sequence[Event]) -> list[Event]:
+    """A wait that runs again needs a new answer: with the old message key it would count as a repeat."""
     kept = [event for event in events if event.path not in dropped]
     taken = {event.fact.received for event in kept if isinstance(event.fact, ev.WaitEnded)}
     return [
@@ -311,7 +356,7 @@ def _without(dropped: frozenset[str], events: Sequence[Event]) -> list[Event]:
     ]
 
 
-_AGAIN = (ev.NodeFact, ev.StepStarted, ev.StepScheduled)  # told again, or of work that has ended
+_REPEATED = (ev.NodeFact, ev.StepStarted, ev.StepScheduled)  # written again, or about work that has ended
 
 
 def _is_child(event: Event) -> bool:
@@ -319,7 +364,7 @@ def _is_child(event: Event) -> bool:
 
 
 def settles(fact: ev.Fact) -> bool:
-    """It settles what was asked for at its path."""
+    """Whether this fact ends the call at its path."""
     match fact:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded() | ev.ChildStarted(detached=True):
             return True
@@ -331,15 +376,19 @@ def settles(fact: ev.Fact) -> bool:
             return False
 
 
-CutLog = Callable[[Sequence[Event], int, Edits], ForkPrefix]
-CUTS: dict[str, CutLog] = {"function": cut_function, "machine": cut_machine, "graph": cut_graph}
+PrefixRule = Callable[[Sequence[Event], int, Edits], ForkPrefix]
+PREFIX_RULES: dict[str, PrefixRule] = {
+    "function": function_prefix,
+    "machine": machine_prefix,
+    "graph": graph_prefix,
+}
 
 
 # From a step on
 
 
-def place_before(events: Sequence[Event], step: str) -> int:
-    """The seq before the first event of that step: its path, or its name where that is unique."""
+def seq_before(events: Sequence[Event], step: str) -> int:
+    """The seq before the first event of that step, given by its path, or by its name if that is unique."""
     paths = list(dict.fromkeys(e.path for e in events if e.path and not e.path.startswith("compensate/")))
     paths = list(dict.fromkeys(part for path in paths for part in (_visit_of(path), path) if part))
     named = [path for path in paths if step in (path, _name_of(path))]

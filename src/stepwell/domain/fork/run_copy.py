@@ -1,4 +1,4 @@
-"""RunCopy: one run with everything that a store keeps of it, to be forked, exported or brought back."""
+"""RunCopy: one run with everything that a store keeps about it, to fork, export or import it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.domain.status import Status
 
 
 class TicketCopy(NamedTuple):
-    """A ticket without its owner: whoever claims it next goes on. `due_at` is inf for "by a message only"."""
+    """A ticket without its owner; any worker may claim it. `due_at` is inf if only a message wakes it."""
 
     path: str
     queue: str
@@ -39,7 +39,7 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     kind: str
     hash: str
-    status: Status  # as it is kept: a run that a worker owns may say pending
+    status: Status  # as stored: a run that a worker owns may still say pending
     input: bytes
     output: bytes | None
     error: bytes | None
@@ -73,7 +73,7 @@ RUN_COLUMNS = RunCopy.__struct_fields__[:25]
 
 
 class Removal(StrEnum):
-    """What came of asking to delete a run with its children."""
+    """The outcome of deleting a run with its children."""
 
     REMOVED = "removed"
     LIVE = "live"  # it, or a run below it, has not ended
@@ -82,7 +82,7 @@ class Removal(StrEnum):
 
 
 class Purged(NamedTuple):
-    """`runs` were removed; `after` is where to go on, None: the rest is too young."""
+    """How many `runs` were removed; continue `after` this one, None: the rest is too young."""
 
     runs: int
     after: RunId | None

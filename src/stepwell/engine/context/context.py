@@ -14,12 +14,12 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
-from stepwell.domain.compensation import undoing
+from stepwell.domain.compensation import undo_data
 from stepwell.domain.documents import DIRECT
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.events import Progress
 from stepwell.domain.ids import RunId, recorded_random
-from stepwell.domain.new_run import NO_INPUT, given_input, startable
+from stepwell.domain.new_run import NO_INPUT, input_or_default, startable
 from stepwell.domain.program import Program, Startable
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.domain.text import checked_text, clean
@@ -160,7 +160,7 @@ class RunContext:
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
         if spec.compensate is not None:
-            call.undo = undoing(spec, args, kwargs, self._run.services.payload_bytes_max)
+            call.undo = undo_data(spec, args, kwargs, self._run.services.payload_bytes_max)
         return call
 
     async def _answer(self, call: Call) -> Any:
@@ -342,7 +342,7 @@ class RunContext:
     def continue_as_new(self, input: Any = NO_INPUT) -> Any:
         self._loop.scope()
         program = self._program
-        data = program.encode_input(given_input(program, input))
+        data = program.encode_input(input_or_default(program, input))
         limit = self._run.services.payload_bytes_max
         raise Continue(limited(data, "the input of continue_as_new", limit))
 

@@ -136,7 +136,7 @@ class PathContext:
         spec = lookup_step(self._run.services.store, self._run.run_id)
         return self.step(place, spec, (name, version), {}, answered)
 
-    def found(self, result: Any) -> Startable[Any, Any] | None:
+    def looked_up(self, result: Any) -> Startable[Any, Any] | None:
         """The workflow that was looked up; None: there is none."""
         return stored_workflow(result)
 

@@ -1,7 +1,7 @@
-"""Execution: one attempt of a step's function, on the loop, in a thread or in a process.
+"""StepAttempt: one execution of a step's function, on the loop, in a thread or in a process.
 
-A timeout really ends it: an async function is cancelled, a thread is left behind (its result no
-longer counts), a process is killed.
+A timeout really ends it: an async function is cancelled, a thread is abandoned (its result no longer counts),
+a process is killed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stepwell.domain.events import DocumentSaved
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
-from stepwell.engine.execution.exit_guard import as_failure, contained
+from stepwell.engine.execution.exit_guard import sys_exit_as_error, sys_exit_guard
 from stepwell.errors import StepTimedOut, Unwind
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class AttemptServices(Protocol):
     def runner(self) -> StepRunner: ...
 
 
-class Named(Protocol):
-    """What notes of long executions ask of a spec."""
+class NamedSpec(Protocol):
+    """The part of a spec that reports of long executions need."""
 
     @property
     def name(self) -> str: ...
@@ -49,27 +49,27 @@ class Named(Protocol):
 
 class Running(Protocol):
     attempt: int
-    began: float  # by the monotonic clock; inf: a thread has not taken it up yet
+    began: float  # by the monotonic clock; inf: no thread has started it yet
     noted: bool  # the log says that it takes long
 
     @property
-    def spec(self) -> Named: ...
+    def spec(self) -> NamedSpec: ...
 
     def begin(self) -> None:
-        """A thread or process has taken it up. May be called on that thread."""
+        """A thread or process has started it. May be called on that thread."""
         ...
 
     def look(self, now: float) -> None:
-        """Called now and then: has it run for too long?"""
+        """Called periodically: time it out if it has run for too long."""
         ...
 
     def stop(self) -> None:
-        """Nobody wants the result any more."""
+        """The result is no longer wanted."""
         ...
 
 
 def outcome_of(task: asyncio.Task[Any]) -> tuple[Any, BaseException | None]:
-    """The result and the error that a task has ended with."""
+    """The result and the error with which a task ended."""
     if task.cancelled():
         return None, asyncio.CancelledError()
     error = task.exception()
@@ -78,7 +78,7 @@ def outcome_of(task: asyncio.Task[Any]) -> tuple[Any, BaseException | None]:
 
 _NOT_YET = float("inf")
 _EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
-Ended = Callable[[Any, BaseException | None], None]
+OnEnded = Callable[[Any, BaseException | None], None]
 
 
 class StepAttempt:
@@ -117,7 +117,7 @@ class StepAttempt:
     ) -> None:
         self._services = services
         self.spec = spec
-        # Those of the code that asked for the step, if that is in this process.
+        # The variables of the code that called the step, if that is in this process.
         self.variables = contextvars.Context() if variables is None else variables.copy()
         self._kwargs = kwargs
         self._run_id = run_id
@@ -125,17 +125,15 @@ class StepAttempt:
         self._lease = lease
         self.attempt = attempt
         self._context: StepContext | None = None
-        self.saved: Sequence[
-            DocumentSaved
-        ] = ()  # the documents that it kept; they count when it has completed
+        self.saved: Sequence[DocumentSaved] = ()  # its documents; they count once it has completed
         self._args = (self.context, *args) if spec.wants_context else args
-        # A plain function may have to wait for a thread or process: its time counts from there.
+        # A plain function may have to wait for a thread or process: its time counts from when it gets one.
         self.began = services.clock.monotonic() if spec.is_async and spec.isolation == "none" else _NOT_YET
         self.noted = False
-        self._ended: Ended | None = None
+        self._ended: OnEnded | None = None
         self._task: asyncio.Task[Any] | None = None
         self._handle: asyncio.TimerHandle | None = None
-        self.coroutine: Coroutine[Any, Any, Any] | None = None  # of an async step that has not begun
+        self.coroutine: Coroutine[Any, Any, Any] | None = None  # an async step that has not begun
 
     @property
     def context(self) -> StepContext:
@@ -148,23 +146,23 @@ class StepAttempt:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Its run, and its path there."""
+        """Its run, and its path in the run."""
         return self._run_id, self._path
 
     @property
     def label(self) -> str:
-        """What messages to people call it."""
+        """Its name in messages to people."""
         return f"run {self._run_id}, step {self._path}"
 
-    def run(self, ended: Ended) -> None:
-        """Begin; `ended(result, error)` is called once, unless it is stopped before."""
+    def run(self, ended: OnEnded) -> None:
+        """Begin; calls `ended(result, error)` once, unless it is stopped before."""
         self._ended = ended
         spec, runner = self.spec, self._services.runner
         if spec.is_async and spec.isolation == "none":
             try:
                 work = spec.function(*self._args, **self._kwargs)
             except (Exception, SystemExit) as error:  # the call itself failed: wrong arguments
-                self._services.loop.call_soon(self._end, None, as_failure(error))
+                self._services.loop.call_soon(self._end, None, sys_exit_as_error(error))
                 return
             self.coroutine = work if type(work) is CoroutineType else _awaited(work)
             runner.loop.put(self)
@@ -176,7 +174,7 @@ class StepAttempt:
         runner.running[self] = None
 
     def waits(self, task: asyncio.Task[None]) -> None:
-        """It is under way: from now on it can time out."""
+        """It has begun and waits: from now on it can time out."""
         self._task = task
         self._services.runner.running[self] = None
         limit = self.spec.timeout
@@ -184,24 +182,24 @@ class StepAttempt:
             self._handle = self._services.loop.call_later(limit, self._time_out)
 
     def begin(self) -> None:
-        """A thread or process has taken it up. May be called on that thread."""
+        """A thread or process has started it. May be called on that thread."""
         self.began = self._services.clock.monotonic()
 
     def body(self, connection: Any) -> Any:
-        """The function over an open transaction."""
-        with contained():
+        """Call the function with an open transaction."""
+        with sys_exit_guard():
             return self.variables.copy().run(self.spec.function, connection, *self._args, **self._kwargs)
 
     def look(self, now: float) -> None:
-        """Called now and then: has it run for too long? Saves a timer for every step."""
+        """Called periodically: time it out if it has run for too long. Saves a timer for every step."""
         if self.spec.timeout is not None and now - self.began >= self.spec.timeout:
             self._time_out()
 
     async def timed_body(self, connection: Any) -> Any:
-        """The same within the step's timeout, for stores where it may be async."""
+        """The same within the step's timeout, for stores whose transactional steps may be async."""
         try:
             async with asyncio.timeout(self.spec.timeout) as limit:
-                with contained():
+                with sys_exit_guard():
                     result = self.body(connection)
                     return await result if inspect.isawaitable(result) else result
         except TimeoutError as error:
@@ -221,7 +219,7 @@ class StepAttempt:
         elif isinstance(error, Unwind):
             error = RuntimeError(f"a step raised {type(error).__name__}, which only the engine may")
         ended, self._ended = self._ended, None
-        if ended is not None:  # else it was stopped, or took too long
+        if ended is not None:  # otherwise it was stopped, or timed out
             ended(result, error)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
@@ -234,7 +232,7 @@ class StepAttempt:
         self._end(None, StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s"))
 
     def stop(self) -> None:
-        """Nobody wants the result any more."""
+        """The result is no longer wanted."""
         self._ended = None
         if self._handle is not None:
             self._handle.cancel()

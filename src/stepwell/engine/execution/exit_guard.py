@@ -1,10 +1,10 @@
-"""Exits: sys.exit() in the code of a run is that code's failure, and never the end of the worker.
+"""Exit guard: turn sys.exit() in user code into a failure of that code, so it can't stop the worker.
 
-asyncio ends its loop with any SystemExit that a task lets pass, so it is turned where user code ends.
-Only tasks that the code makes itself are as in any asyncio program. KeyboardInterrupt stays what it is.
+asyncio ends its loop with any SystemExit that leaves a task, so it is converted at the edge of user code.
+Tasks that user code creates itself behave as in any asyncio program. KeyboardInterrupt is not touched.
 
-Code that forks has a copy of the worker in its child, without its threads. Whatever ends there must end
-the child: a copy that went on would hang, or speak to the database on its parent's connections.
+If user code forks, the child has a copy of the worker without its threads. When that code ends, the child
+must end: a copy that continued would hang, or talk to the database on its parent's connections.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import NoReturn
 from stepwell.errors import Exited
 
 
-def as_failure(error: BaseException) -> BaseException:
-    """What a run makes of it: an error as any other, with the place where it was raised."""
+def sys_exit_as_error(error: BaseException) -> BaseException:
+    """The error as a run records it: a SystemExit becomes `Exited`, with its traceback."""
     if not isinstance(error, SystemExit):
         return error
     code = "" if error.code is None else repr(error.code)
@@ -29,20 +29,20 @@ def as_failure(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def contained() -> Iterator[None]:
+def sys_exit_guard() -> Iterator[None]:
     try:
         yield
     except SystemExit as error:
-        raise as_failure(error) from error
+        raise sys_exit_as_error(error) from error
 
 
-def in_copy() -> bool:
-    """For code on a loop: asyncio knows no running loop in a process that was forked under one."""
+def in_forked_child() -> bool:
+    """For code on a loop: in a process that was forked under a loop, asyncio has no running loop."""
     return asyncio._get_running_loop() is None
 
 
-def leave_copy(error: BaseException | None) -> NoReturn:
-    """End this process as Python would, but without what the parent has registered for its own end."""
+def exit_forked_child(error: BaseException | None) -> NoReturn:
+    """End this process as Python would, but without the parent's atexit handlers."""
     code = 0
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         code = error.code or 0

@@ -1,13 +1,20 @@
-"""The other side of `processes`: reads requests, runs the step, answers. Run with -m and the worker's pid."""
+"""Process child: the program of a step's process. It reads requests, runs the step and replies.
+
+Run with -m and the worker's pid. `ProcessPool` is the other side.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import importlib
 import importlib.util
 import inspect
 import os
+import signal
 import sys
+import threading
+import time
 from typing import Any, BinaryIO
 
 import msgspec
@@ -18,12 +25,51 @@ from stepwell.domain.problems import problem_of
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import kinds_of
 from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
-from stepwell.engine.execution.exit_guard import as_failure
-from stepwell.engine.execution.lifeline import Lifeline
+from stepwell.engine.execution.exit_guard import sys_exit_as_error
 from stepwell.errors import Permanent, RetryAfter
 
+_PR_SET_PDEATHSIG = 1
+_LOOK_SECONDS = 0.1  # how often to check the parent if the kernel does not end us
+ORPHANED = 75  # exit code; nobody is left to read it
 
-class Request(msgspec.Struct, frozen=True):
+
+class ParentWatch:
+    """Ends this process when its worker is gone.
+
+    The lease is lost with the worker, and the next owner runs the step again: a process that kept working
+    would do so at the same time. Linux kills such a process on request. That comes too late if the worker
+    died before the request, and other systems do not offer it; but a process whose parent died always gets
+    another parent.
+    """
+
+    def __init__(self, worker: int) -> None:
+        self._worker = worker  # the process that started this one
+
+    def begin(self) -> None:
+        """From now on, end when the worker ends, even if that has already happened."""
+        if not kernel_ends_orphans():
+            threading.Thread(target=self._watch, name="stepwell-parent-watch", daemon=True).start()
+        self.check()
+
+    def check(self) -> None:
+        """End at once if the worker is gone, without running any more user code."""
+        if os.getppid() != self._worker:
+            os._exit(ORPHANED)
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            self.check()
+
+
+def kernel_ends_orphans() -> bool:
+    """Ask the kernel to kill this process when its parent dies; False if it cannot."""
+    if sys.platform != "linux":
+        return False
+    return bool(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0)
+
+
+class StepRequest(msgspec.Struct, frozen=True):
     path: list[str]
     module: str
     name: str
@@ -34,21 +80,21 @@ class Request(msgspec.Struct, frozen=True):
     lease: str
 
 
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+class StepReply(msgspec.Struct, frozen=True, omit_defaults=True):
     result: Raw = NULL
     error: Problem | None = None
     permanent: bool = False
     retry_after: float | None = None
     documents: list[DocumentSaved] = []
-    kinds: list[str] = []  # the error's classes, so that a retry policy can tell them
+    kinds: list[str] = []  # the error's classes, for the retry policy
 
 
 def main(worker: int) -> None:
-    lifeline = Lifeline(worker)
-    lifeline.tie()
+    parent = ParentWatch(worker)
+    parent.begin()
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the step prints must not get between the replies
+    os.dup2(2, 1)  # output of the step must not get between the replies
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)  # nor may it, or a program that it calls, read the requests
     os.close(nothing)
@@ -56,19 +102,19 @@ def main(worker: int) -> None:
         head = requests.read(8)
         if len(head) < 8:
             return
-        request = msgspec.json.decode(requests.read(int.from_bytes(head, "big")), type=Request)
-        _send(replies, _answer(request, lifeline))
+        request = msgspec.json.decode(requests.read(int.from_bytes(head, "big")), type=StepRequest)
+        _send(replies, _answer(request, parent))
 
 
-def _send(replies: BinaryIO, reply: Reply) -> None:
+def _send(replies: BinaryIO, reply: StepReply) -> None:
     data = msgspec.json.encode(reply)
     replies.write(len(data).to_bytes(8, "big") + data)
     replies.flush()
 
 
-def _answer(request: Request, lifeline: Lifeline) -> Reply:
+def _answer(request: StepRequest, parent: ParentWatch) -> StepReply:
     try:
-        lifeline.check()  # the request may have waited in the pipe for longer than its worker lived
+        parent.check()  # the request may have waited in the pipe for longer than its worker lived
         spec = _load(request)
         args, kwargs = decode_arguments(spec, request.arguments)
         context: StepContext | None = None
@@ -77,15 +123,15 @@ def _answer(request: Request, lifeline: Lifeline) -> Reply:
                 run_id=request.run_id, path=request.step_path, attempt=request.attempt, lease=request.lease
             )
             args.insert(0, context)
-        lifeline.check()
+        parent.check()
         result = spec.function(*args, **kwargs)
         if inspect.isawaitable(result):
             result = asyncio.run(_await(result))
         saved = context.saved if context is not None else []
-        return Reply(result=Raw(spec.returns.encode(result)), documents=saved)
+        return StepReply(result=Raw(spec.returns.encode(result)), documents=saved)
     except (Exception, SystemExit) as raised:
-        error = as_failure(raised)
-        return Reply(
+        error = sys_exit_as_error(raised)
+        return StepReply(
             error=problem_of(error),
             permanent=isinstance(error, Permanent),
             retry_after=error.seconds if isinstance(error, RetryAfter) else None,
@@ -97,7 +143,7 @@ async def _await(awaitable: Any) -> Any:
     return await awaitable
 
 
-def _load(request: Request) -> StepSpec:
+def _load(request: StepRequest) -> StepSpec:
     for entry in request.path:
         if entry not in sys.path:
             sys.path.append(entry)

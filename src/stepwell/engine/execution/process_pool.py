@@ -1,8 +1,8 @@
-"""Processes: steps with isolation="process". A hung or crashing child never takes the worker down.
+"""ProcessPool: runs steps with isolation="process". A hung or crashing child never takes the worker down.
 
-A child is a fresh interpreter that imports the step by name and speaks length-prefixed JSON over
-its pipes; nothing is pickled. It is used again after a clean call, killed after anything else, and
-dies with its worker.
+A child is a fresh interpreter that imports the step by name and exchanges length-prefixed JSON over its
+pipes; nothing is pickled. It is reused after a clean call, killed after anything else, and ends with its
+worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import RemoteError, class_name
 from stepwell.domain.steps import StepSpec, encode_arguments
-from stepwell.engine.execution.process_child import Reply, Request
+from stepwell.engine.execution.process_child import StepReply, StepRequest
 from stepwell.errors import Exited, InvalidDefinition, Permanent, RetryAfter
 
 
@@ -49,7 +49,7 @@ class _Child:
     def alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(self, request: Request) -> Reply:
+    async def ask(self, request: StepRequest) -> StepReply:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         data = msgspec.json.encode(request)
@@ -57,7 +57,7 @@ class _Child:
             self._process.stdin.write(len(data).to_bytes(8, "big") + data)
             await self._process.stdin.drain()
             size = int.from_bytes(await self._process.stdout.readexactly(8), "big")
-            return msgspec.json.decode(await self._process.stdout.readexactly(size), type=Reply)
+            return msgspec.json.decode(await self._process.stdout.readexactly(size), type=StepReply)
         except (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError):
             code = await self._process.wait()
             raise ProcessCrashed(f"the step's process died with exit code {code}") from None
@@ -74,7 +74,7 @@ class ProcessPool:
     def __init__(self, limit: int) -> None:
         self._slots = asyncio.Semaphore(limit)
         self._idle: list[_Child] = []
-        self._dying: set[_Child] = set()  # killed, and perhaps nobody waits for their end
+        self._dying: set[_Child] = set()  # killed, but perhaps not waited for yet
 
     async def run(
         self,
@@ -86,13 +86,13 @@ class ProcessPool:
     ) -> Any:
         request = self._request(spec, args, kwargs, context)
         async with self._slots:
-            child = await self._take()
+            child = await self._idle_child()
             begun()
             try:
                 reply = await child.ask(request)
             except BaseException:
                 self._dying.add(child)
-                await asyncio.shield(self._bury(child))  # we may be cancelled once more meanwhile
+                await asyncio.shield(self._reap(child))  # we may be cancelled again meanwhile
                 raise
             self._idle.append(child)
         context.saved.extend(reply.documents)
@@ -100,7 +100,7 @@ class ProcessPool:
 
     def _request(
         self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], context: StepContext
-    ) -> Request:
+    ) -> StepRequest:
         function = getattr(spec.function, "__wrapped__", spec.function)
         module, name = function.__module__, function.__qualname__
         if "<locals>" in name or "<lambda>" in name:
@@ -110,38 +110,38 @@ class ProcessPool:
             )
         if module == "__main__":
             module = _main_module()
-        given = args[1:] if spec.wants_context else args
-        return Request(
+        passed = args[1:] if spec.wants_context else args
+        return StepRequest(
             path=sys.path,
             module=module,
             name=name,
-            arguments=msgspec.Raw(encode_arguments(spec, given, kwargs)),
+            arguments=msgspec.Raw(encode_arguments(spec, passed, kwargs)),
             run_id=context.run_id,
             step_path=context.path,
             attempt=context.attempt,
             lease=context.lease,
         )
 
-    async def _take(self) -> _Child:
+    async def _idle_child(self) -> _Child:
         while self._idle:
             child = self._idle.pop()
             if child.alive:
                 return child
         return await _Child.start()
 
-    async def _bury(self, child: _Child) -> None:
+    async def _reap(self, child: _Child) -> None:
         await child.kill()
         self._dying.discard(child)
 
     async def close(self) -> None:
-        """Nothing is left behind: a child whose pipes outlive the loop breaks whatever runs next."""
+        """Leave nothing running: a child whose pipes outlive the loop breaks the next loop."""
         while self._idle:
             await self._idle.pop().kill()
         for child in list(self._dying):
             await child.kill()
 
 
-def _outcome(spec: StepSpec, reply: Reply) -> Any:
+def _outcome(spec: StepSpec, reply: StepReply) -> Any:
     problem = reply.error
     if problem is None:
         return spec.returns.decode(reply.result)

@@ -1,4 +1,4 @@
-"""StepRunner: where step functions run. Holds the threads, the processes and the loose tasks."""
+"""StepRunner: where step functions run. Holds the thread, process and task pools, and background tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("stepwell.engine")
 class StepRunner:
     def __init__(self, *, threads: int, workflow_threads: int, processes: int) -> None:
         self._threads = ThreadPool("stepwell-step", threads)
-        # Sync workflows have threads of their own: in one pool they would starve their own steps.
+        # Sync workflows have their own threads: in a shared pool they would starve their own steps.
         self.workflow_threads = ThreadPool("stepwell-workflow", workflow_threads)
         self._processes = ProcessPool(processes)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -30,7 +30,7 @@ class StepRunner:
     def spawn(
         self, work: Coroutine[Any, Any, Any], variables: contextvars.Context | None = None
     ) -> asyncio.Task[Any]:
-        """Run something for an activation; kept alive and its errors told."""
+        """Run a background task: keep a reference to it, and log its errors."""
         task = asyncio.get_running_loop().create_task(work, context=variables)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
@@ -39,7 +39,7 @@ class StepRunner:
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            _log.error("unexpected error beside a run", exc_info=task.exception())
+            _log.error("unexpected error in a background task", exc_info=task.exception())
 
     async def in_thread(
         self,

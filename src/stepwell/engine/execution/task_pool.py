@@ -1,9 +1,9 @@
-"""Runners: the tasks in which async steps run.
+"""TaskPool: the tasks (runners) in which async steps run.
 
-Most steps end without waiting or after one short wait, and a task for each would cost as much as
-all else about them. So a runner takes one step after the other; a step that waits keeps its runner,
-and the next one goes on with the steps behind it. Each step has a copy of its caller's context variables,
-and a runner that was cancelled is not used again: no step sees anything of another.
+Most steps end without waiting or after one short wait, and a task for each would cost as much as everything
+else about them. So a runner takes one step after the other; a step that waits keeps its runner, and another
+runner continues with the steps after it. Each step has a copy of its caller's context variables, and a
+cancelled runner is not reused: no step sees anything of another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol
 
-from stepwell.engine.execution.exit_guard import as_failure, in_copy, leave_copy
+from stepwell.engine.execution.exit_guard import exit_forked_child, in_forked_child, sys_exit_as_error
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -23,14 +23,14 @@ _IDLE_MAX = 16
 _TURN_STEPS = 100  # steps in a row before the rest of the process has its turn
 
 
-class Job(Protocol):
-    """One async step as a runner sees it."""
+class AsyncCode(Protocol):
+    """One async step, or the body of a transition, as a runner sees it."""
 
     variables: contextvars.Context  # in which its code runs
-    coroutine: Coroutine[Any, Any, Any] | None  # taken when it begins; None before: nobody wants it
+    coroutine: Coroutine[Any, Any, Any] | None  # cleared when it begins; None before that: no longer wanted
 
     def waits(self, task: asyncio.Task[None]) -> None:
-        """It has begun and waits for something; cancel this task to stop it."""
+        """Called when it has begun and waits for something; cancel this task to stop it."""
         ...
 
     def done(self, result: Any, error: BaseException | None) -> None: ...
@@ -38,22 +38,23 @@ class Job(Protocol):
 
 class TaskPool:
     def __init__(self) -> None:
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[AsyncCode] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._taking = False  # a runner is awake and will take what is put
+        self._taking = False  # a runner is awake and will take the next job
 
-    def put(self, job: Job) -> None:
+    def put(self, job: AsyncCode) -> None:
         self._jobs.append(job)
         if not self._taking:
             self._call_next()
 
     def runs(self, task: asyncio.Task[Any]) -> bool:
-        """Is it one of ours, so that a step runs in it?"""
+        """Whether it is one of our runners."""
         return task in self._tasks
 
     def current(self) -> asyncio.Task[Any] | None:
-        """The runner whose step runs now. While the step begins an eager task (3.12), asyncio names that."""
+        """The runner whose step runs now. While that step begins an eager task (3.12), asyncio reports the
+        eager task instead."""
         task = asyncio.current_task()
         if task in self._tasks:
             return task
@@ -75,7 +76,7 @@ class TaskPool:
         self._tasks.discard(task)
 
     def _leave_rest(self) -> None:
-        """The step of this runner waits: another one takes what is behind it."""
+        """The step of this runner waits: let another runner take the jobs after it."""
         self._taking = False
         if self._jobs:
             self._call_next()
@@ -98,9 +99,9 @@ class TaskPool:
                         job.waits(task)
                         self._leave_rest()
                         await waiting
-                except Exception:  # ours, not the step's: the steps behind it must not wait for ever
+                except Exception:  # ours, not the step's: the steps after it must not wait forever
                     _log.exception("the engine failed at the end of a step")
-                # Also by a step that took its own cancel back before it was raised: it would hit the next.
+                # Even if the step withdrew its own cancel before it was raised: it would hit the next step.
                 if task.cancelling() or getattr(task, "_must_cancel", False):
                     self._leave_rest()
                     return
@@ -116,7 +117,7 @@ class TaskPool:
             await idle
 
     def forget(self) -> None:
-        """What has not begun never will."""
+        """Drop the jobs that have not begun."""
         for job in self._jobs:
             if job.coroutine is not None:
                 job.coroutine.close()
@@ -130,33 +131,33 @@ class TaskPool:
             await asyncio.wait(self._tasks)
 
 
-def _begin(job: Job, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
-    """Run the step as far as it goes without waiting; most have ended then. None: it has."""
+def _begin(job: AsyncCode, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
+    """Run the step until it waits, which most never do. Returns the rest of it; None if it has ended."""
     slice_of = job.variables.run
     try:
         awaited = slice_of(coroutine.send, None)
     except StopIteration as ended:
-        if in_copy():
-            leave_copy(None)
+        if in_forked_child():
+            exit_forked_child(None)
         job.done(ended.value, None)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a GeneratorExit of the step's own, too
-        if in_copy():
-            leave_copy(error)
-        job.done(None, as_failure(error))
+        if in_forked_child():
+            exit_forked_child(error)
+        job.done(None, sys_exit_as_error(error))
     else:
         return _Rest(job, coroutine, slice_of, awaited)
     return None
 
 
 class _Rest:
-    """Awaiting it runs the rest of the step, every slice of it in the step's own context variables."""
+    """Awaiting it runs the rest of the step, each slice in the step's own context variables."""
 
     __slots__ = ("_awaited", "_coroutine", "_slice_of", "job")
 
     def __init__(
-        self, job: Job, coroutine: Coroutine[Any, Any, Any], slice_of: Callable[..., Any], awaited: Any
+        self, job: AsyncCode, coroutine: Coroutine[Any, Any, Any], slice_of: Callable[..., Any], awaited: Any
     ) -> None:
         self.job = job
         self._coroutine = coroutine
@@ -170,7 +171,7 @@ class _Rest:
             while True:
                 try:
                     value = yield awaited
-                except GeneratorExit:  # nobody drives us any more: the loop is gone
+                except GeneratorExit:  # the loop that drove us is gone
                     gone = True
                     coroutine.close()
                     return
@@ -179,15 +180,15 @@ class _Rest:
                 else:
                     awaited = slice_of(coroutine.send, value)
         except StopIteration as ended:
-            if in_copy():
-                leave_copy(None)
+            if in_forked_child():
+                exit_forked_child(None)
             self.job.done(ended.value, None)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a GeneratorExit of the step's own, too
-            if gone:  # passed on, it would look like a failure of ours, and the runner would live on
-                _log.warning("a step that was left behind failed while it unwound", exc_info=error)
-            elif in_copy():
-                leave_copy(error)
+            if gone:  # re-raised, it would look like a failure of ours, and the runner would live on
+                _log.warning("an abandoned step failed while it unwound", exc_info=error)
+            elif in_forked_child():
+                exit_forked_child(error)
             else:
-                self.job.done(None, as_failure(error))
+                self.job.done(None, sys_exit_as_error(error))

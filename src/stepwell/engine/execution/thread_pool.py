@@ -1,4 +1,4 @@
-"""Threads: a bounded pool in which a hung call is left behind, not waited for."""
+"""ThreadPool: a bounded pool that abandons a hung call instead of waiting for it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.engine.execution.exit_guard import as_failure, leave_copy
+from stepwell.engine.execution.exit_guard import exit_forked_child, sys_exit_as_error
 
-Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop]
+ThreadCall = tuple[Callable[[], Any], asyncio.AbstractEventLoop]
 
 
 class ThreadPool:
@@ -21,25 +21,25 @@ class ThreadPool:
         self._name = name
         self._limit = limit
         self._lock = threading.Condition()
-        self._jobs: OrderedDict[asyncio.Future[Any], Job] = OrderedDict()  # thousands may be withdrawn
+        self._jobs: OrderedDict[asyncio.Future[Any], ThreadCall] = OrderedDict()  # thousands may be withdrawn
         self._idle = 0
         self._count = 0  # threads that are not abandoned
         self._closed = False
         self._process = os.getpid()
 
     async def run(self, call: Callable[[], Any]) -> Any:
-        """The call's result; cancelling leaves the thread behind."""
+        """The call's result; cancelling abandons the thread."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._put(future, (call, loop))
         try:
             return await future
         except asyncio.CancelledError:
-            if future.cancelled():  # else the call itself raised it
+            if future.cancelled():  # otherwise the call itself raised it
                 self._abandon(future)
             raise
 
-    def _put(self, future: asyncio.Future[Any], job: Job) -> None:
+    def _put(self, future: asyncio.Future[Any], job: ThreadCall) -> None:
         with self._lock:
             self._jobs[future] = job
             if self._idle >= len(self._jobs):
@@ -51,7 +51,7 @@ class ThreadPool:
     def _abandon(self, future: asyncio.Future[Any]) -> None:
         with self._lock:
             if self._jobs.pop(future, None) is not None:
-                return  # never began
+                return  # it never began
             self._count -= 1
             if self._jobs and self._count < self._limit:
                 self._count += 1
@@ -72,8 +72,8 @@ class ThreadPool:
                 result = call()
             except BaseException as failure:
                 error = failure
-            if os.getpid() != self._process:  # the call has forked, and this is its child
-                leave_copy(error)
+            if os.getpid() != self._process:  # the call forked, and this is the child
+                exit_forked_child(error)
             if future.cancelled() or loop.is_closed():
                 return  # abandoned: another thread has its place
             loop.call_soon_threadsafe(_settle, future, result, error)
@@ -91,7 +91,8 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
     if error is None:
         future.set_result(result)
     elif isinstance(error, StopIteration | KeyboardInterrupt):
-        # A future refuses the one; the other, awaited, would end the process: no Ctrl-C comes to a thread.
+        # A future refuses StopIteration. KeyboardInterrupt, awaited, would end the process, and it cannot be
+        # a real Ctrl-C: that never reaches a thread.
         future.set_exception(RuntimeError(f"the function raised {error!r}"))
     else:
-        future.set_exception(as_failure(error))
+        future.set_exception(sys_exit_as_error(error))

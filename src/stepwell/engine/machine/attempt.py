@@ -303,9 +303,11 @@ class TransitionAttempt:
         context.run(_tracked.set, self._tracker.branch(scope, task))
         return task
 
-    async def join(self, tasks: Collection[asyncio.Task[Any]], enough: Callable[[Any], bool]) -> None:
-        """Wait for branches of ctx.all and ctx.first; see `TaskTracker.join`."""
-        await self._tracker.join(self.tracked(), tasks, enough)
+    async def wait_for_branches(
+        self, tasks: Collection[asyncio.Task[Any]], enough: Callable[[Any], bool]
+    ) -> None:
+        """Wait for branches of ctx.all and ctx.first; see `TaskTracker`."""
+        await self._tracker.wait_for_branches(self.tracked(), tasks, enough)
 
     def _look_around(self) -> None:
         """A branch is over: perhaps all others wait."""

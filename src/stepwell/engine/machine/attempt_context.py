@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.domain.new_run import NO_INPUT
 from stepwell.engine.context.context import RunContext, RunSteps
-from stepwell.engine.execution.exit_guard import contained
+from stepwell.engine.execution.exit_guard import sys_exit_guard
 from stepwell.engine.run.children import Child
 from stepwell.errors import InvalidDefinition
 
@@ -44,7 +44,7 @@ class AttemptContext:
             return []
         tasks = self._branches(awaitables)
         try:
-            await self._attempt.join(tasks, _has_failed)
+            await self._attempt.wait_for_branches(tasks, _has_failed)
             for task in tasks:
                 if task.done():
                     task.result()  # an error is raised even if branches before it still run
@@ -60,7 +60,7 @@ class AttemptContext:
         tasks = self._branches(awaitables)
         try:
             wanted = tasks if won is None else [tasks[won]]
-            await self._attempt.join(wanted, lambda task: True)
+            await self._attempt.wait_for_branches(wanted, lambda task: True)
             winner = next(i for i, task in enumerate(tasks) if task in wanted and task.done())
             if won is None:
                 self._attempt.record_winner(path, winner)
@@ -75,7 +75,7 @@ class AttemptContext:
         """The losers of first() and the rest after an error: they are cancelled, not forgotten."""
         for task in tasks:
             task.cancel()
-        await self._attempt.join(tasks, lambda task: False)
+        await self._attempt.wait_for_branches(tasks, lambda task: False)
         for task in tasks:
             if not task.cancelled():
                 task.exception()  # marks it as seen
@@ -123,5 +123,5 @@ def _has_failed(task: asyncio.Task[Any]) -> bool:
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:
-    with contained():
+    with sys_exit_guard():
         return await awaitable

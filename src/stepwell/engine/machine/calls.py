@@ -45,9 +45,9 @@ class TriggerCall(WaitCall):
         return codec.decode(payload)
 
     @property
-    def choices(self) -> list[ev.Choice]:
+    def choices(self) -> list[ev.TriggerChoice]:
         return [
-            ev.Choice(name=name, form=Raw(msgspec.json.encode(codec.schema())))
+            ev.TriggerChoice(name=name, form=Raw(msgspec.json.encode(codec.schema())))
             for name, codec in self.codecs.items()
         ]
 

@@ -20,7 +20,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import Codec, limited
 from stepwell.domain.commit import NEVER, InboxRow
 from stepwell.domain.events import Problem
-from stepwell.domain.fork.prefix import failed_answer
+from stepwell.domain.fork.prefix import is_failure
 from stepwell.domain.machine import Transition
 from stepwell.domain.messages import decide_key
 from stepwell.domain.problems import problem_of
@@ -362,7 +362,7 @@ class MachineDriver(StyleRules):
     def _begin_anew(self) -> None:
         begin_anew(self._journal)
         self._give_back()
-        again = {path.rstrip("!") for path, answer in self._known.items() if failed_answer(answer.fact)}
+        again = {path.rstrip("!") for path, answer in self._known.items() if is_failure(answer.fact)}
         self._known = {path: a for path, a in self._known.items() if path.rstrip("!") not in again}
         self._offer()
 

@@ -25,7 +25,7 @@ Task = asyncio.Task[Any]
 class TrackedTask:
     """A task of the attempt that has used ctx. Its ctx calls are named and counted apart from the others'."""
 
-    __slots__ = ("branches", "calls", "code", "joiner", "owner", "scope")
+    __slots__ = ("branches", "calls", "code", "owner", "scope", "waiter")
 
     def __init__(self, scope: TaskScope, owner: Task | None, code: Any) -> None:
         self.scope = scope
@@ -33,7 +33,7 @@ class TrackedTask:
         self.code = code  # the coroutine that it runs
         self.calls = 0  # ctx verbs that this task is in
         self.branches: dict[Task, Iterator[TaskScope]] = {}  # its tasks that have not used ctx yet
-        self.joiner: Callable[[Task], None] | None = None  # ctx.all or ctx.first that waits for it
+        self.waiter: Callable[[Task], None] | None = None  # ctx.all or ctx.first that waits for it
 
 
 current: contextvars.ContextVar[TrackedTask] = contextvars.ContextVar("stepwell_task")
@@ -47,7 +47,7 @@ class TaskTracker:
         self._ended = ended
         self._tracked: dict[Task | None, TrackedTask] = {}
         self._loose: set[TrackedTask] = set()  # neither in a ctx verb nor over
-        self._joins: set[asyncio.Future[None]] = set()
+        self._replies: set[asyncio.Future[None]] = set()
         self._left = False
 
     def get(self, task: Task | None) -> TrackedTask | None:
@@ -74,7 +74,7 @@ class TaskTracker:
         if not tracked.calls and not (tracked.owner is not None and tracked.owner.done()):
             self._loose.add(tracked)
 
-    async def join(
+    async def wait_for_branches(
         self, tracked: TrackedTask, tasks: Collection[Task], enough: Callable[[Task], bool]
     ) -> None:
         """Wait in ctx.all or ctx.first, until all tasks have ended or `enough` holds for one that has."""
@@ -90,22 +90,22 @@ class TaskTracker:
                 reply.set_result(None)
 
         for task in pending:
-            self._tracked[task].joiner = ended
-        self._joins.add(reply)
+            self._tracked[task].waiter = ended
+        self._replies.add(reply)
         self.enters(tracked)
         try:
             await reply
         finally:
-            self._joins.discard(reply)
+            self._replies.discard(reply)
             if reply.cancelled():
                 self.leaves(tracked)
 
     def _done(self, task: Task) -> None:
-        """Until here the ended task is loose, so the attempt cannot rest before its joiner is notified."""
+        """Until here the ended task is loose, so the attempt cannot rest before its waiter is notified."""
         tracked = self._tracked[task]
         self._loose.discard(tracked)
-        if tracked.joiner is not None:
-            tracked.joiner(task)
+        if tracked.waiter is not None:
+            tracked.waiter(task)
         if not self._left:
             self._ended()
         elif not task.cancelled():
@@ -127,7 +127,7 @@ class TaskTracker:
     def stirs(self) -> bool:
         """Whether one of them is on its way into a verb, or was cancelled in ctx.all or ctx.first."""
         running = any(task and getattr(task.get_coro(), "cr_running", False) for task in self._tracked)
-        return running or any(reply.done() for reply in self._joins)
+        return running or any(reply.done() for reply in self._replies)
 
     @property
     def timed(self) -> bool:
@@ -139,7 +139,7 @@ class TaskTracker:
     def scope_of(self, parent: TrackedTask, task: Task) -> TaskScope:
         """Name a new branch by the order in which its parent made its tasks, whichever uses ctx first.
 
-        Tasks with the same name cannot be told apart: these are named in the order of their first call.
+        Tasks with the same name cannot be distinguished; they are named in the order of their first call.
         """
         branches = parent.branches
         if task not in branches:

@@ -43,7 +43,7 @@ from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.unserved import Unserved
 from stepwell.engine.run.waits import Waits
 from stepwell.engine.run.workflow_loop import CANCELLING, TaskScope, WorkflowLoop
-from stepwell.errors import CodeChanged, LeaseLost, LogDamaged, Suspended, Unwind
+from stepwell.errors import CodeChanged, LogDamaged, OwnershipLost, Suspended, Unwind
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -499,12 +499,12 @@ class Activation:
 
     def lose(self) -> None:
         """Somebody else owns the run now."""
-        self.close(LeaseLost)
+        self.close(OwnershipLost)
 
     def vanish(self) -> None:
         """For tests: the process dies, so nobody hears of the end."""
         self._on_end = None
-        self.close(LeaseLost)
+        self.close(OwnershipLost)
 
     def abandon(self, *, expected: bool = False) -> None:
         """In the handler of an error of the engine: it ends what this worker does with the run, not the run.
@@ -517,7 +517,7 @@ class Activation:
         elif not expected:
             _log.exception("run %s: the engine failed; the run is given back", self.run_id)
         self.broken = True
-        self.close(LeaseLost)
+        self.close(OwnershipLost)
 
     def close(self, why: type[Unwind]) -> None:
         """Leave the code: every pending call raises, nothing is answered from now on."""

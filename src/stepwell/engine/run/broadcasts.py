@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stepwell.domain.commit import NewWait, PublishedEvent
-from stepwell.domain.cursors import Cursor, behind, cursor_path, move, shorten, since, written_cursors
+from stepwell.domain.cursors import Cursor, cursor_path, just_after, move, shorten, since, written_cursors
 from stepwell.domain.messages import event_key
 from stepwell.engine.run.calls import WaitCall
 from stepwell.engine.run.port import RunParts
@@ -84,7 +84,7 @@ class Broadcasts:
             if len(page) < len(waits):
                 return
             if any(wait.key == wide for wait in self._waiting(name, key)):
-                move(self._cursors, name, wide, behind(page[-1].at))  # all of the page has been taken
+                move(self._cursors, name, wide, just_after(page[-1].at))  # all of the page has been taken
 
     def _waiting(self, name: str, key: str) -> list[WaitCall]:
         return [wait for wait in self._waits.open_events(name) if wait.key in ("", key)]
@@ -112,7 +112,7 @@ class Broadcasts:
         fitting = (wait for wait in self._waits.open_events(event.name) if wait.key in keys)
         if taken or (wait := next(fitting, None)) is None:
             return
-        to = behind(event.at)
+        to = just_after(event.at)
         move(self._cursors, wait.name, wait.key, to)
         path = cursor_path(wait.name, wait.key)
         row = NewWait(path=path, kind="cursor", name=wait.name, key=wait.key, since=to)

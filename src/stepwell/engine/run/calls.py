@@ -179,7 +179,7 @@ class WaitCall(Call):
         return self.codec.decode(payload)
 
     @property
-    def choices(self) -> list[ev.Choice]:
+    def choices(self) -> list[ev.TriggerChoice]:
         return []
 
     def begin(self, run: RunParts) -> None:

@@ -14,11 +14,11 @@ from stepwell.domain.codec import limited
 from stepwell.domain.commit import Finish, InboxRow, Message, NewEvent
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId, recorded_random
-from stepwell.domain.messages import HELD, Ending, cancel_request, child_ended
+from stepwell.domain.messages import HELD, EndNotice, cancel_request, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
 from stepwell.domain.status import RETRYABLE, Status
-from stepwell.engine.execution.exit_guard import as_failure
+from stepwell.engine.execution.exit_guard import sys_exit_as_error
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.journal import Journal
 from stepwell.engine.run.log_writer import Draft
@@ -105,7 +105,7 @@ def _bare(error: BaseException | None) -> BaseException | None:
             error = inside[0]
         else:
             break
-    return None if error is None else as_failure(error)
+    return None if error is None else sys_exit_as_error(error)
 
 
 def _completed(result: bytes, bytes_max: int) -> RunEnding:
@@ -216,7 +216,7 @@ def finish(run: RunParts, waits: Waits, ending: RunEnding, *, seen: int, where_a
     ending.event = writer.end_with(_last_fact(ending, unconsumed))
     accepted = run.journal.accepted
     if accepted.parent:
-        message = Ending(
+        message = EndNotice(
             status=ending.status,
             result=Raw(ending.result or b"null"),
             error=ending.problem,

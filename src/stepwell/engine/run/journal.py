@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, NewRun
 from stepwell.domain.compensation import note_done
-from stepwell.domain.cursors import Cursors, behind, move, read_cursors
+from stepwell.domain.cursors import Cursors, just_after, move, read_cursors
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
 from stepwell.domain.messages import decide_key
@@ -220,7 +220,7 @@ def absorb(journal: Journal, event: Event) -> None:
             journal.keys[fact.key] = None
             if fact.at and (opened := journal.waits.get(fact.name)) is not None:
                 wait = opened.fact
-                move(journal.cursors, wait.name, wait.key, behind(fact.at))
+                move(journal.cursors, wait.name, wait.key, just_after(fact.at))
             if fact.rejected:
                 journal.messages.pop(fact.key, None)
                 if fact.what == "decide":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stepwell.domain import events as ev
-from stepwell.domain.fork.prefix import failed_answer
+from stepwell.domain.fork.prefix import is_failure
 
 if TYPE_CHECKING:
     from stepwell.engine.run.journal import Journal
@@ -80,7 +80,7 @@ def begin_anew(journal: Journal) -> None:
     journal.timers.clear()
     journal.waits.clear()
     journal.opened.clear()
-    again = {a.path.rstrip("!") for a in journal.answers if failed_answer(a.fact)}
+    again = {a.path.rstrip("!") for a in journal.answers if is_failure(a.fact)}
     journal.answers = deque(a for a in journal.answers if a.path.rstrip("!") not in again)
     for path in again:
         journal.children.pop(path, None)

@@ -9,7 +9,7 @@ import msgspec
 
 from stepwell.domain import events as ev
 from stepwell.domain.compensation import note_done
-from stepwell.domain.fork.prefix import failed_answer
+from stepwell.domain.fork.prefix import is_failure
 from stepwell.domain.problems import child_problem, step_error
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
@@ -81,7 +81,7 @@ def release(run: RunParts, style: StyleRules, answer: RecordedResult) -> bool:
         call.check_recorded(fact, calls)
         style.note(answer, call)
         _answer(call, answer, journal)
-        if failed_answer(fact):
+        if is_failure(fact):
             calls.strict = True  # steps after a failure may be compared with others after a retry
     return True
 

@@ -18,7 +18,7 @@ from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock
 
-Written = Callable[[Committed, Park | Finish | None], None]
+OnCommitted = Callable[[Committed, Park | Finish | None], None]
 
 _SHARED_MAX = 100  # a caller may give every run a timeout of its own
 
@@ -26,7 +26,7 @@ _SHARED_MAX = 100  # a caller may give every run a timeout of its own
 class Submits(Protocol):
     """What an activation asks of a committer."""
 
-    def submit(self, commit: Commit, size: int, written: Written) -> None: ...
+    def submit(self, commit: Commit, size: int, written: OnCommitted) -> None: ...
 
 
 class Expires(Hashable, Protocol):

@@ -17,7 +17,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Commit, NewTicket
 from stepwell.domain.ids import needs_step
-from stepwell.domain.messages import Ending
+from stepwell.domain.messages import EndNotice
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import encode_arguments
 from stepwell.engine.execution.attempt import Running, StepAttempt
@@ -194,7 +194,7 @@ class Steps:
 
     def remote_ended(self, call: StepCall, payload: bytes) -> None:
         """A remote worker's result came through the inbox. That of an old attempt does not count."""
-        ending = msgspec.json.decode(payload, type=Ending)
+        ending = msgspec.json.decode(payload, type=EndNotice)
         if call.retrying or ending.attempt != call.attempt:
             return
         run, path = self._run, call.path

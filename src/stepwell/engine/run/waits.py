@@ -14,7 +14,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, InboxRow, NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import HELD, Decision, Ending, cancel_request, decide_key, event_key
+from stepwell.domain.messages import HELD, Decision, EndNotice, cancel_request, decide_key, event_key
 from stepwell.engine.run.broadcasts import Broadcasts
 from stepwell.engine.run.calls import ChildCall, TimerCall, WaitCall
 from stepwell.engine.run.inbox import Signals
@@ -305,7 +305,7 @@ class Waits:
             self._answer(call, message)
 
     def _take_child(self, row: InboxRow) -> None:
-        ending = msgspec.json.decode(row.payload, type=Ending)
+        ending = msgspec.json.decode(row.payload, type=EndNotice)
         child = self._children.get(row.name)
         if child is None or ending.run not in ("", child.run):
             return  # settled before, and a retry of the child changes nothing; or it is from before our retry

@@ -1,4 +1,4 @@
-"""Claimer: takes due tickets while there are free slots, and sleeps exactly until the next is due."""
+"""Claimer: claims due tickets while there are free slots, and sleeps exactly until the next one is due."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _log = logging.getLogger("stepwell.engine")
 _CLAIM_MAX = 100
 _PAUSE_MAX = 2.0
 _SOLO_REST = 3
-_GATHERED = 8  # a claim is worth it when one in so many slots is free,
+_GATHERED = 8  # a claim is worth its cost when one in eight slots is free,
 _GATHER_SECONDS = 0.005  # or after this time
-# While a herd waits it comes in groups, each when the one before has gone or had its time. Begun together
-# they hold the event loop, beside a busy loop the store's thread waits for the interpreter, and the more
-# they have in memory at once, the more often the garbage collector goes over all there is.
-_GROUPS = 6  # a group has one in so many slots
+# Many timers that are due at once come in groups, each when the one before has gone or had its time. Begun
+# together they hold the event loop, beside a busy loop the store's thread waits for the interpreter, and the
+# more of them are in memory, the more often the garbage collector scans the whole heap.
+_GROUPS = 6  # a group has a sixth of the slots
 _GROUP_SECONDS = 0.05
-_BESIDE = 4  # tickets that are taken meanwhile, the fresh ones first
+_BESIDE = 4  # tickets to take meanwhile, fresh ones first
 
 
 class Claimer:
@@ -49,62 +49,62 @@ class Claimer:
         self._store = store
         self._clock = clock
         self._ids = ids
-        self._queues = [*queues, ""]  # '' holds what every worker can do
+        self._queues = [*queues, ""]  # '' holds tickets that every worker can take
         self._needs = needs
         self._poll_seconds = poll_seconds
-        self._solo_seconds = solo_seconds  # how long suspects may have the worker one after the other
+        self._solo_seconds = solo_seconds  # how long suspects may have the worker to themselves in a row
         self._slots = slots
         self._fresh_share = FreshShare(fresh_share)
         self._budget = StartBudget(fresh_share, slots)
         self._active = active
         self._worker = worker
         self._begin = begin
-        self._begin_late = begin_late  # with a lease that was asked for before
+        self._begin_late = begin_late  # with a lease that was requested earlier
         self._wake = asyncio.Event()
         self._next_look = 0.0  # on our monotonic clock
         self.stopped = False
         self.solo_wanted = False  # a run that lost two owners waits to be taken alone
-        self._solo: LeaseId | None = None  # of such a run: it has this worker for itself
+        self._solo: LeaseId | None = None  # of such a run: it has this worker to itself
         self._solo_more = False  # another one was due when it was taken
-        self._series_until = 0.0  # then other runs have a turn
+        self._series_until = 0.0  # after that, other runs have a turn
         self._unanswered: ClaimRequest | None = None
-        self._solo_rest = 0  # sweeps to let pass
-        self._solo_until = 0.0  # how long to hold back for it
-        self._full = False  # there may be more than we had slots for
-        self._behind = True  # something fresh may wait that is older than what is started now
-        self._crowded = False  # runs that have begun wait for slots, and nothing that is fresh
-        self._group_until = 0.0  # a group of the herd has its time
-        self._beside = 0  # slots that were in use when it came
+        self._solo_rest = 0  # how many sweeps to let pass
+        self._solo_until = 0.0  # how long to hold other runs back for it
+        self._full = False  # more tickets may be due than we had slots for
+        self._behind = True  # a fresh ticket may wait that is older than the runs started now
+        self._crowded = False  # only runs that have begun wait for slots, no fresh ones
+        self._group_until = 0.0  # until then a group of the herd has its turn
+        self._beside = 0  # slots in use when the group came
         self._gathering: asyncio.TimerHandle | None = None  # until more slots are free
         self.blocked = False  # runs wait for slots of limits
-        self._asked = 0  # slots that the claim under way may fill
+        self._asked = 0  # how many slots the claim under way may fill
         self._asking = asyncio.Lock()
 
     @property
     def room(self) -> int:
-        """Slots for runs that are started here: none while others wait for theirs."""
+        """How many slots local starts may take: none while older tickets wait."""
         if self.stopped or self._behind or self.solo_wanted or self._solo is not None:
             return 0
         room = self._slots - self._active() - self._asked
         return min(room, self._budget.left) if self._crowded else room
 
     def started(self, count: int) -> None:
-        """So many runs were started here: they count to what fresh ones may have while others wait."""
+        """Count local starts: while other runs wait, they use up the share of fresh runs."""
         if self._crowded:
             self._budget.started(count)
 
     async def stop(self) -> None:
-        """Ask no more; when this returns the last answer is in, and what it gave has begun."""
+        """Stop claiming; when this returns, the last answer has arrived and its runs have begun."""
         self.stopped = True
         async with self._asking:
             pass
 
     def wake(self) -> None:
-        """There may be something due."""
+        """Something may be due: look now."""
         self._wake.set()
 
     def freed(self, lease: LeaseId) -> None:
-        """A slot is free again: look, if that is what we waited for."""
+        """A slot is free again: claim, if we waited for that."""
         if lease == self._solo:
             self._solo = None
             self._next_solo()
@@ -117,27 +117,27 @@ class Claimer:
             self._wake.set()
 
     def _gather(self) -> None:
-        """Ask when some slots are free: a claim for each of them would cost a transaction each."""
+        """Claim when several slots are free: a claim for each of them would cost a transaction each."""
         if self._free() >= self._slots // _GATHERED:
             self._wake.set()
         elif self._gathering is None:
             loop = asyncio.get_running_loop()
             self._gathering = loop.call_later(_GATHER_SECONDS, self._wake.set)
 
-    # Suspects: runs that lost two owners. Each has a worker for itself until it has settled something.
+    # Suspects: runs that lost two owners. Each has a worker to itself until it has settled something.
 
     def want_solo(self) -> None:
-        """A suspect waits for a worker that has nothing else to do. Asked each sweep."""
+        """A suspect waits for a worker that has nothing else to do. Called at each sweep."""
         self._solo_rest -= 1
         if self._solo_rest <= 0 and self._solo is None and not self.solo_wanted and not self.stopped:
             self._series_until = self._clock.monotonic() + self._solo_seconds
             self._want_solo()
 
     def moved(self, lease: LeaseId) -> bool:
-        """A run that lost owners has settled something: it is a suspect no more.
+        """A run that lost owners has settled something: it is no longer a suspect.
 
-        True: the next suspect is waiting, and must not share the worker with it either. It is to be given
-        back, and goes on beside others as soon as those have had their turn.
+        True: the next suspect is waiting, and must not share the worker with this run either. Release the
+        run; it continues beside others as soon as the suspects have had their turn.
         """
         if lease != self._solo:
             return False
@@ -152,7 +152,7 @@ class Claimer:
         return self._solo_more and not self.stopped and self._clock.monotonic() < self._series_until
 
     def _next_solo(self) -> None:
-        """At once: at one a sweep, a worker full of runs that died twice would take minutes to recover."""
+        """Take the next suspect at once: at one a sweep, many suspects would take minutes to recover."""
         if self._series_goes_on:
             self._want_solo()
 
@@ -163,7 +163,7 @@ class Claimer:
         self._wake.set()
 
     def note_due(self, seconds: float) -> None:
-        """A ticket of ours becomes due in so many seconds."""
+        """A ticket that we can take becomes due in this many seconds."""
         when = self._clock.monotonic() + seconds
         if when < self._next_look:
             self._next_look = when
@@ -190,11 +190,11 @@ class Claimer:
                     more = await self._claim()
                 pause = 0.05
             except StoreError as error:
-                self._behind, self._crowded = True, False  # it may have filled slots
+                self._behind, self._crowded = True, False  # the claim may have filled slots
                 _log.warning("claim not answered: %s", error.message)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MAX)
-                more = True  # what it may have taken is waiting for us
+                more = True  # tickets that it may have taken are waiting for us
 
     async def _sleep(self) -> None:
         left = self._next_look - self._clock.monotonic()
@@ -206,45 +206,45 @@ class Claimer:
                 pass
 
     async def _claim(self) -> bool:
-        """One look; True: look again at once."""
+        """Claim once; True: claim again at once."""
         active = self._active()
         if self.solo_wanted and active:
             if self._clock.monotonic() < self._solo_until:
                 self._next_look = self._clock.monotonic() + self._poll_seconds
                 return False  # let the others finish first
-            self.solo_wanted = False  # they take too long: other runs must not wait for them
+            self.solo_wanted = False  # they take too long: other runs must not wait any longer
         request = self._request(active)
         begin = self._begin_late if request is self._unanswered else self._begin
-        # An answer that is lost may have been a success: the same leases are asked for again, and
-        # the store gives what it gave before. Otherwise nobody would drive those runs.
+        # A lost answer may have been a success: ask again with the same leases, and the store returns what it
+        # gave before. Otherwise nobody would drive those runs.
         self._unanswered = request
         self._asked = request.limit
         try:
-            found = await self._store.claim(request)
+            answer = await self._store.claim(request)
         finally:
             self._asked = 0
         self._unanswered = None
-        self.blocked = found.blocked
+        self.blocked = answer.blocked
         if request.solo:
             self.solo_wanted = False
-            self._solo_rest = 0 if found.claims else _SOLO_REST  # none: they are not for us, it seems
-            if not found.claims:
+            self._solo_rest = 0 if answer.claims else _SOLO_REST  # none: they are probably not for us
+            if not answer.claims:
                 return True
         now = self._clock.monotonic()
-        next_in = self._poll_seconds if found.next_in is None else min(found.next_in, self._poll_seconds)
+        next_in = self._poll_seconds if answer.next_in is None else min(answer.next_in, self._poll_seconds)
         self._next_look = now + next_in
-        for claim in found.claims:
-            begin(claim, found.now)
+        for claim in answer.claims:
+            begin(claim, answer.now)
         if request.solo:
             self._solo_more = next_in <= 0
-            # Not when it was not taken up, nor for a broadcast event: no end of theirs would be told here.
-            self._solo = found.claims[0].lease if self._active() > 0 else None
+            # Only if an activation started: fan-outs and rejected claims never report an end.
+            self._solo = answer.claims[0].lease if self._active() > 0 else None
             if self._solo is None:
                 self._next_solo()
-        # next_in = 0 with nothing claimed: the tickets are being taken by somebody else right now.
-        more = len(found.claims) >= request.limit or next_in <= 0
-        self._weigh(request, found.claims, more)
-        if next_in <= 0 and not found.claims:
+        # next_in = 0 with nothing claimed: another worker is taking the tickets right now.
+        more = len(answer.claims) >= request.limit or next_in <= 0
+        self._weigh(request, answer.claims, more)
+        if next_in <= 0 and not answer.claims:
             self._next_look = now + 0.005
             return False
         if more and self._crowded and not request.solo:
@@ -255,7 +255,7 @@ class Claimer:
         return more
 
     def _weigh(self, request: ClaimRequest, claims: Sequence[Claim], more: bool) -> None:
-        """Who waits behind this claim? A share that fresh tickets did not use up shows that none is left."""
+        """Note who waits after this claim. If fresh tickets did not use up their share, none is left."""
         fresh = sum([1 for claim in claims if claim.head <= 1])
         self._budget.claimed(len(claims) - fresh)
         if not more:
@@ -267,7 +267,7 @@ class Claimer:
             self._behind = True
 
     def _free(self) -> int:
-        """Slots that a claim may fill: not those that runs which are started here may need meanwhile."""
+        """How many slots a claim may fill: not those reserved for local starts."""
         reserved = self._budget.reserved if self._crowded else 0
         return self._slots - self._active() - reserved
 
@@ -301,6 +301,6 @@ class Claimer:
         return limit, self._fresh_share.of(limit)
 
     def _leases(self, count: int) -> list[LeaseId]:
-        """Random as a whole: 128 bits for all, and a number each."""
+        """Lease ids: 128 random bits for all of them, and a number each."""
         first = self._ids.lease_id()
         return [LeaseId(f"{first}{number:02x}") for number in range(count)]

@@ -1,8 +1,8 @@
-"""OwnStarts: runs that this process starts and works on without asking for them first.
+"""Local starts: runs started here are claimed in the same transaction, which saves the separate claim.
 
-A start writes the run's ticket in any case; written with an owner it spares the claim, which is a
-third of what a short run costs. Only as many as there is room for, and only when nothing that waits
-in the queue is known to be older.
+A start writes the run's ticket in any case; written with an owner it needs no claim, which is a third of the
+cost of a short run. Only as many runs as there are free slots, and only if nothing in the queue is known to
+be older.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from stepwell.domain.commit import Claim, NewRun, Started
-from stepwell.domain.ids import Ids, WorkerId
+from stepwell.domain.ids import Ids
+from stepwell.engine.worker.claimer import Claimer
+from stepwell.engine.worker.roster import Roster
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.base import Store
 from stepwell.system import Clock
 
-_AT_ONCE = 4  # calls under way: one that is not answered must not hold up the others
-_TOGETHER = 500  # runs in a call
+_SENDERS = 4  # calls under way: one that is not answered must not hold up the others
+_BATCH_RUNS = 500  # runs in a call
 
 
 class LocalStarts:
@@ -30,83 +32,78 @@ class LocalStarts:
         store: Store,
         clock: Clock,
         ids: Ids,
+        roster: Roster,
+        claimer: Claimer,
         *,
         queues: Collection[str],
         needs: Collection[str],
-        patience: float,
-        worker: Callable[[], WorkerId],
-        room: Callable[[], int],
-        offered: Callable[[int], None],
-        blocked: Callable[[], bool],
+        late_seconds: float,
         begin: Callable[[Claim, float], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
+        self._roster = roster
+        self._claimer = claimer
         self._queues = frozenset(queues)
         self._needs = frozenset(needs)
-        self._patience = patience  # seconds; later an answer is too late: see Strays
-        self._worker = worker
-        self._room = room
-        self._offered = offered
-        self._blocked = blocked  # by limits: then their runs wait in line
+        self._late_seconds = late_seconds  # an answer after that is too late: see OrphanedTickets
         self._begin = begin
-        self._waiting: deque[_Asked] = deque()
-        self._idle: list[asyncio.Future[None]] = []  # of servers that have nothing to send
-        self._called = False  # one of them is about to look
+        self._calls: deque[_StartCall] = deque()
+        self._idle: list[asyncio.Future[None]] = []  # of senders that have nothing to send
+        self._woken = False  # one of them is about to look
         self._answered = asyncio.Event()
         self._closed = False
-        self.awaited = 0  # slots of runs that are being started
 
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        """As the store does; but when the caller goes, what it started is still ours."""
+        """Like the store's start; but if the caller is cancelled, the runs it started are still ours."""
         offered = self._offer(runs)
         wanted = sum([1 for run in offered if run.owner])
         if not wanted:
             return await self._store.start(offered)
-        self.awaited += wanted
-        self._offered(wanted)
-        asked = _Asked(offered, wanted, asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
-        if self._idle and not self._called:
+        self._roster.starting += wanted
+        self._claimer.started(wanted)
+        call = _StartCall(offered, wanted, asyncio.get_running_loop().create_future())
+        self._calls.append(call)
+        if self._idle and not self._woken:
             idle = self._idle.pop()
-            if not idle.done():  # else we are about to be closed
-                self._called = True
+            if not idle.done():  # otherwise we are about to be closed
+                self._woken = True
                 idle.set_result(None)
-        return await asked.answered
+        return await call.answer
 
     # Sending
 
     async def serve(self) -> None:
-        """Send what waits, until cancelled; all who came meanwhile share a call, as in a group commit."""
+        """Send the waiting calls until cancelled; calls that came meanwhile share a batch."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
+            for _ in range(_SENDERS):
                 group.create_task(self._serve())
 
     async def _serve(self) -> None:
         while True:
-            self._called = False
+            self._woken = False
             while batch := self._batch():
                 await self._send(batch)
             idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(idle)
             await idle
 
-    def _batch(self) -> list[_Asked]:
-        batch: list[_Asked] = []
+    def _batch(self) -> list[_StartCall]:
+        batch: list[_StartCall] = []
         count = 0
-        while self._waiting and count < _TOGETHER:
-            asked = self._waiting.popleft()
-            if asked.answered.done():  # the caller has gone, and nothing was sent
-                self._settle([asked])
+        while self._calls and count < _BATCH_RUNS:
+            call = self._calls.popleft()
+            if call.answer.done():  # the caller has gone, and nothing was sent
+                self._settle([call])
             else:
-                batch.append(asked)
-                count += len(asked.offered)
+                batch.append(call)
+                count += len(call.offered)
         return batch
 
-    async def _send(self, batch: Sequence[_Asked]) -> None:
+    async def _send(self, batch: Sequence[_StartCall]) -> None:
         began = self._clock.monotonic()
-        runs = batch[0].offered if len(batch) == 1 else [run for asked in batch for run in asked.offered]
+        runs = batch[0].offered if len(batch) == 1 else [run for call in batch for run in call.offered]
         try:
             started = await self._store.start(runs)
         except asyncio.CancelledError:
@@ -114,17 +111,17 @@ class LocalStarts:
             raise
         except (StoreUnavailable, OutcomeUnknown) as error:
             self._settle(batch, error)
-        except Exception as error:  # a value that the store does not take
+        except Exception as error:  # a value that the store refuses
             if len(batch) > 1:
-                await self._send_apart(batch)
+                await self._send_one_by_one(batch)
             else:
                 self._settle(batch, error)
         else:
             self._settle(batch)
-            self._take(runs, started, began)
-            _tell(batch, started)
+            self._begin_owned(runs, started, began)
+            _answer(batch, started)
 
-    async def _send_apart(self, batch: Sequence[_Asked]) -> None:
+    async def _send_one_by_one(self, batch: Sequence[_StartCall]) -> None:
         unsent = deque(batch)
         try:
             while unsent:
@@ -132,21 +129,21 @@ class LocalStarts:
         finally:  # cancelled: nobody else has them
             self._settle(unsent, _stopped())
 
-    def _settle(self, batch: Iterable[_Asked], error: Exception | None = None) -> None:
-        """Their slots are awaited no more."""
-        for asked in batch:
-            self.awaited -= asked.wanted
-            if error is not None and not asked.answered.done():
-                asked.answered.set_exception(error)
-        if not self.awaited:
+    def _settle(self, batch: Iterable[_StartCall], error: Exception | None = None) -> None:
+        """Free the slots that were reserved for these calls; with an error, that is their answer."""
+        for call in batch:
+            self._roster.starting -= call.wanted
+            if error is not None and not call.answer.done():
+                call.answer.set_exception(error)
+        if not self._roster.starting:
             self._answered.set()
 
     def _offer(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
-        """The same runs, the first of them wanted by this worker."""
-        room = 0 if self._closed else self._room()
+        """The same runs, with this worker as the owner of the first ones that it can take."""
+        room = 0 if self._closed else self._claimer.room
         if room <= 0:
             return runs
-        worker, lease = self._worker(), self._ids.lease_id()
+        worker, lease = self._roster.worker, self._ids.lease_id()
         offered: list[NewRun] = []
         for number, run in enumerate(runs):
             if room > 0 and self._is_for_us(run):
@@ -157,38 +154,39 @@ class LocalStarts:
         return offered
 
     def _is_for_us(self, run: NewRun) -> bool:
-        known = run.queue in self._queues and run.needs in self._needs
-        return known and run.at_once and not (run.lane and self._blocked())
+        able = run.queue in self._queues and run.needs in self._needs
+        # While a limit holds runs back, those with a lane wait in line.
+        return able and run.at_once and not (run.lane and self._claimer.blocked)
 
-    def _take(self, offered: Sequence[NewRun], started: Sequence[Started], began: float) -> None:
-        """What the store gave us. What it gave without saying so, or too late, is a stray."""
-        if self._closed or self._clock.monotonic() - began >= self._patience:
+    def _begin_owned(self, offered: Sequence[NewRun], started: Sequence[Started], began: float) -> None:
+        """Begin the runs that the store gave us. Runs of a late or lost answer become orphaned tickets."""
+        if self._closed or self._clock.monotonic() - began >= self._late_seconds:
             return
-        worker = self._worker()
+        worker = self._roster.worker
         for run, answer in zip(offered, started, strict=True):
             if answer.claim is not None and run.owner == worker:
                 self._begin(answer.claim, answer.claim.log[0].at)
 
     async def settled(self) -> None:
-        """Until every start that was offered has been answered."""
-        while self.awaited:
+        """Wait until every start that was offered has been answered."""
+        while self._roster.starting:
             self._answered.clear()
             await self._answered.wait()
 
     def close(self) -> None:
-        """This worker is over: whatever it is given from now on is for others."""
+        """The worker stops: from now on its starts are for other workers."""
         self._closed = True
-        unsent = list(self._waiting)
-        self._waiting.clear()
+        unsent = list(self._calls)
+        self._calls.clear()
         self._settle(unsent, _stopped())
 
 
-class _Asked(NamedTuple):
-    """Somebody's runs on their way."""
+class _StartCall(NamedTuple):
+    """A caller's runs on their way to the store."""
 
     offered: Sequence[NewRun]
-    wanted: int  # how many of them we want ourselves
-    answered: asyncio.Future[Sequence[Started]]
+    wanted: int  # how many of them we want to own
+    answer: asyncio.Future[Sequence[Started]]
 
 
 def _stopped() -> StoreUnavailable:
@@ -197,10 +195,10 @@ def _stopped() -> StoreUnavailable:
     )
 
 
-def _tell(batch: Sequence[_Asked], started: Sequence[Started]) -> None:
+def _answer(batch: Sequence[_StartCall], started: Sequence[Started]) -> None:
     at = 0
-    for asked in batch:
-        end = at + len(asked.offered)
-        if not asked.answered.done():  # else the caller has gone
-            asked.answered.set_result(started[at:end])
+    for call in batch:
+        end = at + len(call.offered)
+        if not call.answer.done():  # otherwise the caller has gone
+            call.answer.set_result(started[at:end])
         at = end

@@ -1,9 +1,9 @@
-"""LoopWatch: tells when code holds the worker's loop, and whose it is.
+"""LoopMonitor: reports when code blocks the worker's loop, and whose code it is.
 
-Workflow code and async steps share one loop with the worker. While one of them computes for long, or
-calls something that blocks, nothing else moves here, not even the heartbeat; the log of the process must
-say who did it. A thread looks now and then whether the loop still beats; the steps themselves pay nothing.
-Code that also keeps the interpreter's lock, as a long regular expression does, is told of when it lets go.
+Workflow code and async steps share one loop with the worker. While one of them computes for long, or calls
+something that blocks, nothing else moves here, not even the heartbeat; the process' log must say which code
+it was. A thread checks periodically whether the loop still beats; the steps themselves pay nothing. Code that
+also holds the interpreter's lock, such as a long regular expression, is reported once it releases it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RUN_ONCE: Any = vars(asyncio.BaseEventLoop)["_run_once"].__code__
 
 
 class Held(NamedTuple):
-    """Who held the loop, where, and for how long at least; `path` is '' for workflow code."""
+    """Which run blocked the loop, where, and for how long at least; `path` is '' for workflow code."""
 
     run_id: str
     path: str
@@ -43,7 +43,7 @@ class Held(NamedTuple):
 
 
 class LoopMonitor:
-    """Made on the loop's own thread; `beat` is to be called there, much more often than it looks."""
+    """Create it on the loop's thread, and call `beat` there much more often than it checks."""
 
     def __init__(self, look_seconds: float | None = None) -> None:
         self._look_seconds = look_seconds or _LOOK_SECONDS
@@ -56,7 +56,7 @@ class LoopMonitor:
         self._beats += 1
 
     def take_held(self) -> Held | None:
-        """Who held the loop last, told once."""
+        """The code that blocked the loop last; returned once."""
         held, self._held = self._held, None
         return held
 
@@ -76,7 +76,7 @@ class LoopMonitor:
                 seen, missed = self._beats, 0
                 continue
             missed += 1
-            # At 2, 4, 8 ...: a process that was stopped goes on with all of its threads late.
+            # At 2, 4, 8 ... misses: when a stopped process resumes, all of its threads are late.
             if missed > 1 and missed & (missed - 1) == 0:
                 frame = sys._current_frames().get(self._loop_thread)
                 if frame is not None and not waits(frame):
@@ -84,38 +84,39 @@ class LoopMonitor:
                     _log.warning("%s", held_by(frame, missed * self._look_seconds))
 
 
-async def tell_held(store: Inbox, held: Held) -> None:
-    """Leave word for who takes the run over: they cannot see why its owner was silent."""
+async def report_held(store: Inbox, held: Held) -> None:
+    """Leave a message for the next owner, which cannot see why the previous one was silent."""
     try:
         await store.deliver([loop_held(RunId(held.run_id), held.path, held.seconds)])
     except StoreError as error:
-        _log.warning("could not say why run %s was lost: %s", held.run_id, error.message)
+        _log.warning("could not report why run %s was lost: %s", held.run_id, error.message)
 
 
 def waits(frame: FrameType) -> bool:
-    """The loop itself waits, so nobody holds it: whoever should beat is on its way out."""
+    """Whether the loop itself waits, so that nothing blocks it: the task that beats is about to end."""
     return frame.f_back is not None and frame.f_back.f_code is _RUN_ONCE
 
 
 def held_by(frame: FrameType, seconds: float) -> str:
-    """Whose code is in this frame, where it is, and what to do about it."""
+    """The report: whose code is in this frame, where it is, and what to do about it."""
     stack = traceback.extract_stack(frame)
     ours = [number for number, line in enumerate(stack, 1) if line.filename.startswith(_OURS)]
-    inside = stack[ours[-1] :] if ours else []  # what the engine called
-    shown = (inside or stack)[-_FRAMES:]
-    at = [line for line in shown if "/lib/python" not in line.filename] or shown
+    inside = stack[ours[-1] :] if ours else []  # the code that the engine called
+    lines = (inside or stack)[-_FRAMES:]
+    at = [line for line in lines if "/lib/python" not in line.filename] or lines
     return (
-        f"{_whose(frame)} has held the worker's loop for {seconds:g} s, "
+        f"{_whose(frame)} has blocked the worker's loop for {seconds:g} s, "
         f"at {PurePath(at[-1].filename).name}:{at[-1].lineno} in {at[-1].name}: nothing else moves in this "
-        "process, and when its lease has run out its runs go on elsewhere. Put what computes or blocks for "
-        "long into a step that is a plain def: it runs in a thread.\n" + "".join(traceback.format_list(shown))
+        "process, and once its lease has run out its runs continue elsewhere. Put code that computes or "
+        "blocks for long into a step that is a plain def: it runs in a thread.\n"
+        + "".join(traceback.format_list(lines))
     )
 
 
 def _whose(frame: FrameType) -> str:
     work = _work(frame)
     if work is None:
-        return "code that belongs to no run"
+        return "code outside any run"
     if not isinstance(work, Activation):
         return work.label
     definition = work.program.definition

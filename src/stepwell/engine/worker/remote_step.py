@@ -1,9 +1,7 @@
-"""RemoteStep: a claimed ticket of a step that another worker's run asked for."""
+"""RemoteStep: a claimed ticket of a step that a run of another worker called."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,15 +12,16 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Claim
-from stepwell.domain.messages import Ending, step_ended, step_failed
+from stepwell.domain.messages import EndNotice, step_ended, step_failed
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import decode_arguments
 from stepwell.engine.execution.attempt import StepAttempt
 from stepwell.engine.run.documents import checked
 from stepwell.engine.run.services import Services
-from stepwell.errors import StepNotBegun, StepwellError, StoreError
+from stepwell.errors import StepNotBegun, StepwellError
+from stepwell.store.outage import outlast
 
-_log = logging.getLogger("stepwell.engine")
+_PAUSE = 0.1  # seconds, when the store does not answer
 
 
 class RemoteStep:
@@ -36,7 +35,7 @@ class RemoteStep:
         row = claim.log[0]
         self._attempt = row.attempt
         self._scheduled = ev.read_as(ev.StepScheduled, row)
-        # What the call asked for counts, not what this worker registered; its retries are the owner's.
+        # The timeout of the call counts, not the one registered here; retries are up to the run's owner.
         self._spec = replace(services.steps[self._scheduled.step], timeout=self._scheduled.timeout)
 
     def begin(self) -> None:
@@ -46,7 +45,7 @@ class RemoteStep:
                 message=f"{self.claim.losses} workers died while they ran {self.claim.path}",
                 path=self.claim.path,
             )
-            self._report(Ending(status="failed", error=problem, attempt=self._attempt, permanent=True))
+            self._report(EndNotice(status="failed", error=problem, attempt=self._attempt, permanent=True))
             return
         try:
             args, kwargs = decode_arguments(self._spec, self._scheduled.args)
@@ -80,7 +79,9 @@ class RemoteStep:
                 self._report(self._failure(refusal, final=True))
             else:
                 self._report(
-                    Ending(status="completed", result=Raw(data), attempt=self._attempt, documents=list(saved))
+                    EndNotice(
+                        status="completed", result=Raw(data), attempt=self._attempt, documents=list(saved)
+                    )
                 )
         else:
             self._report(self._failure(error))
@@ -88,14 +89,14 @@ class RemoteStep:
     def _saved(self) -> Sequence[ev.DocumentSaved]:
         return self._execution.saved if self._execution is not None else ()
 
-    def _failure(self, error: BaseException, *, final: bool = False) -> Ending:
+    def _failure(self, error: BaseException, *, final: bool = False) -> EndNotice:
         return step_failed(error, problem_of(error, self.claim.path), self._attempt, final=final)
 
-    def _report(self, ending: Ending) -> None:
-        self._services.runner.spawn(self._deliver(ending))
+    def _report(self, notice: EndNotice) -> None:
+        self._services.runner.spawn(self._deliver(notice))
 
-    async def _deliver(self, ending: Ending) -> None:
-        await deliver(self._services, self.claim, ending, lambda: self._closed)
+    async def _deliver(self, notice: EndNotice) -> None:
+        await deliver(self._services, self.claim, notice, lambda: self._closed)
         self.close()
 
     def vanish(self) -> None:
@@ -104,7 +105,7 @@ class RemoteStep:
         self.lose()
 
     def lose(self) -> None:
-        """The ticket is gone (timed out, cancelled, or another worker has it): stop."""
+        """The ticket is gone (timed out, cancelled, or owned by another worker): stop."""
         self.close()
 
     def close(self) -> None:
@@ -117,26 +118,25 @@ class RemoteStep:
 
 
 async def deliver(
-    services: Services, claim: Claim, ending: Ending, unwanted: Callable[[], bool] = lambda: False
+    services: Services, claim: Claim, notice: EndNotice, unwanted: Callable[[], bool] = lambda: False
 ) -> None:
-    """Give the ticket back with its result, however long the store takes."""
-    ending = msgspec.structs.replace(ending, worker=services.worker)
-    message = step_ended(claim.run_id, claim.path, ending.attempt, ending)
-    while not unwanted():
-        try:
+    """Finish the ticket with its result, however long the store takes."""
+    notice = msgspec.structs.replace(notice, worker=services.worker)
+    message = step_ended(claim.run_id, claim.path, notice.attempt, notice)
+
+    async def finish() -> None:
+        if not unwanted():
             await services.store.finish_remote(claim, message)
-            break
-        except StoreError as error:
-            _log.warning("result of remote step %s not answered: %s", claim.path, error.message)
-            await asyncio.sleep(0.1)
+
+    await outlast(finish, "result of remote step %s", claim.path, pause=_PAUSE, longest=_PAUSE)
     services.notifier.notify_work(claim.run_id)
 
 
-def not_begun(claim: Claim, error: Exception) -> Ending:
-    """This worker could not even begin the step: the attempt has failed, its caller decides what next."""
+def failed_to_start(claim: Claim, error: Exception) -> EndNotice:
+    """This worker could not begin the step: the attempt has failed, and its caller decides what is next."""
     refusal = StepNotBegun(
-        f"{claim.path} could not be begun: {type(error).__name__}: {error}",
-        hint="look at that worker's log; its code may be older or newer than the caller's",
+        f"{claim.path} could not be started: {type(error).__name__}: {error}",
+        hint="see that worker's log; its code may be older or newer than the caller's",
         error_type=type(error).__name__,
     )
     attempt = claim.log[0].attempt if claim.log else 0

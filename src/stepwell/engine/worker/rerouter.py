@@ -1,8 +1,8 @@
-"""Others: runs that need what this worker was not given.
+"""Rerouter: finds a worker, or an end, for runs that need what no worker registered.
 
-A graph run goes on from its stored definition, so a worker that has its node types and steps learns the
-graph. What no live worker can serve can still end: when somebody asked for its cancel, or when it has been
-due for as long as its graph lets a run stand still. It then needs `unserved`, which every worker has.
+A graph run continues from its stored definition, so a worker that has its node types and steps learns the
+graph. A run that no live worker can serve can still end: if its cancel was requested, or if it has been due
+for as long as its graph lets a run stand still. It then needs `unserved`, which every worker has.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from stepwell.store.base import Store
 
 _log = logging.getLogger("stepwell.engine")
 
-_GIVEN_UP_AT_ONCE = 50  # runs of each kind in one look
+_GIVEN_UP_AT_ONCE = 50  # runs of each kind in one pass
 _PAGE = 1000
-# Until a run with something to undo is cancelled by a worker that cannot undo it: its own may be restarting.
+# How long to wait before a worker that cannot undo a run's steps cancels it: a capable one may be restarting.
 _UNDO_SECONDS = 300.0
-_STAND_STILL_SECONDS = 86_400.0  # of a graph that nobody has stored; else it says so itself
+_STAND_STILL_SECONDS = 86_400.0  # for a graph that is not stored; a stored one has a setting for it
 
 MakeProgram = Callable[[bytes], Program]
 
@@ -44,29 +44,29 @@ class Rerouter:
     ) -> None:
         self._store = store
         self._queues = queues
-        self._needs = needs  # grows by what is learned
-        self._programs = programs  # what this worker was given, by needs
+        self._needs = needs  # grows with each graph learned
+        self._programs = programs  # what this worker registered, by needs
         self._graphs = graphs
         self._learned = {needs: known for known in programs.values() for needs in former_needs(known)}
-        self._unable: dict[str, float | None] = {}  # seconds that runs may be due; None: for ever
+        self._unable: dict[str, float | None] = {}  # how many seconds runs may be due; None: no limit
 
     def program(self, claim: Claim) -> Program | None:
-        """What the run is of; None: it brings a graph along that cannot be run here."""
-        found = self._programs.get(claim.needs)
-        if found is not None:
-            return found
+        """The program of a claimed run; None if the run carries a graph that cannot be run here."""
+        program = self._programs.get(claim.needs)
+        if program is not None:
+            return program
         accepted = ev.read_as(ev.Accepted, claim.log[0])
         if bytes(accepted.graph) != b"null":
-            found = self._brought(accepted)
+            program = self._carried(accepted)
         else:
             needs = needs_workflow(accepted.workflow, accepted.version)
-            found = self._programs.get(needs) or self._learned.get(needs)
-            assert found is not None or claim.needs == NEEDS_UNSERVED, f"{needs} is not here"
-        if found is None and claim.needs == NEEDS_UNSERVED:
+            program = self._programs.get(needs) or self._learned.get(needs)
+            assert program is not None or claim.needs == NEEDS_UNSERVED, f"{needs} is not here"
+        if program is None and claim.needs == NEEDS_UNSERVED:
             return Unserved(accepted.workflow, accepted.version, accepted.kind)
-        return found
+        return program
 
-    def _brought(self, accepted: ev.Accepted) -> Program | None:
+    def _carried(self, accepted: ev.Accepted) -> Program | None:
         try:
             return None if self._graphs is None else self._graphs(bytes(accepted.graph))
         except InvalidDefinition as error:
@@ -86,10 +86,10 @@ class Rerouter:
                 if given_up or len(self._needs) > before:
                     wake()
             except StoreError as error:
-                _log.warning("what nobody serves could not be looked at: %s", error.message)
+                _log.warning("could not look for runs that nobody serves: %s", error.message)
 
     async def look(self) -> bool:
-        """Learn what can be served here, and give up on what nobody serves; True: there is some of that."""
+        """Learn the graphs that can run here, and give up on runs that nobody serves; True if any."""
         for given_up in range(_GIVEN_UP_AT_ONCE):
             unable = await self.learn()
             if not unable or not await self._give_up(unable):
@@ -97,9 +97,9 @@ class Rerouter:
         return True
 
     async def learn(self) -> list[TicketRow]:
-        """Take up what can be served here from now on; the rest is returned, of each kind the first."""
-        found = await self._store.list_others(self._queues, self._needs)
-        runs = [ticket for ticket in found if not ticket.path]  # a step waits for a worker that has it
+        """Extend our needs by what can be served here; returns the first ticket of each other kind."""
+        others = await self._store.list_others(self._queues, self._needs)
+        runs = [ticket for ticket in others if not ticket.path]  # a step waits for a worker that has it
         able = [ticket.needs for ticket in runs if await self._is_able(ticket)]
         self._needs.extend(dict.fromkeys(able))
         return [ticket for ticket in runs if ticket.needs in self._unable]
@@ -111,7 +111,7 @@ class Rerouter:
             return True
         run = await self._store.read_run(ticket.run_id)
         if run is None:
-            return False  # it ended meanwhile
+            return False  # it has ended meanwhile
         body: bytes | None = None
         try:
             body = await self._body(run, ticket.needs) if run.kind == "graph" else None
@@ -129,13 +129,13 @@ class Rerouter:
         if needs.startswith(f"{NEEDS_GRAPH}:"):
             for row in await self._store.read_log(run.id, limit=1):
                 return bytes(ev.read_as(ev.Accepted, row).graph)
-        found = await self._store.read_definition(run.workspace, run.workflow, run.version)
-        return None if found is None or found.kind != "graph" else found.body
+        definition = await self._store.read_definition(run.workspace, run.workflow, run.version)
+        return None if definition is None or definition.kind != "graph" else definition.body
 
-    # What nobody serves
+    # Runs that nobody serves
 
     async def _give_up(self, tickets: Sequence[TicketRow]) -> bool:
-        """Let every worker have those whose time has come; True: there may be more."""
+        """Reroute the runs whose time is up to any worker, which ends them; True: there may be more."""
         now = await self._store.now()
         live = [worker for worker in await self._store.list_workers() if worker.lease_until > now]
         given_up = False
@@ -157,14 +157,14 @@ class Rerouter:
         return ticket.started and limit is not None and overdue >= limit
 
     async def _can_undo(self, run_id: RunId) -> bool:
-        """Is everything that the run did either to stay or undone by a function that is here?"""
+        """Whether this process has the compensating functions of all the run's steps that need one."""
         after = 0
         while page := await self._store.read_log(run_id, after=after, limit=_PAGE):
             after = page[-1].seq
             for row in page:
                 try:
                     fact = ev.read(row).fact
-                except (StepwellError, msgspec.MsgspecError):  # nobody knows what it was
+                except (StepwellError, msgspec.MsgspecError):  # it may have been such a step
                     return False
                 if isinstance(fact, ev.StepCompleted) and fact.undo and find(fact.undo.function) is None:
                     return False
@@ -180,9 +180,9 @@ class _Graph(msgspec.Struct):
 
 
 def _stands_still(body: bytes | None) -> float | None:
-    """Seconds that a run of this graph may wait without an end of its own."""
+    """How many seconds a run of this graph may stand still; None: no limit."""
     try:
         limit = msgspec.json.decode(body or b"{}", type=_Graph).settings.suspend_ttl_ms
-    except msgspec.MsgspecError:  # no graph that we know
+    except msgspec.MsgspecError:  # not a graph that we can read
         limit = _Settings().suspend_ttl_ms
     return None if limit is None else limit / 1000

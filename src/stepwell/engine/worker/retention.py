@@ -1,8 +1,7 @@
-"""Retention: removes runs that ended and events that were emitted long ago, a page at a time, so that
-work goes on beside it.
+"""Retention: removes runs and events that are old enough, a page at a time, so that other work continues.
 
-Every worker does it; what one has locked the others leave alone. A tree of runs goes as a whole, never
-while one of them lives.
+Every worker does this; each skips what another has locked. A tree of runs is removed as a whole, and never
+while one of its runs is live.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from stepwell.store.base import PURGE_PAGE, Store
 _log = logging.getLogger("stepwell.engine")
 
 _PASS_SECONDS_MAX = 60.0
-_PAUSE = 0.02  # seconds between two pages: others get their turn
+_PAUSE = 0.02  # seconds between two pages, for other work
 
 
 class Retention:
@@ -25,13 +24,13 @@ class Retention:
         self._keep_seconds = keep_seconds
 
     async def run(self) -> None:
-        """A run is gone at most a minute, or a tenth of its age, after its time."""
+        """Remove each run at most a minute, or a tenth of the retention time, after it is due."""
         while True:
             await self.sweep()
             await asyncio.sleep(min(_PASS_SECONDS_MAX, self._keep_seconds / 10))
 
     async def sweep(self) -> int:
-        """One walk over all runs that are old enough; how many it removed."""
+        """Remove all runs that are old enough; returns how many."""
         removed, after = 0, ""
         try:
             while True:

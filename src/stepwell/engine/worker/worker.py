@@ -1,4 +1,4 @@
-"""Worker: one process' share of the work. Claims, drives, keeps its lease, sweeps, stops gracefully."""
+"""Worker: one process' share of the work. Claims, drives, keeps its lease, reaps, stops gracefully."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from stepwell.engine.run.services import RunLimits, Services
 from stepwell.engine.worker.claimer import Claimer
 from stepwell.engine.worker.committer import Committer
 from stepwell.engine.worker.damaged_runs import DamagedRuns
-from stepwell.engine.worker.lease_keeper import LeaseKeeper
+from stepwell.engine.worker.leases import LeaseKeeper, Reaper
 from stepwell.engine.worker.local_starts import LocalStarts
-from stepwell.engine.worker.loop_monitor import LoopMonitor, tell_held
+from stepwell.engine.worker.loop_monitor import LoopMonitor, report_held
 from stepwell.engine.worker.orphans import OrphanedTickets
-from stepwell.engine.worker.reaper import Reaper
-from stepwell.engine.worker.release import TicketReleaser
-from stepwell.engine.worker.remote_step import RemoteStep, deliver, not_begun
+from stepwell.engine.worker.releaser import TicketReleaser
+from stepwell.engine.worker.remote_step import RemoteStep, deliver, failed_to_start
 from stepwell.engine.worker.rerouter import Rerouter
 from stepwell.engine.worker.retention import Retention
+from stepwell.engine.worker.roster import Roster
 from stepwell.engine.worker.styles import STYLES
 from stepwell.errors import LogDamaged, StoreError, Suspended
 from stepwell.settings import Settings
 from stepwell.store.base import Store
+from stepwell.store.outage import outlast
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock
 
 _log = logging.getLogger("stepwell.engine")
 
 _LONG_STEP_SECONDS = 0.2  # a step that runs longer is announced in the log
-_PAUSE = 0.2  # seconds, when the store does not answer
-_LOOK_SECONDS = 0.1  # how often to look for such steps, and for messages to runs that are busy
+_LOOK_SECONDS = 0.1  # how often to look for such steps, and for messages to busy runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +68,17 @@ class Worker:
         self.store = store
         self.notifier = notifier
         self.options = options
-        self.active: dict[tuple[RunId, str], Activation | RemoteStep] = {}
         self._clock = clock
         self._ids = ids
         self._programs = programs
         self._steps = steps
-        self._graphs = graphs  # makes programs of graphs that runs bring along
+        self._graphs = graphs  # builds programs from graphs that runs carry
         self.needs = [*programs, *(needs_step(name) for name in steps), NEEDS_EMIT, NEEDS_UNSERVED]
         if graphs is not None:
             self.needs.append(NEEDS_GRAPH)
         self._info = self._new_info()
+        self.roster = Roster(self._info.id)
+        self.active = self.roster.active
         self._committer = Committer(store)
         self._runner = StepRunner(
             threads=options.threads, workflow_threads=options.workflow_threads, processes=options.processes
@@ -87,32 +88,28 @@ class Worker:
             clock,
             self._info,
             heartbeat_seconds=options.heartbeat_seconds,
-            holding=lambda: dict(self.active),
+            holding=self.active.copy,
             owned=self._owned,
             reaped=self._reaped,
         )
         self._claimer = self._make_claimer()
-        self.local_starts = self._make_own_starts()
-        self._returns = TicketReleaser(
-            store, self._runner, worker=lambda: self.id, note_due=self._claimer.note_due
-        )
-        self._damaged = DamagedRuns(store, notifier, self._returns, worker=lambda: self.id)
-        self._sweeper = Reaper(store, reap_seconds=options.reap_seconds, swept=self._swept)
-        self._others = Rerouter(store, options.queues, self.needs, programs, graphs)
+        self.local_starts = self._make_local_starts()
+        self._releaser = TicketReleaser(store, self._runner, self.roster, note_due=self._claimer.note_due)
+        self._damaged = DamagedRuns(store, notifier, self._releaser, self.roster)
+        self._reaper = Reaper(store, every_seconds=options.reap_seconds, reaped=self._others_reaped)
+        self._rerouter = Rerouter(store, options.queues, self.needs, programs, graphs)
         self._services: Services | None = None
         self._idle = asyncio.Event()
         self._look_soon = False
-        self._watch = LoopMonitor()
+        self._loop_monitor = LoopMonitor()
         self._stand_ins: Mapping[str, StepSpec] = {}
-        self._fanning_out: set[RunId] = set()
-        self._strays = OrphanedTickets(
+        self._orphans = OrphanedTickets(
             store,
             clock,
-            patience=options.heartbeat_seconds,
-            worker=lambda: self._info.id,
-            driven=lambda run_id, path: (run_id, path) in self.active or run_id in self._fanning_out,
+            self.roster,
+            overdue_seconds=options.heartbeat_seconds,
             begin=self._begin,
-            give_back=self._returns.refuse,
+            release=self._releaser.release_unused,
         )
 
     def _make_claimer(self) -> Claimer:
@@ -126,24 +123,22 @@ class Worker:
             solo_seconds=self.options.lease_seconds,
             fresh_share=self.options.fresh_share,
             slots=self.options.slots,
-            active=lambda: len(self.active) + self.local_starts.awaited,
-            worker=lambda: self._info.id,
+            active=self.roster.slots_used,
+            worker=self.roster.worker_id,
             begin=self._begin,
-            begin_late=lambda claim, now: self._strays.take(claim, now),  # noqa: PLW0108  # made later
+            begin_late=self._begin_late,
         )
 
-    def _make_own_starts(self) -> LocalStarts:
+    def _make_local_starts(self) -> LocalStarts:
         return LocalStarts(
             self.store,
             self._clock,
             self._ids,
+            self.roster,
+            self._claimer,
             queues=self.options.queues,
             needs=self._programs if self._graphs is None else (*self._programs, NEEDS_GRAPH),
-            patience=self.options.heartbeat_seconds,
-            worker=lambda: self._info.id,
-            room=lambda: self._claimer.room,
-            offered=self._claimer.started,
-            blocked=lambda: self._claimer.blocked,
+            late_seconds=self.options.heartbeat_seconds,
             begin=self._begin,
         )
 
@@ -153,7 +148,7 @@ class Worker:
 
     @property
     def quiet(self) -> bool:
-        """Nothing runs here and nothing waits to be written; only time can bring work."""
+        """Whether nothing runs here and nothing waits to be written: only time can bring work."""
         return not self.active and self._committer.idle
 
     def wake(self) -> None:
@@ -161,7 +156,7 @@ class Worker:
         self._claimer.wake()
 
     def stand_in(self, fakes: Mapping[str, StepSpec]) -> None:
-        """For tests: these functions run in the place of the steps with their names."""
+        """For tests: run these functions instead of the steps with their names."""
         self._stand_ins = fakes
         if self._services is not None:
             self._services.stand_ins = fakes
@@ -180,11 +175,11 @@ class Worker:
     async def open(self) -> None:
         """Announce this worker to the store: from here on it may own runs."""
         self._services = self._make_services()
-        await self._others.learn()
+        await self._rerouter.learn()
         await self._announce()
 
     async def _announce(self) -> None:
-        """Tell the store what this worker has: others must not give up on what it serves."""
+        """Register what this worker has: others must not give up on runs that it serves."""
         self._info = replace(self._info, needs=tuple(self.needs))
         await self._keeper.register(self._info)
 
@@ -193,14 +188,14 @@ class Worker:
         stop_listening = self.notifier.on_work(self._work_hinted)
         try:
             async with AsyncExitStack() as parts:
-                if isinstance(self._clock, SystemClock):  # simulated workers die without a word
-                    parts.enter_context(self._watch)
+                if isinstance(self._clock, SystemClock):  # not in simulations, whose workers just vanish
+                    parts.enter_context(self._loop_monitor)
                 group = await parts.enter_async_context(asyncio.TaskGroup())
                 group.create_task(self._committer.run())
                 group.create_task(self._keeper.run())
-                group.create_task(self._sweeper.run())
+                group.create_task(self._reaper.run())
                 group.create_task(
-                    self._others.run(self.options.reap_seconds, self._announce, self._claimer.wake)
+                    self._rerouter.run(self.options.reap_seconds, self._announce, self._claimer.wake)
                 )
                 group.create_task(self._claimer.run())
                 group.create_task(self.local_starts.serve())
@@ -242,15 +237,15 @@ class Worker:
         )
 
     def forget(self) -> None:
-        """For simulations: this process was killed, and what it had not begun is gone with it."""
+        """For simulations: this process was killed, and the steps it had not begun are gone."""
         self._runner.loop.forget()
 
     async def stop(self) -> None:
-        """Return what has not begun, let what runs come to a pause within the grace time, sign off."""
+        """Let the runs come to a pause within the grace time, then deregister. No new run begins."""
         try:
             async with asyncio.timeout(self.options.grace_seconds):
                 await self._keeper.leave()
-                _log.info("worker %s stops; %d runs are under way", self._info.id, len(self.active))
+                _log.info("worker %s stops; %d runs are active", self._info.id, len(self.active))
                 await self._claimer.stop()
                 await self.local_starts.settled()
                 for work in list(self.active.values()):
@@ -260,7 +255,7 @@ class Worker:
                     self._idle.clear()
                     await self._idle.wait()
         except TimeoutError:
-            _log.warning("%d runs did not come to a pause in time; they go on elsewhere", len(self.active))
+            _log.warning("%d runs did not come to a pause in time; they continue elsewhere", len(self.active))
         self.local_starts.close()
         self._keeper.stopped = True
         for work in list(self.active.values()):
@@ -268,7 +263,7 @@ class Worker:
         try:
             await self.store.deregister(self._info.id)
         except StoreError as error:
-            _log.warning("could not sign off: %s; the lease will run out", error.message)
+            _log.warning("could not deregister: %s; the lease will run out", error.message)
         self.notifier.notify_work()
 
     # Work
@@ -281,7 +276,7 @@ class Worker:
         before = self.active.get((claim.run_id, claim.path))
         if before is not None:
             if before.claim.lease == claim.lease:
-                return  # asked for twice, because an answer was late
+                return  # claimed twice, because an answer was late
             before.lose()
         work: Activation | RemoteStep | None = None
         try:
@@ -289,9 +284,9 @@ class Worker:
                 work = RemoteStep(self._services, claim)
                 work.on_end = self._ended
             else:
-                program = self._others.program(claim)
+                program = self._rerouter.program(claim)
                 if program is None:
-                    self._returns.pass_on(claim)
+                    self._releaser.reroute(claim)
                     return
                 work = Activation(
                     self._services, claim, program, now, on_end=self._ended, on_move=self._claimer.moved
@@ -304,24 +299,21 @@ class Worker:
             if isinstance(error, LogDamaged) and not claim.path:
                 self._runner.spawn(self._damaged.set_aside(claim, error))
                 return
-            _log.exception("run %s could not be taken up; it is given back", claim.run_id)
+            _log.exception("run %s could not be started; it is released", claim.run_id)
             if claim.path:
-                self._runner.spawn(deliver(self._services, claim, not_begun(claim, error)))
+                self._runner.spawn(deliver(self._services, claim, failed_to_start(claim, error)))
             else:
-                self._returns.give_back(claim)
+                self._releaser.release(claim)
+
+    def _begin_late(self, claim: Claim, now: float) -> None:
+        self._orphans.begin_late(claim, now)
 
     async def _fan_out(self, claim: Claim) -> None:
-        self._fanning_out.add(claim.run_id)
-        try:
-            while True:
-                try:
-                    await self.store.fan_out(claim)
-                    break
-                except StoreError as error:  # the ticket stays ours until it is done
-                    _log.warning("fan-out of event %s not answered: %s", claim.run_id, error.message)
-                    await asyncio.sleep(_PAUSE)
-        finally:  # after an error of ours it is a stray, which is taken up again
-            self._fanning_out.discard(claim.run_id)
+        self.roster.fanning_out.add(claim.run_id)
+        try:  # the ticket stays ours until it is done
+            await outlast(lambda: self.store.fan_out(claim), "fan-out of event %s", claim.run_id)
+        finally:  # after an error of ours it is an orphaned ticket, which is taken up again
+            self.roster.fanning_out.discard(claim.run_id)
         self.notifier.notify_work()
 
     def _ended(self, work: Activation | RemoteStep) -> None:
@@ -329,15 +321,15 @@ class Worker:
         if self.active.get(key) is work:
             del self.active[key]
         if isinstance(work, Activation) and work.closed is Suspended:
-            self._strays.left(work.claim.lease)
+            self._orphans.note_released(work.claim.lease)
         if isinstance(work, Activation) and work.damage is not None:
             self._runner.spawn(self._damaged.set_aside(work.claim, work.damage))
         elif isinstance(work, Activation) and work.broken:
-            self._returns.give_back(work.claim)
+            self._releaser.release(work.claim)
         if not self.active:
             self._idle.set()
         if work.claim.limited:
-            self.notifier.notify_work()  # its slot is free: whoever waits for it may be anywhere
+            self.notifier.notify_work()  # its slot is free: the run that waits for it may be anywhere
         self._claimer.freed(work.claim.lease)
 
     def _work_hinted(self, run_id: RunId | None) -> None:
@@ -349,10 +341,10 @@ class Worker:
             self._keeper.nudge()
 
     async def _watch_long_steps(self) -> None:
-        """Announce steps that take long; when others hinted, look for messages to our runs."""
+        """Announce steps that take long; after a hint from elsewhere, look for messages to our runs."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            self._watch.beat()
+            self._loop_monitor.beat()
             if self._look_soon:
                 self._look_soon = False
                 self._keeper.nudge()
@@ -372,38 +364,33 @@ class Worker:
     def _owned(
         self, held: Mapping[tuple[RunId, str], Activation | RemoteStep], owned: Sequence[Owned]
     ) -> None:
-        """What the store says we own: stop what is missing, look at what has messages."""
+        """The store says what we own: stop the work that is missing there, wake the runs with messages."""
         wakes = {(ticket.run_id, ticket.path): ticket.wakes for ticket in owned}
         for key, work in held.items():
             if self.active.get(key) is not work:
-                continue  # it ended, and may have been claimed anew, while the store was asked
+                continue  # it ended, and may have been claimed again, while the store was asked
             if key not in wakes:
                 work.lose()
             elif isinstance(work, Activation):
                 work.woken(wakes[key])
         if not self._claimer.stopped:
-            for run_id, path in self._strays.overdue(wakes):
-                self._runner.spawn(self._strays.adopt(run_id, path))
+            for run_id, path in self._orphans.overdue(wakes):
+                self._runner.spawn(self._orphans.adopt(run_id, path))
 
     async def _reaped(self) -> None:
-        """We were taken for dead: everything we had is somebody else's now. Begin anew."""
+        """We were presumed dead: everything we owned belongs to others now. Register as a new worker."""
         for work in list(self.active.values()):
             work.lose()
         self._info = self._new_info()
+        self.roster.worker = self._info.id
         assert self._services is not None
         self._services.worker = self._info.id
-        while True:
-            try:
-                await self._keeper.register(self._info)
-                break
-            except StoreError as error:
-                _log.warning("could not register anew: %s", error.message)
-                await asyncio.sleep(_PAUSE)
-        if (held := self._watch.take_held()) is not None:
-            self._runner.spawn(tell_held(self.store, held))
+        await outlast(lambda: self._keeper.register(self._info), "registering again")
+        if (held := self._loop_monitor.take_held()) is not None:
+            self._runner.spawn(report_held(self.store, held))
         self._claimer.wake()
 
-    def _swept(self, reaped: Reaped) -> None:
+    def _others_reaped(self, reaped: Reaped) -> None:
         if reaped.solo_due:
             self._claimer.want_solo()
         if reaped.tickets:

@@ -12,7 +12,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.events import BASES, KIND, Cancelled, CompensationCompleted, Retried, written
 from stepwell.domain.ids import RunId, needs_workflow
-from stepwell.domain.messages import Ending, cancel_request, child_ended
+from stepwell.domain.messages import EndNotice, cancel_request, child_ended
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.store.base import Encode
 from stepwell.store.memory.tables import Tables, Ticket
@@ -38,7 +38,7 @@ class MemoryCancelRetry(Tables):
         at = self._append(ticket, [replace(event, payload=encode(event.payload))])
         self._finish(run_id, Finish(seen=ticket.wakes, status=Status.CANCELLED), at)
         if run.row.parent:
-            ending = Ending(status=Status.CANCELLED, run=run_id)
+            ending = EndNotice(status=Status.CANCELLED, run=run_id)
             self._deliver(child_ended(RunId(run.row.parent), run.parent_path, ticket.head, ending))
         return CancelOutcome.ENDED
 

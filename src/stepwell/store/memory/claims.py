@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stepwell.domain.admission import WaitingTicket, select_tickets
 from stepwell.domain.commit import (
     NEVER,
     Claim,
@@ -14,7 +15,6 @@ from stepwell.domain.commit import (
     Outcome,
 )
 from stepwell.domain.ids import LeaseId, RunId
-from stepwell.domain.limits import Waiting, choose
 from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX, SOLO_LOSSES
 from stepwell.store.memory.limits import MemoryLimits
@@ -59,10 +59,11 @@ class MemoryClaims(MemoryLimits):
 
     def _claim_within_limits(self, tickets: Sequence[Ticket], request: ClaimRequest, now: float) -> Claims:
         waiting = [
-            Waiting(t.lane, t.started, t.priority, t.due_at, t.run_id, t.path, t.ending) for t in tickets
+            WaitingTicket(t.lane, t.started, t.priority, t.due_at, t.run_id, t.path, t.ending)
+            for t in tickets
         ]
         wanted = min(request.limit, len(request.leases))
-        chosen = choose(waiting, self._slots(), now=now, wanted=wanted, fresh=request.fresh)
+        chosen = select_tickets(waiting, self._slots(), now=now, wanted=wanted, fresh=request.fresh)
         claims = [
             self._take(self._tickets[RunId(ticket.run_id), ticket.path], request, lease)
             for ticket, lease in zip(chosen.tickets, request.leases, strict=False)

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from stepwell.domain.admission import FreeSlots, clear_blocked_owners, requested_lanes
 from stepwell.domain.commit import (
     NewRun,
 )
-from stepwell.domain.limits import (
-    Lane,
-    LaneUse,
-    Limit,
-    Scope,
-    Slots,
-    brought,
-    owned_within,
-    reach,
-)
+from stepwell.domain.lanes import Lane, LaneUse, coverage_of
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.store.base import SOLO_LOSSES
 from stepwell.store.memory.tables import Tables, Ticket
 from stepwell.store.memory.verb import transaction
@@ -29,7 +22,7 @@ class MemoryLimits(Tables):
         self._limits[limit.scope] = limit
 
     @transaction("drop_limit")
-    async def drop_limit(self, scope: Scope) -> bool:
+    async def drop_limit(self, scope: LimitScope) -> bool:
         return self._limits.pop(scope, None) is not None
 
     async def read_limits(self) -> Sequence[Limit]:
@@ -42,32 +35,32 @@ class MemoryLimits(Tables):
                 use[ticket.lane]["leased" if ticket.lease is not None else "resting"] += 1
         return [LaneUse(lane, counts["leased"], counts["resting"]) for lane, counts in sorted(use.items())]
 
-    def _slots(self) -> Slots:
+    def _slots(self) -> FreeSlots:
         lanes = [ticket for ticket in self._tickets.values() if ticket.lane]
         leased = Counter(t.lane for t in lanes if t.lease is not None)
         resting = Counter(t.lane for t in lanes if t.lease is None and t.started)
-        return Slots(self._limits.values(), leased, resting)
+        return FreeSlots(self._limits.values(), leased, resting)
 
     def _owned_within_limits(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
         """Return the runs; their starter owns those of lanes that have a free slot."""
-        if not brought(runs):
+        if not requested_lanes(runs):
             return runs
         now = self._clock()
         waiting = any(
             ticket.lane and ticket.lease is None and ticket.due_at <= now and ticket.losses < SOLO_LOSSES
             for ticket in self._tickets.values()
         )
-        return owned_within(runs, self._slots(), waiting=waiting)
+        return clear_blocked_owners(runs, self._slots(), waiting=waiting)
 
     def _give_lanes(self, open_tickets: Sequence[Ticket]) -> None:
         """Assign lanes to runs within reach of a limit that was set: owned ones, and those about to be."""
-        reached = reach(self._limits.values())
-        if not reached:
+        coverage = coverage_of(self._limits.values())
+        if not coverage:
             return
         owned = [ticket for ticket in self._tickets.values() if ticket.lease is not None]
         for ticket in [*owned, *open_tickets]:
             run = self._runs.get(ticket.run_id)
-            if run is None or ticket.path or ticket.lane or not reached.has(ticket.queue, ticket.needs):
+            if run is None or ticket.path or ticket.lane or not coverage.covers(ticket.queue, ticket.needs):
                 continue
             row = run.row
             ticket.lane = Lane(row.workspace, row.workflow, ticket.queue, child=bool(row.parent)).text

@@ -22,7 +22,7 @@ from stepwell.domain.commit import (
     WorkerInfo,
 )
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import Limit, Scope
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.rates import WindowKey
 from stepwell.store.base import INBOX_MAX
 
@@ -80,7 +80,7 @@ class Tables:
         self._event_times: dict[str, float] = {}  # by name: the time of its last event
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
         self._contact = (0.0, 0.0)  # since, last
-        self._limits: dict[Scope, Limit] = {}
+        self._limits: dict[LimitScope, Limit] = {}
         self._windows: dict[WindowKey, str] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
         self._codec_check: bytes | None = None

@@ -7,7 +7,7 @@ from typing import Any
 from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, RetryOutcome
 from stepwell.domain.events import KIND, Cancelled, Retried, written
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import Ending, cancel_request, child_ended
+from stepwell.domain.messages import EndNotice, cancel_request, child_ended
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.errors import InvalidInput
 from stepwell.store.base import Encode
@@ -56,7 +56,7 @@ class PgCancelRetry:
             self._sql["end_unowned"], self._db.now(), run_id, event.kind, encode(event.payload)
         )
         if parent:
-            ending = Ending(status=Status.CANCELLED, run=run_id)
+            ending = EndNotice(status=Status.CANCELLED, run=run_id)
             ended = child_ended(RunId(parent), parent_path, seq, ending)
             await self._messages.write_deliveries(connection, [ended])
         return CancelOutcome.ENDED

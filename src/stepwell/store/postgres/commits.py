@@ -32,7 +32,7 @@ class PgCommits:
         self._messages = messages
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
-        if any(commit.reaches_out for commit in batch):  # for all members: a batch is one transaction
+        if any(commit.cross_run for commit in batch):  # for all members: a batch is one transaction
             return await self._commit_split(self._db.reach_slots, batch, reaching=True)
         return await self._commit_split(self._db.commit_slots, batch, reaching=False)
 

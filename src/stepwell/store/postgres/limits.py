@@ -11,21 +11,17 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from stepwell.domain.admission import (
+    FreeSlots,
+    WaitingTicket,
+    clear_blocked_owners,
+    counts_suspended,
+    select_tickets,
+)
 from stepwell.domain.commit import ENDING_PRIORITY, ClaimRequest, NewRun
 from stepwell.domain.ids import LeaseId
-from stepwell.domain.limits import (
-    LaneUse,
-    Limit,
-    Reach,
-    Scope,
-    Slots,
-    Waiting,
-    choose,
-    lanes_for,
-    owned_within,
-    reach,
-    rest_counts,
-)
+from stepwell.domain.lanes import LaneUse, LimitCoverage, coverage_of, lanes_for
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.errors import OutcomeUnknown
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.pool.connection import Connection
@@ -40,7 +36,7 @@ class TakenTickets(NamedTuple):
     blocked: bool
 
 
-FREE = Slots((), {})  # only to list the limits that a lane has of its own
+FREE = FreeSlots((), {})  # only to list the limits that a lane has of its own
 NOTHING = TakenTickets((), None, False)
 
 
@@ -62,8 +58,8 @@ class PgLimits:
             if repeated:  # after a lost connection: the caller asks again with these leases and gets them
                 raise OutcomeUnknown("tickets were claimed, but the answer was lost")
             table = _limits(await connection.fetch(self._sql["read_limits"]))
-            reached = reach(table)
-            more = await self._give_lanes(connection, request, reached) if reached else False
+            coverage = coverage_of(table)
+            more = await self._give_lanes(connection, request, coverage) if coverage else False
             taken = await self._take(connection, request, leases, table, now)
             return taken._replace(next_in=0.0) if more else taken
 
@@ -77,14 +73,16 @@ class PgLimits:
         await connection.execute(self._sql["lock_limits"], sorted(locks))
         slots = await self._slots(connection, (), lanes)
         waiting = await connection.fetchval(self._sql["any_due_in_lanes"], self._db.now())
-        return owned_within(runs, slots, waiting=waiting)
+        return clear_blocked_owners(runs, slots, waiting=waiting)
 
-    async def _give_lanes(self, connection: Connection, request: ClaimRequest, reached: Reach) -> bool:
+    async def _give_lanes(
+        self, connection: Connection, request: ClaimRequest, coverage: LimitCoverage
+    ) -> bool:
         """Assign lanes to runs within reach of a limit that was set; True: there are more."""
         await connection.execute(
-            self._sql["give_lanes_owned"], reached.queues, reached.workflows, reached.everything
+            self._sql["give_lanes_owned"], coverage.queues, coverage.workflows, coverage.everything
         )
-        kinds = [kind for kind in _kinds(request) if reached.has(*kind)]
+        kinds = [kind for kind in _kinds(request) if coverage.covers(*kind)]
         if not kinds:
             return False
         queues, needs = zip(*kinds, strict=True)
@@ -117,8 +115,8 @@ class PgLimits:
         waiting = await self._waiting_in_lanes(connection, request, lanes, roomy, wanted)
         able = [ticket for ticket in waiting if ticket.lane in roomy or ticket.ending or ticket.due_at > now]
         blocked = any(t.due_at <= now and t.lane not in roomy and not t.ending for t in waiting)
-        able += await self._waiting_without_lane(connection, request, reach(table), wanted)
-        chosen = choose(able, slots, now=now, wanted=wanted, fresh=request.fresh)
+        able += await self._waiting_without_lane(connection, request, coverage_of(table), wanted)
+        chosen = select_tickets(able, slots, now=now, wanted=wanted, fresh=request.fresh)
         taken: Sequence[Any] = ()
         next_in = chosen.next_in(now)
         if chosen.tickets:
@@ -141,7 +139,7 @@ class PgLimits:
         lanes: Sequence[str],
         roomy: set[str],
         wanted: int,
-    ) -> list[Waiting]:
+    ) -> list[WaitingTicket]:
         if not lanes:
             return []
         rows = await connection.fetch(
@@ -154,30 +152,30 @@ class PgLimits:
             wanted + 1,
         )
         return [
-            Waiting(lane, started, priority, due_at, run_id, "", ending)
+            WaitingTicket(lane, started, priority, due_at, run_id, "", ending)
             for lane, started, priority, due_at, run_id, ending in rows
         ]
 
     async def _waiting_without_lane(
-        self, connection: Connection, request: ClaimRequest, reached: Reach, wanted: int
-    ) -> list[Waiting]:
+        self, connection: Connection, request: ClaimRequest, coverage: LimitCoverage, wanted: int
+    ) -> list[WaitingTicket]:
         """Tickets that need no lane. Those within reach of a limit get one in the next claim."""
-        kinds = [kind for kind in _kinds(request) if not reached.has(*kind)]
+        kinds = [kind for kind in _kinds(request) if not coverage.covers(*kind)]
         if not kinds:
             return []
         queues, needs = zip(*kinds, strict=True)
         rows = await connection.fetch(self._sql["open_tickets"], queues, needs, request.solo, wanted + 1)
         return [
-            Waiting("", started, priority, due_at, run_id, path, False)
+            WaitingTicket("", started, priority, due_at, run_id, path, False)
             for started, priority, due_at, run_id, path in rows
         ]
 
-    async def _slots(self, connection: Connection, table: Sequence[Limit], lanes: Iterable[str]) -> Slots:
+    async def _slots(self, connection: Connection, table: Sequence[Limit], lanes: Iterable[str]) -> FreeSlots:
         leased = dict(await connection.fetch(self._sql["leased_lanes"]))
         resting = {}
-        if rest_counts(table, lanes):
+        if counts_suspended(table, lanes):
             resting = dict(await connection.fetch(self._sql["resting_lanes"]))
-        return Slots(table, leased, resting)
+        return FreeSlots(table, leased, resting)
 
     async def put_limit(self, limit: Limit) -> None:
         values = (*limit.scope, limit.limit, limit.hold)
@@ -187,7 +185,7 @@ class PgLimits:
 
         await self._db.write("put_limit", self._db.side_slots, work, single=True)
 
-    async def drop_limit(self, scope: Scope) -> bool:
+    async def drop_limit(self, scope: LimitScope) -> bool:
         async def work(connection: Connection) -> bool:
             return await connection.fetchval(self._sql["drop_limit"], *scope) is not None
 
@@ -220,7 +218,7 @@ def _limits(rows: Iterable[Any]) -> list[Limit]:
     ]
 
 
-def _lock(schema: str, scope: Scope) -> int:
+def _lock(schema: str, scope: LimitScope) -> int:
     """The number of a limit's lock. Locks belong to the whole database, so the schema is part of it."""
     name = "\0".join(("stepwell", schema, *scope)).encode()
     return int.from_bytes(blake2b(name, digest_size=8).digest(), "big", signed=True)

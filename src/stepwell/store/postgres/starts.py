@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from stepwell.domain.admission import requested_lanes
 from stepwell.domain.commit import Claim, Identity, NewRun, Started
 from stepwell.domain.ids import RunId
-from stepwell.domain.limits import brought
 from stepwell.store.base import BATCH_BYTES_MAX
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.limits import PgLimits
@@ -46,7 +46,7 @@ class PgStarts:
             return await self.write_starts(connection, runs)
 
         few = len(runs) == 1 or (len(runs) <= STARTS_MAX and sum(map(_size, runs)) <= BATCH_BYTES_MAX)
-        single = few and not brought(runs)
+        single = few and not requested_lanes(runs)
         created = await self._db.write(
             "start", self._db.start_slots, work, single=single, on_doubt=in_doubt, own_task=own_task
         )
@@ -78,7 +78,7 @@ class PgStarts:
 
         Keys are sorted over all statements and occur once.
         """
-        if lanes := brought(runs):
+        if lanes := requested_lanes(runs):
             runs = await self._limits.owned_within_limits(connection, runs, lanes)
         if len(runs) == 1:
             return await self._write_start(connection, runs[0])

@@ -140,7 +140,7 @@ class PgTransactions:
 
     async def _write_fenced(self, connection: Connection, commit: Commit) -> Committed:
         async with asyncio.timeout(ANSWER_SECONDS):
-            write = self._commits.write_reaching if commit.reaches_out else self._commits.write_commits
+            write = self._commits.write_reaching if commit.cross_run else self._commits.write_commits
             [committed] = await write(connection, [commit])
         hit("transact", "mid")
         return committed

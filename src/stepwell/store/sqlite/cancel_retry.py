@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, RetryOutcome
 from stepwell.domain.events import Cancelled, Retried, written
 from stepwell.domain.ids import RunId, needs_workflow
-from stepwell.domain.messages import Ending, cancel_request, child_ended
+from stepwell.domain.messages import EndNotice, cancel_request, child_ended
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.store.base import Encode
 from stepwell.store.sqlite.messages import deliver
@@ -33,7 +33,7 @@ def cancel(session: Session, run_id: RunId, reason: str, *, encode: Encode = byt
     for name in ("delete_tickets", "delete_waits", "delete_inbox"):
         session.run(name, run_id)
     if parent:
-        ending = Ending(status=Status.CANCELLED, run=run_id)
+        ending = EndNotice(status=Status.CANCELLED, run=run_id)
         deliver(session, [[child_ended(RunId(parent), parent_path, head + 1, ending)]])
     return CancelOutcome.ENDED
 

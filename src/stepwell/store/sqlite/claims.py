@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from stepwell.domain.admission import WaitingTicket, select_tickets
 from stepwell.domain.commit import (
     ENDING_PRIORITY,
     NEVER,
@@ -16,7 +17,7 @@ from stepwell.domain.commit import (
     LogRow,
 )
 from stepwell.domain.ids import LeaseId, RunId
-from stepwell.domain.limits import Waiting, choose, lanes_for, reach
+from stepwell.domain.lanes import coverage_of, lanes_for
 from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX
 from stepwell.store.sqlite.limits import give_lanes, read_limits, slots_now
@@ -80,11 +81,11 @@ def claim(session: Session, request: ClaimRequest) -> Claims:
         again = [_Ticket(*row[:-1]) for row in rows]
         return Claims(_with_logs(session, again, [LeaseId(row[-1]) for row in rows]), now, 0.0)
     more = False
-    reached = reach(read_limits(session)) if limits else None
-    if reached:
-        more = give_lanes(session, request, reached)
+    coverage = coverage_of(read_limits(session)) if limits else None
+    if coverage:
+        more = give_lanes(session, request, coverage)
         _, _, lanes, _, groups = _open(session, request)
-        groups = [group for group in groups if not reached.has(group.queue, group.needs)]
+        groups = [group for group in groups if not coverage.covers(group.queue, group.needs)]
     tickets, next_due = _look(session, request, groups)
     next_due = now if more else next_due
     blocked = False
@@ -158,7 +159,8 @@ def _within_limits(
     slots = slots_now(session, mine)
     tickets = {(t.run_id, t.path): t for t in unlimited}
     waiting = [
-        Waiting("", *_started_and_priority(t.rank), t.due_at, t.run_id, t.path, False) for t in unlimited
+        WaitingTicket("", *_started_and_priority(t.rank), t.due_at, t.run_id, t.path, False)
+        for t in unlimited
     ]
     for lane, needs, rank in groups:
         if lane in mine:
@@ -168,8 +170,8 @@ def _within_limits(
                 ticket = _Ticket(*row[4:])
                 tickets[ticket.run_id, ticket.path] = ticket
                 order = (bool(row[1]), row[2], ticket.due_at, ticket.run_id, ticket.path)
-                waiting.append(Waiting(lane, *order, bool(row[3])))
-    chosen = choose(waiting, slots, now=session.now, wanted=limit, fresh=request.fresh)
+                waiting.append(WaitingTicket(lane, *order, bool(row[3])))
+    chosen = select_tickets(waiting, slots, now=session.now, wanted=limit, fresh=request.fresh)
     soonest = session.now if chosen.more else chosen.next_due
     return (
         [tickets[t.run_id, t.path] for t in chosen.tickets],

@@ -136,7 +136,7 @@ def _note(session: Session, members: Sequence[Commit]) -> None:
 
 def _reach_out(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]) -> dict[str, int]:
     """Write remote tickets, new runs and messages; return how often each member woke itself."""
-    reaching = [(member, fence) for member, fence, _ in accepted if member.reaches_out]
+    reaching = [(member, fence) for member, fence, _ in accepted if member.cross_run]
     if not reaching:
         return {}
     now = session.now

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stepwell.domain.admission import FreeSlots, counts_suspended
 from stepwell.domain.commit import ClaimRequest
-from stepwell.domain.limits import Lane, LaneUse, Limit, Reach, Scope, Slots, rest_counts
+from stepwell.domain.lanes import Lane, LaneUse, LimitCoverage
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.store.sqlite.session import Row, Session
 
 LANES_AT_ONCE = 1000  # assigned in one claim; the next claim continues
 
 
-def slots_now(session: Session, lanes: Iterable[str]) -> Slots:
+def slots_now(session: Session, lanes: Iterable[str]) -> FreeSlots:
     """The free slots of these lanes."""
     table = read_limits(session)
-    resting = _counts(session, "resting_lanes") if rest_counts(table, lanes) else {}
-    return Slots(table, _counts(session, "leased_lanes"), resting)
+    resting = _counts(session, "resting_lanes") if counts_suspended(table, lanes) else {}
+    return FreeSlots(table, _counts(session, "leased_lanes"), resting)
 
 
-def give_lanes(session: Session, request: ClaimRequest, reached: Reach) -> bool:
+def give_lanes(session: Session, request: ClaimRequest, coverage: LimitCoverage) -> bool:
     """Assign lanes to runs within reach of a limit that was set; True: there are more."""
-    owned = [row for row in session.rows("owned_without_lane") if reached.has(row[3], row[5])]
+    owned = [row for row in session.rows("owned_without_lane") if coverage.covers(row[3], row[5])]
     waiting: list[Row] = []
     kind = "solo" if request.solo else "open"
     for queue in dict.fromkeys(request.queues):
         for needs in dict.fromkeys(request.needs):
-            if reached.has(queue, needs) and len(waiting) < LANES_AT_ONCE:
+            if coverage.covers(queue, needs) and len(waiting) < LANES_AT_ONCE:
                 waiting += session.rows(f"{kind}_without_lane", queue, needs, LANES_AT_ONCE)
     session.many(
         "give_lane",
@@ -57,5 +59,5 @@ def put_limit(session: Session, limit: Limit) -> None:
     session.run("put_limit", *limit.scope, limit.limit, limit.hold)
 
 
-def drop_limit(session: Session, scope: Scope) -> bool:
+def drop_limit(session: Session, scope: LimitScope) -> bool:
     return session.row("drop_limit", *scope) is not None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from stepwell.domain.admission import clear_blocked_owners, requested_lanes
 from stepwell.domain.commit import Identity, NewRun, Started
 from stepwell.domain.ids import RunId
-from stepwell.domain.limits import brought, owned_within
 from stepwell.store.sqlite.limits import slots_now
 from stepwell.store.sqlite.session import Session, as_list
 
@@ -15,7 +15,7 @@ from stepwell.store.sqlite.session import Session, as_list
 def start(session: Session, calls: Sequence[Sequence[NewRun]]) -> list[list[Started]]:
     """Write the runs of several calls together; return the answers to each."""
     runs: Sequence[NewRun] = list(chain.from_iterable(calls))
-    if lanes := brought(runs):
+    if lanes := requested_lanes(runs):
         runs = _owned_within_limits(session, runs, lanes)
     existing = existing_runs(session, runs)
     takers = _takers(session, runs)
@@ -48,7 +48,7 @@ def existing_runs(session: Session, runs: Sequence[NewRun]) -> dict[Identity, tu
 def _owned_within_limits(session: Session, runs: Sequence[NewRun], lanes: set[str]) -> Sequence[NewRun]:
     """Return the runs; their starter owns those of these lanes that have a free slot."""
     waiting = session.row("any_due_in_lanes", session.now) is not None
-    return owned_within(runs, slots_now(session, lanes), waiting=waiting)
+    return clear_blocked_owners(runs, slots_now(session, lanes), waiting=waiting)
 
 
 def _takers(session: Session, runs: Sequence[NewRun]) -> set[str]:

@@ -1,1 +1,1 @@
-"""What a store promises, one file a noun; `stepwell.testing.store_suite` puts them together."""
+"""The rules of a store, one file per noun; `stepwell.testing.store_suite` puts them together."""

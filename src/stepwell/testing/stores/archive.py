@@ -1,4 +1,4 @@
-"""Rules of whole runs: copied out, brought back, removed when they are old."""
+"""Rules of whole runs: copied out, restored, removed when they are old."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stepwell.domain.events import (
 )
 from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
-from stepwell.domain.limits import Lane
+from stepwell.domain.lanes import Lane
 from stepwell.domain.status import Status
 from stepwell.store.base import PURGE_PAGE
 from stepwell.testing.stores.scene import Scene, checked
@@ -154,10 +154,10 @@ class CopyRules:
         [copy] = await scene.store.read_tree(run_id)
         fresh = replace(copy, id=RunId("r9000"))
 
-        made = await scene.store.restore([fresh])
+        restored = await scene.store.restore([fresh])
         again = await scene.store.restore([fresh, replace(fresh, id=RunId("r9001"))])
 
-        assert [(s.run_id, s.created) for s in made] == [("r9000", True)]
+        assert [(s.run_id, s.created) for s in restored] == [("r9000", True)]
         assert [(s.run_id, s.created, s.conflict) for s in again] == [
             ("r9000", False, False),
             ("r9001", False, False),
@@ -304,7 +304,7 @@ class PurgeRules:
         await scene.worker()
         for claim in await scene.claim_events("w1"):
             await scene.store.fan_out(claim)
-        await scene.store.emit(PublishedEvent("a3", "a", "k", b"1", 0.0))  # nobody has told it yet
+        await scene.store.emit(PublishedEvent("a3", "a", "k", b"1", 0.0))  # not fanned out yet
         scene.clock.advance(2 * DAY)
         await scene.store.emit(PublishedEvent("a4", "a", "k", b"1", 0.0))
 
@@ -318,7 +318,7 @@ class PurgeRules:
     @pytest.mark.req("K35", "K29")
     @checked
     async def test_events_behind_a_cursor_are_kept_while_its_run_lives(self, scene: Scene) -> None:
-        """Of its key, from the cursor on; one for any key keeps all of the name."""
+        """A cursor keeps events of its key from its position on; one for any key keeps all of the name."""
         times: dict[str, float] = {}
         for name, key in (("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), ("a", "x"), ("b", "y")):
             id = f"{name}{key}{len(times)}"
@@ -329,11 +329,11 @@ class PurgeRules:
         for event in await scene.claim_events("w1"):
             await scene.store.fan_out(event)
         claim = await scene.begun()
-        kept = [
+        waits = [
             NewWait(path="w#1", kind="event", name="a", key="x", since=times["ax4"]),
             NewWait(path="@b", kind="cursor", name="b", since=times["by3"]),
         ]
-        await scene.ok(scene.member(claim, scene.begins("w"), waits_opened=kept))
+        await scene.ok(scene.member(claim, scene.begins("w"), waits_opened=waits))
         scene.clock.advance(2 * DAY)
 
         assert await scene.store.purge_events(1.0) == 3

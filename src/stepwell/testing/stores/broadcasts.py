@@ -1,4 +1,4 @@
-"""Rules of emit: an event reaches every run with a matching wait, once, whoever came first."""
+"""Rules of emit: an event reaches every run with a matching wait exactly once, in any order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell.domain.commit import Claim, Delivery, NewWait, PublishedEvent
-from stepwell.domain.cursors import behind
+from stepwell.domain.cursors import just_after
 from stepwell.domain.ids import NEEDS_EMIT, RunId, WorkerId
 from stepwell.domain.status import Status
 from stepwell.testing.stores.scene import LEASE_SECONDS, Scene, checked
@@ -60,7 +60,7 @@ class EmitRules:
         again = await scene.store.emit(event(payload=b"2"))
 
         assert again is False
-        assert [found.payload for found in await scene.store.published("order.paid", "", since=0.0)] == [b"1"]
+        assert [event.payload for event in await scene.store.published("order.paid", "", since=0.0)] == [b"1"]
         assert list(await scene.claim_events("w1")) == []
 
     @pytest.mark.req("K17")
@@ -140,7 +140,7 @@ class EmitRules:
     @pytest.mark.req("K17")
     @checked
     async def test_an_event_that_was_seen_before_fan_out_is_not_doubled(self, scene: Scene) -> None:
-        """The owner looks at what was published after its wait is on disk; the fan-out may repeat it."""
+        """The owner reads published events after its wait is on disk; the fan-out may repeat one."""
         run_id = await waiting(scene, wait())
         await scene.deliver(scene.signal(run_id, "evt/e1"))
 
@@ -181,12 +181,12 @@ class PublishedRules:
             times.append(scene.clock())
             scene.clock.advance(1.0)
 
-        found = [
+        ids = [
             [e.id for e in await scene.store.published("order.paid", "", since=since)]
             for since in (0.0, times[1], times[1] + 0.5, times[2] + 1.0)
         ]
 
-        assert found == [["e3", "e1", "e2"], ["e1", "e2"], ["e2"], []]
+        assert ids == [["e3", "e1", "e2"], ["e1", "e2"], ["e2"], []]
 
     @pytest.mark.req("K17")
     @checked
@@ -223,11 +223,11 @@ class PublishedRules:
             await scene.store.emit(event(id, key="k"))
 
         first = await scene.store.published("order.paid", "k", since=0.0, limit=2)
-        cursor = behind(first[-1].at)
+        cursor = just_after(first[-1].at)
         then = await scene.store.published("order.paid", "", since=cursor, limit=2)
 
         assert [e.id for e in (*first, *then)] == ["c", "a", "b", "d"]
-        assert await scene.store.published("order.paid", "k", since=behind(then[-1].at), limit=2) == []
+        assert await scene.store.published("order.paid", "k", since=just_after(then[-1].at), limit=2) == []
 
     @pytest.mark.req("K35", "K6")
     @checked
@@ -235,14 +235,14 @@ class PublishedRules:
         for id in ("a", "b", "a", "c", "b"):
             await scene.store.emit(event(id))
 
-        found = await scene.store.published("order.paid", "", since=0.0)
+        events = await scene.store.published("order.paid", "", since=0.0)
 
-        assert [e.id for e in found] == ["a", "b", "c"]
+        assert [e.id for e in events] == ["a", "b", "c"]
 
     @pytest.mark.req("K35")
     @checked
     async def test_who_sees_an_event_sees_all_before_it(self, scene: Scene) -> None:
-        """Many emit at once: each look finds the beginning of the order that all find at the end."""
+        """Many emit at once: every read returns a prefix of the final order."""
         looks: list[list[str]] = []
         awaited: dict[str, list[str]] = {}
 
@@ -251,8 +251,8 @@ class PublishedRules:
                 id = f"{source}{number}"
                 await scene.store.emit(event(id, key=source))
                 awaited.setdefault(source, []).append(id)
-                found = await scene.store.published("order.paid", "", since=0.0)
-                looks.append([e.id for e in found])
+                events = await scene.store.published("order.paid", "", since=0.0)
+                looks.append([e.id for e in events])
                 assert id in looks[-1]
 
         async with asyncio.TaskGroup() as group:
@@ -267,7 +267,7 @@ class PublishedRules:
     @pytest.mark.req("K17")
     @checked
     async def test_no_event_is_lost_between_looking_and_parking(self, scene: Scene) -> None:
-        """Wait on disk, look, park: an emit after the look comes by fan-out and refuses the park."""
+        """Write the wait, read, park: an emit after the read comes by fan-out and refuses the park."""
         claim = await scene.begun()
         await scene.ok(scene.member(claim, scene.begins("w"), waits_opened=[wait(since=scene.clock())]))
         looked = list(await scene.store.published("order.paid", "", since=scene.clock()))

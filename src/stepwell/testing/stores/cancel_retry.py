@@ -1,4 +1,4 @@
-"""Rules of cancel and retry: what is asked from outside about a run's end."""
+"""Rules of cancel and retry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, NewTicket, RetryOutcome
 from stepwell.domain.events import Cancelled, Continued, read_as, written
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import Ending
+from stepwell.domain.messages import EndNotice
 from stepwell.domain.status import Status
 from stepwell.testing.stores.scene import NEEDS, QUEUE, Scene, checked
 
@@ -53,9 +53,9 @@ class CancelRules:
 
         await scene.store.cancel(child, "")
 
-        [told] = await scene.store.read_inbox(parent)
-        assert (told.key, told.kind, told.name) == (f"child/{child}/2", "child", "c#1")
-        assert msgspec.json.decode(told.payload, type=Ending).status == Status.CANCELLED
+        [message] = await scene.store.read_inbox(parent)
+        assert (message.key, message.kind, message.name) == (f"child/{child}/2", "child", "c#1")
+        assert msgspec.json.decode(message.payload, type=EndNotice).status == Status.CANCELLED
         assert await scene.claimed_ids("w1") == [parent]
 
     @pytest.mark.req("K13", "K18")

@@ -8,7 +8,7 @@ import pytest
 
 from stepwell.domain.commit import ClaimRequest
 from stepwell.domain.ids import LeaseId, WorkerId
-from stepwell.domain.limits import Lane
+from stepwell.domain.lanes import Lane
 from stepwell.testing.stores.scene import NEEDS, QUEUE, Scene, checked
 
 
@@ -207,7 +207,7 @@ class ClaimRules:
     @pytest.mark.req("R2", "R6")
     @checked
     async def test_asked_again_with_the_same_leases_it_takes_nothing_more(self, scene: Scene) -> None:
-        """An answer that was lost must not leave tickets with an owner that does not know of them."""
+        """A lost answer must not leave tickets with an owner that does not know of them."""
         runs = [await scene.start() for _ in range(5)]
         leases = [LeaseId(f"again{number}") for number in range(3)]
         request = ClaimRequest(
@@ -229,7 +229,7 @@ class ClaimRules:
 
     @checked
     async def test_messages_during_the_claim_are_never_missed(self, scene: Scene) -> None:
-        """What `wakes` counts is in the inbox that came with it, whoever writes meanwhile."""
+        """Every message that `wakes` counts is in the claim's inbox, even if others write meanwhile."""
         runs = [await scene.suspended() for _ in range(10)]
         for turn in range(5):
             async with asyncio.TaskGroup() as group:
@@ -245,7 +245,7 @@ class ClaimRules:
 
 
 async def _both(scene: Scene, **changes: str) -> tuple[list[str], list[str]]:
-    """Six runs that have begun and six that never did, all due, in the order of their due times."""
+    """Six started and six fresh runs, all due, in the order of their due times."""
     begun: list[str] = [await scene.suspended(**changes) for _ in range(6)]
     fresh: list[str] = []
     for run_id in begun:

@@ -28,11 +28,11 @@ class EncodingRules:
             ]
         assert sorted(task.result() for task in put) == [False, True]
 
-        kept = await scene.store.read_codec_check()
-        assert kept in (b"\x00one", b"\x00two")
+        stored = await scene.store.read_codec_check()
+        assert stored in (b"\x00one", b"\x00two")
         assert not await scene.store.write_codec_check(b"three", expected=b"other")
-        assert await scene.store.read_codec_check() == kept
-        assert await scene.store.write_codec_check(b"three", expected=kept)
+        assert await scene.store.read_codec_check() == stored
+        assert await scene.store.write_codec_check(b"three", expected=stored)
         assert await scene.store.read_codec_check() == b"three"
 
     @pytest.mark.req("K42")

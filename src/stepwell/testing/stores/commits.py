@@ -1,4 +1,4 @@
-"""Rules of commit: the fence, and what one member may do to another (nothing)."""
+"""Rules of commit: the fence, and that members do not affect each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.testing.stores.scene import NEEDS, Scene, checked
 
 
 def loaded(scene: Scene, commit: Commit, target: str) -> Commit:
-    """The same member with everything that a refused one must not do."""
+    """The same member with every write that a refused one must not make."""
     commit.deliveries = [scene.signal(target, key=f"from-{commit.run_id}")]
     commit.starts = [scene.new_run(id=f"child-of-{commit.run_id}", parent=commit.run_id)]
     commit.tickets_opened = [NewTicket(path="remote", queue="gpu", needs="step:x", seq=1)]
@@ -159,8 +159,8 @@ class CommitRules:
 
         await scene.ok(scene.member(claim, *events))
 
-        kept = [row.payload for row in (await scene.log(claim.run_id))[2:]]
-        assert kept == [event.payload for event in events]
+        payloads = [row.payload for row in (await scene.log(claim.run_id))[2:]]
+        assert payloads == [event.payload for event in events]
 
     @pytest.mark.req("K2")
     @checked
@@ -192,17 +192,17 @@ class CommitRules:
     @checked
     async def test_lost_lease_is_told_until_it_is_in_the_log(self, scene: Scene) -> None:
         first = await scene.owned()
-        told = []
+        lost_leases = []
         for owner, heir in (("w1", "w2"), ("w2", "w3")):
             await scene.store.deregister(await scene.worker(owner))
             [claim] = await scene.claim_as(await scene.worker(heir))
             await scene.ok(scene.member(claim))  # without events: still not in the log
-            told.append(claim.lost_lease)
+            lost_leases.append(claim.lost_lease)
         await scene.ok(scene.member(claim, scene.claimed(claim)))
         await scene.ok(scene.member(claim, head=2, then=scene.park(claim, due_in=0.0)))
         [again] = await scene.claim_as("w3")
 
-        assert told == [first.lease, first.lease]
+        assert lost_leases == [first.lease, first.lease]
         assert again.lost_lease == ""
 
     @pytest.mark.req("K1")
@@ -251,7 +251,7 @@ class CommitRules:
     async def test_nothing_to_commit_is_no_error(self, scene: Scene) -> None:
         claim = await scene.begun()
 
-        kept = await scene.commit(scene.member(claim))
+        committed = await scene.commit(scene.member(claim))
 
         assert list(await scene.store.commit([])) == []
-        assert (kept.outcome, (await scene.ticket(claim.run_id)).head) == (Outcome.OK, 2)
+        assert (committed.outcome, (await scene.ticket(claim.run_id)).head) == (Outcome.OK, 2)

@@ -1,4 +1,4 @@
-"""Rules of limits: how many runs of a lane may be in the hands of workers at once."""
+"""Rules of limits: how many runs of a lane workers may own at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from stepwell.domain.commit import CancelOutcome
-from stepwell.domain.limits import Lane, LaneUse, Limit, Scope
+from stepwell.domain.lanes import Lane, LaneUse
+from stepwell.domain.limits import Limit, LimitScope
 from stepwell.testing.stores.scene import QUEUE, Scene, checked
 
 
@@ -21,7 +22,7 @@ def keyed(key: str, limit: int = 1, hold: str = "active") -> str:
 
 
 async def started(scene: Scene, count: int, text: str) -> list[str]:
-    """Each due a little later than the one before, so that their order is known."""
+    """Each due a little later than the one before, so that their order is fixed."""
     runs = []
     for _ in range(count):
         runs.append(await scene.start(lane=text))
@@ -127,10 +128,10 @@ class LimitRules:
         await scene.ok(scene.member(claim, scene.claimed(claim), then=scene.park(claim)))
         await scene.claims("w1")
 
-        asked = await scene.store.cancel(claim.run_id, "enough")
+        outcome = await scene.store.cancel(claim.run_id, "enough")
         ending = await scene.claimed_ids("w1")
 
-        assert (asked, ending) == (CancelOutcome.REQUESTED, [first])
+        assert (outcome, ending) == (CancelOutcome.REQUESTED, [first])
 
     @pytest.mark.req("K19", "T4")
     @checked
@@ -142,12 +143,12 @@ class LimitRules:
         counts = [len(await scene.claim_as("w1"))]
         await scene.store.put_limit(limit)
         counts.append(len(await scene.claim_as("w1")))
-        known = await scene.store.read_limits()
+        limits = await scene.store.read_limits()
         await scene.store.put_limit(Limit(kind="workflow", workspace="default", name="order"))
         counts.append(len(await scene.claim_as("w1")))
 
         assert counts == [1, 2, 3]
-        assert list(known) == [limit]
+        assert list(limits) == [limit]
         assert await scene.store.read_lanes() == [LaneUse(lane(1), 6, 0)]
         assert await scene.store.drop_limit(limit.scope)
         assert not await scene.store.drop_limit(limit.scope)
@@ -161,7 +162,7 @@ class LimitRules:
         await scene.store.put_limit(Limit(kind="queue", name=QUEUE, limit=4))
 
         assert len(await scene.claim_as(await scene.worker())) == 4
-        assert Scope("queue", "", QUEUE) == (await scene.store.read_limits())[0].scope
+        assert LimitScope("queue", "", QUEUE) == (await scene.store.read_limits())[0].scope
 
     @pytest.mark.req("K19", "R2")
     @checked
@@ -171,8 +172,8 @@ class LimitRules:
         workers = [await scene.worker(f"w{number}") for number in range(6)]
 
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(scene.claim_as(w, limit=5)) for w in workers for _ in range(3)]
-        taken = [claim.run_id for task in asked for claim in task.result()]
+            claiming = [group.create_task(scene.claim_as(w, limit=5)) for w in workers for _ in range(3)]
+        taken = [claim.run_id for task in claiming for claim in task.result()]
         use = {use.lane: use.leased for use in await scene.store.read_lanes()}
 
         assert len(taken) == len(set(taken)) == sum(use.values()) == 9

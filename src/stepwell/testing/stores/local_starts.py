@@ -1,4 +1,4 @@
-"""Rules of starts that name an owner: who gets the run at once, and when nobody does."""
+"""Rules of starts that name an owner: when it gets the run at once, and when it does not."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class OwnStartRules:
     @pytest.mark.req("K19")
     @checked
     async def test_nobody_who_waits_for_a_slot_is_passed(self, scene: Scene) -> None:
-        """Whatever lane it is in: they may share a limit."""
+        """In any lane: they may share a limit."""
         await scene.worker("w1")
         waits = await scene.start(lane=lane(1))
 
@@ -228,10 +228,10 @@ class OwnStartRules:
         new, claim = await start_own(scene)
 
         [again] = await scene.store.start([new])
-        found = await scene.store.claim(scene.request("w1", [LeaseId(new.lease)]))
+        answer = await scene.store.claim(scene.request("w1", [LeaseId(new.lease)]))
 
         assert (again.run_id, again.claim) == (new.id, None)
-        assert list(found.claims) == [claim]
+        assert list(answer.claims) == [claim]
 
     @pytest.mark.req("K4")
     @checked

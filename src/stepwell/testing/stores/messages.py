@@ -1,4 +1,4 @@
-"""Rules of deliver: messages come once, in order, and wake their run, but never too early."""
+"""Rules of deliver: messages arrive once, in order, and wake their run, but never too early."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ class DeliverRules:
         async with asyncio.TaskGroup() as group:
             for turn, claim in enumerate(runs):
                 others = [c.run_id for c in runs if c is not claim]
-                told = [scene.signal(other, f"from-{turn}") for other in others[:: 1 if turn % 2 else -1]]
-                group.create_task(scene.ok(scene.member(claim, scene.done("a"), deliveries=told)))
+                signals = [scene.signal(other, f"from-{turn}") for other in others[:: 1 if turn % 2 else -1]]
+                group.create_task(scene.ok(scene.member(claim, scene.done("a"), deliveries=signals)))
                 group.create_task(_delivered(scene, [scene.signal(other, f"api-{turn}") for other in others]))
 
         for claim in runs:

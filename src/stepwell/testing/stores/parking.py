@@ -1,4 +1,4 @@
-"""Rules of park and finish: the lease goes back only when no message is unread."""
+"""Rules of park and finish: the lease is released only if every message was read."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class ParkRules:
         now = scene.clock()
         dues = [(now + 5.0, 9.0, now + 5.0), (now + 9.0, 5.0, now + 5.0), (NEVER, 2.0, now + 2.0)]
         dues += [(now + 2.0, NEVER, now + 2.0), (NEVER, NEVER, NEVER)]
-        found = []
+        due_times = []
         for due_at, due_in, _ in dues:
             await scene.ok(scene.member(claim, then=scene.park(claim, due_at=due_at, due_in=due_in)))
-            found.append((await scene.ticket(claim.run_id)).due_at)
+            due_times.append((await scene.ticket(claim.run_id)).due_at)
             await scene.deliver(scene.signal(claim.run_id, scene.fresh("s")))
             [claim] = await scene.claim_as("w1")
 
-        assert found == [wanted for _, _, wanted in dues]
+        assert due_times == [wanted for _, _, wanted in dues]
 
     @pytest.mark.req("K15", "K6")
     @checked
@@ -82,29 +82,29 @@ class ParkRules:
     @checked
     async def test_shown_as_running_while_somebody_owns_it(self, scene: Scene) -> None:
         run_id = await scene.start()
-        shown = [(await scene.run(run_id)).status]
+        states = [(await scene.run(run_id)).status]
         [claim] = await scene.claim_as(await scene.worker())
-        shown.append((await scene.run(run_id)).status)
+        states.append((await scene.run(run_id)).status)
         await scene.ok(scene.member(claim, then=scene.park(claim, due_in=0.0)))
-        shown.append((await scene.run(run_id)).status)
+        states.append((await scene.run(run_id)).status)
         await scene.claim_as("w1")
-        shown.append((await scene.run(run_id)).status)
+        states.append((await scene.run(run_id)).status)
 
-        assert shown == [Status.PENDING, Status.RUNNING, Status.SUSPENDED, Status.RUNNING]
+        assert states == [Status.PENDING, Status.RUNNING, Status.SUSPENDED, Status.RUNNING]
 
     @checked
     async def test_the_first_start_time_stays(self, scene: Scene) -> None:
         claim = await scene.begun()
-        shown = []
+        started = []
         for started_at in (0.0, 10.0, 20.0, 0.0):
             then = scene.park(claim, due_in=0.0, started_at=started_at)
             await scene.ok(scene.member(claim, then=then))
-            shown.append((await scene.run(claim.run_id)).started_at)
+            started.append((await scene.run(claim.run_id)).started_at)
             [claim] = await scene.claim_as("w1")
 
         await scene.ok(scene.member(claim, then=scene.finish(claim, started_at=30.0)))
 
-        assert shown == [None, 10.0, 10.0, 10.0]
+        assert started == [None, 10.0, 10.0, 10.0]
         assert (await scene.run(claim.run_id)).started_at == 10.0
 
 
@@ -160,9 +160,9 @@ class FinishRules:
     async def test_the_parent_hears_with_the_same_commit(self, scene: Scene) -> None:
         parent = await scene.suspended()
         claim = await scene.begun(parent=parent, parent_path="c")
-        told = scene.signal(parent, "child/c/3")
+        message = scene.signal(parent, "child/c/3")
 
-        await scene.ok(scene.member(claim, scene.completed(), then=scene.finish(claim), deliveries=[told]))
+        await scene.ok(scene.member(claim, scene.completed(), then=scene.finish(claim), deliveries=[message]))
 
         assert await scene.inbox_keys(parent) == ["child/c/3"]
         assert await scene.claimed_ids("w1") == [parent]
@@ -172,20 +172,20 @@ class FinishRules:
     async def test_a_parent_that_is_gone_does_not_hold_the_child(self, scene: Scene) -> None:
         parent = await scene.failed()
         claim = await scene.begun()
-        told = [scene.signal(parent, "child/c/3"), scene.signal("nobody", "child/c/3")]
+        messages = [scene.signal(parent, "child/c/3"), scene.signal("nobody", "child/c/3")]
 
-        await scene.ok(scene.member(claim, scene.completed(), then=scene.finish(claim), deliveries=told))
+        await scene.ok(scene.member(claim, scene.completed(), then=scene.finish(claim), deliveries=messages))
 
         assert (await scene.run(claim.run_id)).status is Status.COMPLETED
 
     @pytest.mark.req("K18")
     @checked
     async def test_child_and_parent_in_one_batch_lose_no_message(self, scene: Scene) -> None:
-        """Whatever order the store takes them in: the parent is refused, or it is due again."""
+        """In either order: the parent's park is refused, or its ticket is due again."""
         parent, child = await scene.begun(), await scene.begun()
-        told = scene.signal(parent.run_id, "child/c/3")
+        message = scene.signal(parent.run_id, "child/c/3")
         batch = [
-            scene.member(child, scene.completed(), then=scene.finish(child), deliveries=[told]),
+            scene.member(child, scene.completed(), then=scene.finish(child), deliveries=[message]),
             scene.member(parent, scene.done("a"), then=scene.park(parent)),
         ]
 

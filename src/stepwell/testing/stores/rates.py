@@ -1,4 +1,4 @@
-"""Rules of start rates: how many runs may be started in a while, whoever starts them."""
+"""Rules of start rates: how many runs may be started in a period, by all callers together."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RateRules:
     @pytest.mark.req("K20", "K21")
     @checked
     async def test_a_key_that_has_a_run_counts_nothing_and_is_never_refused(self, scene: Scene) -> None:
-        known = await scene.start(key="k")
+        existing = await scene.start(key="k")
         await start(scene, 2)
         answers = []
         for digest in ("same", "other"):
@@ -80,12 +80,12 @@ class RateRules:
         full = await start(scene)
         answers.append(await scene.store.start_within(RatedStart([scene.new_run(key="k")], [HOUR])))
 
-        found = [answer[0] for answer in answers if not isinstance(answer, Full)]
+        started = [answer[0] for answer in answers if not isinstance(answer, Full)]
         assert full == Full(HOUR, 3600.0)
-        assert [(run.run_id, run.created, run.conflict) for run in found] == [
-            (known, False, False),
-            (known, False, True),
-            (known, False, False),
+        assert [(run.run_id, run.created, run.conflict) for run in started] == [
+            (existing, False, False),
+            (existing, False, True),
+            (existing, False, False),
         ]
 
     @pytest.mark.req("K20", "K6")
@@ -106,8 +106,8 @@ class RateRules:
         windows = [Window("workflow default/order", 7, 60.0), Window("user default/ann", 9, 60.0)]
 
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(start(scene, 1, *windows[:: 1 if n % 2 else -1])) for n in range(30)]
-        full = [task.result() for task in asked if isinstance(task.result(), Full)]
+            calls = [group.create_task(start(scene, 1, *windows[:: 1 if n % 2 else -1])) for n in range(30)]
+        full = [task.result() for task in calls if isinstance(task.result(), Full)]
 
         assert (len(full), await runs(scene)) == (23, 7)
 

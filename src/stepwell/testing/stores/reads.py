@@ -1,4 +1,4 @@
-"""Rules of reading: runs and definitions as people see them."""
+"""Rules of reads: runs and definitions as people see them."""
 
 from __future__ import annotations
 
@@ -203,11 +203,11 @@ class DefinitionRules:
 
         async with asyncio.TaskGroup() as group:
             changed = [group.create_task(scene.store.swap_definition(d, expected="a")) for d in news]
-            made = [group.create_task(scene.store.swap_definition(d, expected="")) for d in firsts]
+            created = [group.create_task(scene.store.swap_definition(d, expected="")) for d in firsts]
 
         assert [task.result() for task in changed].count(True) == 1
-        assert [task.result() for task in made].count(True) == 1
-        for candidates, tasks, version in ((news, changed, "1"), (firsts, made, "2")):
+        assert [task.result() for task in created].count(True) == 1
+        for candidates, tasks, version in ((news, changed, "1"), (firsts, created, "2")):
             winner = next(d for d, task in zip(candidates, tasks, strict=True) if task.result())
             assert await scene.store.read_definition("default", "order", version) == winner
 
@@ -220,14 +220,14 @@ class DefinitionRules:
 
     @checked
     async def test_dropped_definitions_are_forgotten_with_all_versions(self, scene: Scene) -> None:
-        kept = self.definition("1", workspace="other")
-        await scene.store.put_definitions([self.definition("1"), self.definition("2"), kept])
+        other = self.definition("1", workspace="other")
+        await scene.store.put_definitions([self.definition("1"), self.definition("2"), other])
 
         assert await scene.store.drop_definitions("default", "order") == 2
 
         assert await scene.store.drop_definitions("default", "order") == 0
         assert await scene.store.read_definition("default", "order") is None
-        assert await scene.store.read_definition("other", "order") == kept
+        assert await scene.store.read_definition("other", "order") == other
 
     @checked
     async def test_nothing_is_known_of_an_unknown_run(self, scene: Scene) -> None:

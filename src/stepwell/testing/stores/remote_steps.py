@@ -10,13 +10,13 @@ from msgspec import Raw
 from stepwell.domain.commit import Claim, NewTicket, Outcome
 from stepwell.domain.events import StepScheduled, written
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
-from stepwell.domain.messages import Ending, step_ended
+from stepwell.domain.messages import EndNotice, step_ended
 from stepwell.testing.stores.scene import LEASE_SECONDS, Scene, checked
 
 PATH = "resize#1"
 SCHEDULED = written(StepScheduled(step="resize", queue="gpu", args=Raw(b"[1]")), PATH, 1)
 TICKET = NewTicket(path=PATH, queue="gpu", needs="step:resize", seq=3, priority=2)
-RESULT = Ending(status="completed", result=Raw(b"7"))
+RESULT = EndNotice(status="completed", result=Raw(b"7"))
 
 
 async def scheduled(scene: Scene) -> Claim:

@@ -1,4 +1,4 @@
-"""Rules of a commit whose answer was lost: sent again it is recognised, never written twice."""
+"""Rules of a commit whose answer was lost: a repetition is recognised and never written twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for work that a worker does not do: what is there of it, and how it becomes work for others."""
+"""Rules for work that no worker here does: how to list it, and how to reroute it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scene: a store and a clock with the shortest words for what the rules do to them."""
+"""Scene: a store and a clock, with short methods for what the rules do."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Scene:
         return started.run_id
 
     async def owned(self, **changes: Any) -> Claim:
-        """A new run in the hands of worker w1, without a commit of its own."""
+        """A new run owned by worker w1, without a commit of its own."""
         run_id = await self.start(**changes)
         [claim] = await self.claim_as(await self.worker(), queues=(changes.get("queue", QUEUE),))
         assert claim.run_id == run_id
@@ -95,7 +95,7 @@ class Scene:
         return claim._replace(head=2)
 
     async def suspended(self, **changes: Any) -> RunId:
-        """A run that was begun and waits for a message."""
+        """A run that has begun and waits for a message."""
         claim = await self.begun(**changes)
         await self.ok(self.member(claim, self.done("a"), then=self.park(claim)))
         return claim.run_id
@@ -194,7 +194,7 @@ class Scene:
         return await self.store.claim(request)
 
     def request(self, worker: str, leases: Sequence[LeaseId]) -> ClaimRequest:
-        """The same leases again, as after an answer that was lost."""
+        """Claim with the same leases again, as after a lost answer."""
         return ClaimRequest(
             worker=WorkerId(worker), queues=(QUEUE,), needs=(NEEDS,), limit=len(leases), leases=leases
         )
@@ -209,20 +209,20 @@ class Scene:
         return [claim.run_id for claim in await self.claim_as(worker, **request)]
 
     async def beat(self, worker: str, seconds: float) -> None:
-        """Time passes while that worker keeps its lease and the fleet's contact."""
+        """Let time pass while that worker keeps its lease and the contact with the store."""
         beats = max(1, round(seconds / HEARTBEAT_SECONDS))
         for _ in range(beats):
             self.clock.advance(seconds / beats)
             assert await self.store.heartbeat(WorkerId(worker)) is not None
 
     async def lose(self, worker: str = "w1", witness: str = "w9") -> None:
-        """That worker dies and is reaped, while another one lives."""
+        """Let that worker die and be reaped while another one lives."""
         await self.worker(witness)
         await self.beat(witness, 2 * LEASE_SECONDS)
         reaped = await self.store.reap()
         assert reaped.workers == 1, f"{worker} should have been reaped: {reaped}"
 
-    # What is there
+    # Reads
 
     async def log(self, run_id: str) -> Sequence[LogRow]:
         return await self.store.read_log(RunId(run_id))
@@ -243,24 +243,24 @@ class Scene:
         return [row.key for row in await self.store.read_inbox(RunId(run_id))]
 
     async def everything(self) -> dict[str, object]:
-        """All that can be read, to show that a refusal wrote nothing."""
+        """Everything that can be read, to show that a refusal wrote nothing."""
         runs = await self.store.list_runs(RunFilter(limit=1000))
-        found: dict[str, object] = {
+        rows: dict[str, object] = {
             "workers": sorted((w.id, w.lease_until) for w in await self.store.list_workers()),
             "definitions": await self.store.list_definitions("default"),
         }
         for run in runs:
-            found[run.id] = (
+            rows[run.id] = (
                 run,
                 list(await self.log(run.id)),
                 list(await self.store.read_tickets(run.id)),
                 list(await self.store.read_inbox(run.id)),
             )
-        return found
+        return rows
 
 
 def checked(rule: Callable[[Rules, Scene], Awaitable[None]]) -> Callable[[Rules, MakeStore], None]:
-    """Makes an async rule a test that pytest can run: on a new store, in a loop of its own."""
+    """Make an async rule a test that pytest can run: on a new store, in a loop of its own."""
 
     @wraps(rule)
     def test(self: Rules, make_store: MakeStore) -> None:
@@ -275,7 +275,7 @@ def checked(rule: Callable[[Rules, Scene], Awaitable[None]]) -> Callable[[Rules,
 
         asyncio.run(play())
 
-    # pytest reads the parameters to know the fixtures; `wraps` would show it those of the rule.
+    # pytest reads the parameters to find the fixtures; `wraps` would show it those of the rule.
     del test.__wrapped__
     assert list(inspect.signature(test).parameters) == ["self", "make_store"]
     return test

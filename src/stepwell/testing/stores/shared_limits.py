@@ -1,18 +1,19 @@
-"""Rules of limits for runs that bring none along, for children, and for lanes beside tickets without one."""
+"""Rules of limits for runs without one of their own, for children, and for lanes next to plain tickets."""
 
 from __future__ import annotations
 
 import pytest
 
-from stepwell.domain.limits import Kind, Lane, Limit, read_lane
+from stepwell.domain.lanes import Lane, read_lane
+from stepwell.domain.limits import Limit, LimitKind
 from stepwell.testing.stores.limits import lane, started
 from stepwell.testing.stores.scene import QUEUE, Scene, checked
 
 
-def limit(kind: Kind, name: str, limit: int | None, hold: str = "active") -> Limit:
+def limit(kind: LimitKind, name: str, number: int | None, hold: str = "active") -> Limit:
     workspace = "" if kind == "queue" else "default"
     return Limit(
-        kind=kind, workspace=workspace, name=name, limit=limit, hold="run" if hold == "run" else "active"
+        kind=kind, workspace=workspace, name=name, limit=number, hold="run" if hold == "run" else "active"
     )
 
 

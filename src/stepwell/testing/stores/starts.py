@@ -112,7 +112,7 @@ class StartRules:
 
     @checked
     async def test_answers_come_in_the_order_asked(self, scene: Scene) -> None:
-        known = await scene.start(key="m")
+        existing = await scene.start(key="m")
         runs = [scene.new_run(key=key) for key in ("z", "m", "a", "q", "z")]
 
         answer = await scene.store.start(runs)
@@ -120,7 +120,7 @@ class StartRules:
         z, _, a, q, _ = (run.id for run in runs)
         assert [(started.run_id, started.created) for started in answer] == [
             (z, True),
-            (known, False),
+            (existing, False),
             (a, True),
             (q, True),
             (z, False),
@@ -169,8 +169,8 @@ class StartRules:
         created = [started.run_id for answer in answers for started in answer if started.created]
         assert len(created) == len(set(created)) == len(keys)
         for runs, answer in zip(calls, answers, strict=True):
-            found = [await scene.run(started.run_id) for started in answer[::50]]
-            assert [run.key for run in found] == [run.key for run in runs[::50]]
+            started_runs = [await scene.run(started.run_id) for started in answer[::50]]
+            assert [run.key for run in started_runs] == [run.key for run in runs[::50]]
 
     @checked
     async def test_unknown_run_reads_as_nothing(self, scene: Scene) -> None:

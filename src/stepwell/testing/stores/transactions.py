@@ -13,7 +13,7 @@ from stepwell.testing.stores.scene import Scene, checked
 
 
 async def transact(scene: Scene, body: Callable[[Any], Any], turn: Callable[[Any], Commit]) -> Committed:
-    """Calls with plain functions where the store wants them, else with coroutines."""
+    """Call with plain functions if the store wants them, else with coroutines."""
     if scene.store.sync_transactions:
         return await scene.store.transact(body, turn)
 

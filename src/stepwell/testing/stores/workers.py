@@ -1,4 +1,4 @@
-"""Rules of workers: how long a lease lasts, and what becomes of the tickets of the dead."""
+"""Rules of workers: how long a lease lasts, and what happens to the tickets of dead workers."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ class ClockRules:
     @pytest.mark.req("K16", "R7")
     @checked
     async def test_timers_use_the_wall_clock(self, scene: Scene) -> None:
-        """After a jump forward and back the events stand still; a ten seconds' sleep must not."""
+        """After a jump forward and back the events' time stands still; a ten-second sleep must not."""
         claim = await scene.begun()
         scene.clock.set_back(DAY)
 

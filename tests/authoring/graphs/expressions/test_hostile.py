@@ -90,7 +90,7 @@ EXHAUSTING: list[tuple[str, str]] = [
     ("ctx.range.map(x, ctx.a.matches('^(a+)+$'))", SPENT),
     ("ctx.range.map(x, ctx.a.matches('(.*)(.*)(.*)(.*)(.*)y$'))", SPENT),
     ("ctx.range.map(x, 'a'.matches('(a{1,20}){1,' + string(x + 1) + '}'))", ""),
-    ("ctx.text.matches('x')", "matches looks through at most 65,536 characters"),
+    ("ctx.text.matches('x')", "matches reads at most 65,536 characters"),
     ("'a'.matches(ctx.words.join('|'))", "a pattern has at most"),
     # numbers
     ("9223372036854775807 * 9223372036854775807", "does not fit in 64 bits"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Comparing is quadratic in the lengths, and the names may come from data.
-
 
 class ExpressionFault(Exception):
     """Cheap to raise, because `||`, `exists` and others absorb it. The message is completed at the end."""

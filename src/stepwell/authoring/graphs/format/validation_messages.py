@@ -20,12 +20,12 @@ _ADVICE = {
     "int_type": "give a whole number, without quotes",
     "int_from_float": "give a whole number",
     "bool_type": "give true or false, without quotes",
-    "string_type": "give a text",
+    "string_type": "give a string",
     "list_type": "give a list",
     "dict_type": "give an object",
     "model_type": "give an object",
     "model_attributes_type": "give an object",
-    "string_too_short": "give a text that is not empty",
+    "string_too_short": "give a non-empty string",
 }
 
 # Fields whose values have a code of their own.

@@ -23,7 +23,7 @@ from stepwell.authoring.graphs.run.state import ROOT, NodeStatus
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.events import Event
-from stepwell.domain.fork.fork import Birth, forked
+from stepwell.domain.fork.fork import ForkIdentity, fork_run
 from stepwell.domain.fork.prefix import Edits, settles
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.schema import Schema
@@ -191,10 +191,10 @@ def replayable_edits(plan: GraphPlan, old: RunCopy, origin: ev.Origin, edits: Ed
     lost a race. So replay the graph over the rest of the log and drop the answers that it has no command
     for, until every answer fits.
     """
-    birth = Birth(old.id, "", "", 0.0)
+    identity = ForkIdentity(old.id, "", "", 0.0)
     log = [ev.read(row) for row in old.log]
     while True:
-        rest = [ev.read(row) for row in forked(old, origin, edits, birth).log]
+        rest = [ev.read(row) for row in fork_run(old, origin, edits, identity).log]
         unasked = trace(plan, old.id, rest).unasked
         if not unasked:
             return edits

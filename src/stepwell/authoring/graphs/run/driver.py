@@ -147,7 +147,7 @@ class Driver:
             self._answered(command, future)
             return
         try:
-            workflow = self._ctx.found(future.result())
+            workflow = self._ctx.looked_up(future.result())
             if workflow is None:
                 assert command.node_run is not None
                 raise command.node_run.node.behaviour.unknown()

@@ -73,6 +73,7 @@ class Frontier:
         self._done: deque[ScopeRun] = deque()
         self._count = 0
         self._outside_loops = 0
+        self._max_steps = plan.settings.max_steps
         self._evaluator = Evaluator(run, clock)
         self._containers = Containers(self._evaluator)
         ttl = plan.settings.suspend_ttl_ms
@@ -192,7 +193,7 @@ class Frontier:
     def _start(self, node_run: NodeRun) -> None:
         if node_run.scope.loop is None:
             self._outside_loops += 1
-            if self._outside_loops > self._plan.settings.max_steps:
+            if self._outside_loops > self._max_steps:
                 self._step_limit(node_run)
                 return
         if node_run.node.role is Role.CONTAINER and self._observe is not None:
@@ -202,11 +203,10 @@ class Frontier:
     def _step_limit(self, node_run: NodeRun) -> None:
         self._finally_blocks.off = True  # they would exceed the limit further
         self._cancel_finally_blocks()
-        limit = self._plan.settings.max_steps
         self._finish_failed(
             Failure(
                 "STEP_LIMIT",
-                f"more than {limit} nodes were started outside loops",
+                f"more than {self._max_steps} nodes were started outside loops",
                 node_run.node.id,
                 node_run.path,
                 hint="raise settings.maxSteps if this is intended",
@@ -223,10 +223,10 @@ class Frontier:
     def apply(self, node_run: NodeRun, effects: Iterable[Effect]) -> None:
         """Carry out what a helper decided for a node run, in order."""
         for effect in effects:
-            if isinstance(effect, NodeOutcome):
-                self._complete(node_run, effect)
-            elif isinstance(effect, Command):
+            if isinstance(effect, Command):
                 self._send(effect)
+            elif isinstance(effect, NodeOutcome):
+                self._complete(node_run, effect)
             elif isinstance(effect, Marker):
                 self.actions.append(effect)
             elif isinstance(effect, Failure):

@@ -1,4 +1,4 @@
-"""Joins: what a `merge` node gives once `join_rules` has decided. A pure function of what arrived.
+"""JoinResult: what a `merge` node gives once `join_rules` has decided. A pure function of its arrivals.
 
 The frontier carries the result out: it settles the join, and cancels the nodes that lead only to it.
 """

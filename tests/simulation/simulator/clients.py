@@ -1,6 +1,6 @@
-"""People: the clients. Each starts a run, does what its shape asks for, and waits for the end.
+"""Clients: each starts a run, does what its shape's script says, and waits for the end.
 
-They repeat what was not answered, always with the same key, and write down what was acknowledged.
+They repeat calls that were not answered, always with the same key, and record what was acknowledged.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tests.simulation.simulator.shapes import Shape
 T = TypeVar("T")
 _LOOK_SECONDS = 0.8
 _RETRIES_MAX = 12
-_STARTS_MAX = 40  # looks for the answer of a worker that was asked to start a run
+_STARTS_MAX = 40  # how often to check whether a worker has started the run
 _START_LOOK_SECONDS = 0.05
 
 StartAtWork = Callable[[Any, Any, str], "asyncio.Task[Any] | None"]
 
 
-class People:
+class SimulatedClients:
     def __init__(self, client: Client, rng: random.Random, start_at_work: StartAtWork) -> None:
         self._client = client
         self._start_at_work = start_at_work
@@ -64,7 +64,7 @@ class People:
         self.busy -= 1
 
     async def _ask_a_worker(self, shape: Shape, plan: dict[str, Any], key: str) -> None:
-        """A process that works can start as well, and owns what it starts. It may die over it."""
+        """Let a worker start the run: it then owns the run. It may die while doing so."""
         begun = self._start_at_work(shape.workflow, plan, key)
         for _ in range(_STARTS_MAX):
             if begun is None or begun.done():
@@ -74,7 +74,7 @@ class People:
     async def _surely(self, ask: Callable[[], Awaitable[T]]) -> T:
         while True:
             self.operations += 1
-            healed = self.healed  # what was on its way before that may still be refused
+            healed = self.healed  # a call sent before that may still be refused
             try:
                 return await ask()
             except StoreError as error:
@@ -83,7 +83,7 @@ class People:
                 await asyncio.sleep(0.3)
 
     async def _ended(self, handle: RunHandle[Any]) -> RunRow:
-        """Look now and then until it has ended."""
+        """Read its status periodically until it has ended."""
         seen = self.seen.setdefault(handle.id, [])
         while True:
             row = await self._surely(handle.info)
@@ -99,7 +99,7 @@ class People:
     # Scripts
 
     async def _wait(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
-        """Until it has ended; a run that lost too many workers is sent on by an operator."""
+        """Wait until it has ended; an operator retries a run that lost too many workers."""
         for _ in range(_RETRIES_MAX):
             row = await self._ended(handle)
             if row.status is not Status.FAILED or not _crashed(row):
@@ -137,7 +137,7 @@ class People:
         await self._wait(handle, plan)
 
     async def _two_signals(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
-        """Close together, often: then they, and timers that are due, come with one claim."""
+        """Often send them close together: then they, and due timers, come with one claim."""
         names = self._rng.sample(("a", "b"), 2)
         await asyncio.sleep(self._rng.choice((0.0, 1.0)) * plan["seconds"])
         for name in names:
@@ -169,7 +169,7 @@ class People:
                 lambda id=id: self._client.emit("news", f"news {id}", key=plan["key"], id=id)  # type: ignore[misc]  # bound
             )
             number += 1
-            # Far apart: whoever takes the second although the first was for it is caught.
+            # Far apart: a run that takes the second although the first was for it is caught.
             await asyncio.sleep(30.0)
             row = await self._surely(handle.info)
         await self._wait(handle, plan)
@@ -213,7 +213,7 @@ class People:
         return sum(row.kind == "wait_ended" for row in rows)
 
     async def _retry(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
-        """It fails until somebody sends it on."""
+        """It fails until it has been retried often enough."""
         for _ in range(_RETRIES_MAX):
             row = await self._ended(handle)
             if row.status is not Status.FAILED:
@@ -222,7 +222,7 @@ class People:
             await self._retry_once(handle)
 
     async def _triggers(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
-        """Click again and again, and look at what is there; the first click that fits counts."""
+        """Trigger repeatedly and look at the state; the first trigger that fits counts."""
         for _ in range(400):
             await self._pause()
             await self._look(handle)
@@ -239,16 +239,16 @@ class People:
         await self._look(handle)
 
     async def _look(self, handle: RunHandle[Any]) -> None:
-        """As somebody sees it who asks for its state and its documents at one moment."""
+        """Record the state and the documents as a reader sees them at one moment."""
         events = await self._surely(handle._events)
         checkpoint = fold(events).checkpoint
         if checkpoint is not None:
-            shelf = Documents()
+            documents = Documents()
             for event in events:
-                shelf.take(event)
-            shown = tuple(sorted(document.id for document in shelf.latest.values()))
+                documents.take(event)
+            visible = tuple(sorted(document.id for document in documents.latest.values()))
             state = msgspec.json.decode(checkpoint.state)
-            self.looks.append(Seen(handle.id, checkpoint.version, checkpoint.place, state, shown))
+            self.looks.append(Seen(handle.id, checkpoint.version, checkpoint.place, state, visible))
 
     async def _cancel(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
         await self._pause()

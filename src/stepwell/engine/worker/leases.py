@@ -1,8 +1,8 @@
-"""LeaseKeeper: one heartbeat for all that this worker owns.
+"""Leases: keep our own alive, and free what lost workers owned.
 
-The lease is the worker's, not the run's: one small update every few seconds, whatever it owns. Our
-own monotonic clock counts from before each heartbeat was sent; when it says that the lease may be
-over, no new effect is started until the store has answered again.
+A lease is the worker's, not the run's: one small update every few seconds, no matter how much it owns. Our
+own monotonic clock counts from before each heartbeat was sent; once it says that the lease may have expired,
+no new effect begins until the store has answered again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from stepwell.domain.commit import Owned, WorkerInfo
+from stepwell.domain.commit import Owned, Reaped, WorkerInfo
 from stepwell.domain.ids import RunId
 from stepwell.errors import StoreError
 from stepwell.store.base import Store
@@ -22,10 +22,12 @@ from stepwell.system import Clock
 
 _log = logging.getLogger("stepwell.engine")
 
-_TELL_SECONDS = 10.0  # how often the same outage is told
+_LOG_SECONDS = 10.0  # how often the same outage is logged
 
 
 class LeaseKeeper:
+    """One heartbeat for everything that this worker owns."""
+
     def __init__(
         self,
         store: Store,
@@ -45,16 +47,16 @@ class LeaseKeeper:
         self._owned = owned
         self._reaped = reaped
         self._valid_until = 0.0
-        self._tell_at = 0.0  # by our clock; before that we have told of the trouble
+        self._log_at = 0.0  # by our clock; until then the current outage is not logged again
         self._nudged = asyncio.Event()
         self.stopped = False
 
     def valid(self) -> bool:
-        """By our own clock nobody can have taken our runs yet."""
+        """Whether by our own clock nobody can have taken our runs yet."""
         return self._clock.monotonic() < self._valid_until
 
     def nudge(self) -> None:
-        """Look at once whether messages came for what we own."""
+        """Check at once whether messages came for our runs."""
         self._nudged.set()
 
     async def register(self, info: WorkerInfo) -> None:
@@ -64,11 +66,11 @@ class LeaseKeeper:
         self._valid_until = sent + info.lease_seconds
 
     async def leave(self) -> None:
-        """Say that we are about to stop: who kills us from now on does not make our runs suspects."""
+        """Announce that we are about to stop: if we are killed now, our runs do not become suspects."""
         try:
             await self.register(msgspec.structs.replace(self._info, leaving=True))
         except StoreError as error:
-            _log.warning("could not say that this worker stops: %s", error.message)
+            _log.warning("could not announce that this worker stops: %s", error.message)
 
     async def run(self) -> None:
         while True:
@@ -82,23 +84,47 @@ class LeaseKeeper:
 
     async def _beat(self) -> None:
         sent = self._clock.monotonic()
-        held = self._holding()  # what is claimed while we ask may be missing from the answer
+        held = self._holding()  # a run claimed while we ask may be missing from the answer
         try:
             owned = await self._store.heartbeat(self._info.id)
         except StoreError as error:
-            if sent >= self._tell_at:  # of an outage of hours, two lines a second would say no more
+            if sent >= self._log_at:  # in an outage of hours, two lines a second would not say more
                 _log.warning("heartbeat not answered: %s", error.message)
-                self._tell_at = sent + _TELL_SECONDS
+                self._log_at = sent + _LOG_SECONDS
             await asyncio.sleep(min(0.5, self._heartbeat_seconds / 4))
-            self._nudged.set()  # the lease goes on running out: ask again now, not a period later
+            self._nudged.set()  # the lease keeps running out: ask again now, not a period later
             return
-        self._tell_at = 0.0
+        self._log_at = 0.0
         if self.stopped:
             return
         if owned is None:
-            _log.warning("worker %s lost its lease; its runs go on elsewhere", self._info.id)
+            _log.warning("worker %s lost its lease; its runs continue elsewhere", self._info.id)
             self._valid_until = 0.0
             await self._reaped()
         else:
             self._valid_until = sent + self._info.lease_seconds
             self._owned(held, owned)
+
+
+class Reaper:
+    """Frees the tickets of lost workers. Every worker does this; the store makes that safe."""
+
+    def __init__(self, store: Store, *, every_seconds: float, reaped: Callable[[Reaped], None]) -> None:
+        self._store = store
+        self._every_seconds = every_seconds
+        self._reaped = reaped
+
+    async def run(self) -> None:
+        while True:
+            await self.reap()
+            await asyncio.sleep(self._every_seconds)
+
+    async def reap(self) -> None:
+        try:
+            reaped = await self._store.reap()
+        except StoreError as error:
+            _log.warning("reaping not answered: %s", error.message)
+            return
+        if reaped.workers or reaped.tickets:
+            _log.info("freed %d tickets of %d lost workers", reaped.tickets, reaped.workers)
+        self._reaped(reaped)

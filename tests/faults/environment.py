@@ -1,4 +1,4 @@
-"""Stage: where one fault test plays: a store, a folder, a ledger."""
+"""Environment of one fault test: a store, a folder, a ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults.workload import KEPT_TABLE
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Environment:
     store: str
     url: str
     folder: Path
@@ -25,7 +25,7 @@ class Stage:
         return Fleet(self.url, self.folder, ledger=self.ledger.port, module=module)
 
     def kept(self) -> dict[str, int]:
-        """Rows that transactional steps left in the user's table, a run."""
+        """How many rows transactional steps left in the user's table, by run."""
         query = f"SELECT run, count(*) FROM {KEPT_TABLE} GROUP BY run"
         if self.store == "postgres":
             return asyncio.run(_fetched(self.url, query))
@@ -33,13 +33,13 @@ class Stage:
             return dict(connection.execute(query).fetchall())
 
 
-def on_sqlite(folder: Path, ledger: LedgerProcess) -> Stage:
-    return Stage("sqlite", str(folder / "app.db"), folder, ledger)
+def on_sqlite(folder: Path, ledger: LedgerProcess) -> Environment:
+    return Environment("sqlite", str(folder / "app.db"), folder, ledger)
 
 
-def on_postgres(url: str, folder: Path, ledger: LedgerProcess) -> Stage:
+def on_postgres(url: str, folder: Path, ledger: LedgerProcess) -> Environment:
     asyncio.run(_make_table(url))
-    return Stage("postgres", url, folder, ledger)
+    return Environment("postgres", url, folder, ledger)
 
 
 async def _make_table(url: str) -> None:

@@ -1,10 +1,10 @@
-"""Tour: a short script that passes through every transaction, as client and worker in one process.
+"""All transactions: a short script that makes every transaction, as client and worker in one process.
 
-    python -m tests.faults.tour visit URL       the whole script; STEPWELL_FAILPOINTS may kill it
-    python -m tests.faults.tour bury URL        meets a dead worker's row and sweeps it away
-    python -m tests.faults.tour finish URL ...  a clean process goes on with what others left
+    python -m tests.faults.all_transactions visit URL       the whole script; STEPWELL_FAILPOINTS may kill it
+    python -m tests.faults.all_transactions reap URL        meets a dead worker's row and reaps it
+    python -m tests.faults.all_transactions finish URL ...  a clean process continues what others left
 
-Every question carries a key, so that asking again is harmless. What was answered is printed at once.
+Every call has a key, so that repeating it is harmless. Answers are printed at once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def little(ctx: Context, n: int) -> int:
 
 
 @workflow
-async def tour(ctx: Context, n: int) -> int:
+async def everything(ctx: Context, n: int) -> int:
     n = await ctx.step(add, n, 1)
     n = await ctx.step(keep, ctx.run_id, n)
     n = await ctx.step.on(queue=FAR)(add_far, n, 1)
@@ -65,28 +65,28 @@ async def second_chance(ctx: Context, n: int) -> int:
     return await ctx.step(fail_at_first, n)
 
 
-WORKFLOWS: list[Workflow[int, int]] = [tour, little, second_chance, stopped]
-EXPECTED = {"tour": 1 + 3 + 10 + 5 + 1 + 1, "second_chance": 2, "stopped": None}
+WORKFLOWS: list[Workflow[int, int]] = [everything, little, second_chance, stopped]
+EXPECTED = {"everything": 1 + 3 + 10 + 5 + 1 + 1, "second_chance": 2, "stopped": None}
 
 
-def told(*words: str) -> None:
+def report(*words: str) -> None:
     print(*words, flush=True)
 
 
 async def visit(engine: Engine) -> None:
-    run = await engine.start(tour, 1, key="tour")
-    told("started", "tour", run.id)
+    run = await engine.start(everything, 1, key="everything")
+    report("started", "everything", run.id)
     with contextlib.suppress(RunEnded):
         await run.signal("go", 10, id="go")
-        told("signalled", run.id)
+        report("signalled", run.id)
     while not (await run.info()).status.terminal:
         if any(wait.name == "weather" for wait in await run.waits()):
             await engine.emit("weather", 5, key=run.id, id="weather-1")
-            told("emitted", run.id)
+            report("emitted", run.id)
             break
         await asyncio.sleep(0.02)
     other = await engine.start(stopped, 1, key="stopped")
-    told("started", "stopped", other.id)
+    report("started", "stopped", other.id)
     await other.cancel()
     with contextlib.suppress(RunCancelled):
         await other.result()
@@ -98,16 +98,16 @@ async def visit(engine: Engine) -> None:
 
 async def _second_chance(engine: Engine) -> None:
     run: RunHandle[int] = await engine.start(second_chance, 1, key="second_chance")
-    told("started", "second_chance", run.id)
+    report("started", "second_chance", run.id)
     await _ended(run)
     with contextlib.suppress(NotRetryable):
         await run.retry()
-        told("retried", run.id)
+        report("retried", run.id)
     await _ended(run)
 
 
 async def _copied(engine: Engine) -> None:
-    """A run within limits is made from another, and both the copy and what is old are removed."""
+    """Make a run with limits from another one, then remove the copy and everything that is old."""
     await engine.set_limit("workflow", "little", 5)
     engine.set_start_rates(StartRate("workflow", 1000))
     run = await engine.start(little, 1, key="copied")
@@ -137,18 +137,18 @@ async def finish(url: str, turns: asyncio.Semaphore) -> None:
 
 async def main(what: str, *urls: str) -> None:
     if what == "finish":
-        turns = asyncio.Semaphore(16)  # ten connections each, and a server takes 200
+        turns = asyncio.Semaphore(16)  # ten connections each, and a server accepts 200
         done = await asyncio.gather(*(finish(url, turns) for url in urls), return_exceptions=True)
         for url, error in zip(urls, done, strict=True):
             if error is not None:
-                told("stuck", url, repr(error))
+                report("stuck", url, repr(error))
         return
     async with engine_for(urls[0]) as engine:
-        if what == "bury":
+        if what == "reap":
             await asyncio.sleep(LEASE_SECONDS * 1.5)  # in touch for a lease, so that silence counts
             await engine.store.reap()
         await visit(engine)
-    told("unharmed")
+    report("unharmed")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""FaultyStore: one process' connection to the shared store, over a network that delays, fails and repeats.
+"""Network: how the simulated processes reach the shared store: with delays, failures and repeats.
 
-A call travels, is executed at one instant of the database's clock, and its answer travels back. Per
-seed it may be refused, executed but answered with an error, executed after the error was answered,
-or executed twice.
+A call travels, is executed at one instant of the database's clock, and its answer travels back. Depending on
+the seed it may be refused, executed but answered with an error, executed after the error was answered, or
+executed twice.
 """
 
 from __future__ import annotations
@@ -11,40 +11,13 @@ import asyncio
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from stepwell.domain.commit import (
-    CancelOutcome,
-    Claim,
-    ClaimRequest,
-    Claims,
-    Commit,
-    Committed,
-    Definition,
-    Delivery,
-    InboxRow,
-    LogRow,
-    Message,
-    NewRun,
-    Outcome,
-    Owned,
-    PublishedEvent,
-    Reaped,
-    RetryOutcome,
-    RunFilter,
-    RunRow,
-    Started,
-    TicketRow,
-    WorkerInfo,
-    WorkerRow,
-)
-from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
-from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.limits import LaneUse, Limit, Scope
-from stepwell.domain.rates import RatedAnswer, RatedStart
+from stepwell.domain.commit import Claims, Committed, Owned
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
-from stepwell.store.base import PUBLISHED_MAX, Encode
+from stepwell.store.base import Store
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import BEGIN
 from tests.simulation.checker.evidence import Fault
@@ -80,7 +53,7 @@ _COSTLY = frozenset({"heartbeat", "register", "transact"})
 
 
 class Network:
-    """Between all processes and the store: its delays and faults, and the trace of every call."""
+    """The delays and faults between all processes and the store, and the trace of every call."""
 
     def __init__(self, loop: SimLoop, store: MemoryStore, plan: Plan, *, verbose: bool = False) -> None:
         self.loop = loop
@@ -132,7 +105,7 @@ class Network:
         self.trace(process, f"{verb}: {kind}")
 
     def killed(self, process: Process, *, before: bool) -> bool:
-        """This call is the last thing that the process does."""
+        """Whether this call is the last thing that the process does."""
         left = self.kills.get(process.name)
         if left is None or left[1] != before:
             return False
@@ -153,7 +126,7 @@ class Network:
     def execute_later(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.claims_late |= verb == "claim"
         seconds = self._rng.choice((0.01, 0.2, 1.0, 4.0)) * self._rng.random()
-        if verb == "claim":  # it waits for no lock: a server that got it does it soon or never
+        if verb == "claim":  # it waits for no lock: a server that got it executes it soon or never
             seconds = min(seconds, 0.15)
         self.loop.spawn(self.process, self._late(seconds, verb, args, kwargs))
 
@@ -220,146 +193,16 @@ class FaultyStore:
         await asyncio.sleep(network.delay(verb))
         return result
 
-    # The verbs of `base`
-
-    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        return await self._ask("start", runs)  # type: ignore[no-any-return]  # and so below: the memory store's
-
-    async def start_within(self, asked: RatedStart) -> RatedAnswer:
-        return await self._ask("start_within", asked)  # type: ignore[no-any-return]
-
-    async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
-        return await self._ask("commit", batch)  # type: ignore[no-any-return]
-
-    async def transact(
-        self, body: Callable[[Any], Any], turn: Callable[[Any], Awaitable[Commit] | Commit]
-    ) -> Committed:
-        return await self._ask("transact", body, turn)  # type: ignore[no-any-return]
-
-    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
-        return await self._ask("cancel", run_id, reason, encode=encode)  # type: ignore[no-any-return]
-
-    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
-        return await self._ask("retry", run_id, needs=needs, undo=undo)  # type: ignore[no-any-return]
-
-    async def deliver(self, messages: Sequence[Message]) -> Sequence[Delivery]:
-        return await self._ask("deliver", messages)  # type: ignore[no-any-return]
-
-    async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
-        return await self._ask("read_inbox", run_id, after=after)  # type: ignore[no-any-return]
-
-    async def emit(self, event: PublishedEvent) -> bool:
-        return await self._ask("emit", event)  # type: ignore[no-any-return]
-
-    async def fan_out(self, claim: Claim) -> None:
-        await self._ask("fan_out", claim)
-
-    async def published(
-        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
-    ) -> Sequence[PublishedEvent]:
-        return await self._ask("published", name, key, since=since, limit=limit)  # type: ignore[no-any-return]
-
-    async def register(self, worker: WorkerInfo) -> None:
-        await self._ask("register", worker)
-
-    async def claim(self, request: ClaimRequest) -> Claims:
-        return await self._ask("claim", request)  # type: ignore[no-any-return]
-
-    async def reroute(self, run_id: RunId, *, needs: str, to: str) -> bool:
-        return await self._ask("reroute", run_id, needs=needs, to=to)  # type: ignore[no-any-return]
-
-    async def finish_remote(self, claim: Claim, result: Message) -> Outcome:
-        return await self._ask("finish_remote", claim, result)  # type: ignore[no-any-return]
-
-    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
-        return await self._ask("heartbeat", worker)  # type: ignore[no-any-return]
-
-    async def deregister(self, worker: WorkerId) -> None:
-        await self._ask("deregister", worker)
-
-    async def reap(self) -> Reaped:
-        return await self._ask("reap")  # type: ignore[no-any-return]
-
-    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
-        return await self._ask("read_log", run_id, after=after, limit=limit)  # type: ignore[no-any-return]
-
-    async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
-        return await self._ask("read_log_end", run_id, count=count)  # type: ignore[no-any-return]
-
-    async def read_run(self, run_id: RunId) -> RunRow | None:
-        return await self._ask("read_run", run_id)  # type: ignore[no-any-return]
-
-    async def find_run(self, workspace: str, key: str) -> RunId | None:
-        return await self._ask("find_run", workspace, key)  # type: ignore[no-any-return]
-
-    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
-        return await self._ask("list_runs", filter)  # type: ignore[no-any-return]
-
-    async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
-        return await self._ask("read_tickets", run_id)  # type: ignore[no-any-return]
-
-    async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
-        return await self._ask("list_others", queues, needs)  # type: ignore[no-any-return]
-
-    async def list_workers(self) -> Sequence[WorkerRow]:
-        return await self._ask("list_workers")  # type: ignore[no-any-return]
-
-    async def read_tree(self, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
-        return await self._ask("read_tree", run_id, children=children)  # type: ignore[no-any-return]
-
-    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
-        return await self._ask("restore", copies)  # type: ignore[no-any-return]
-
-    async def remove(self, run_id: RunId) -> Removal:
-        return await self._ask("remove", run_id)  # type: ignore[no-any-return]
-
-    async def purge(self, older_than: float, *, after: str = "") -> Purged:
-        return await self._ask("purge", older_than, after=after)  # type: ignore[no-any-return]
-
-    async def purge_events(self, older_than: float) -> int:
-        return await self._ask("purge_events", older_than)  # type: ignore[no-any-return]
-
-    async def now(self) -> float:
-        return await self._ask("now")  # type: ignore[no-any-return]
-
-    async def put_definitions(self, definitions: Sequence[Definition]) -> None:
-        await self._ask("put_definitions", definitions)
-
-    async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
-        return await self._ask("swap_definition", definition, expected=expected)  # type: ignore[no-any-return]
-
-    async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
-        return await self._ask("read_definition", workspace, name, version)  # type: ignore[no-any-return]
-
-    async def drop_definitions(self, workspace: str, *names: str) -> int:
-        return await self._ask("drop_definitions", workspace, *names)  # type: ignore[no-any-return]
-
-    async def list_definitions(self, workspace: str) -> Sequence[Definition]:
-        return await self._ask("list_definitions", workspace)  # type: ignore[no-any-return]
-
-    async def put_limit(self, limit: Limit) -> None:
-        await self._ask("put_limit", limit)
-
-    async def drop_limit(self, scope: Scope) -> bool:
-        return await self._ask("drop_limit", scope)  # type: ignore[no-any-return]
-
-    async def read_limits(self) -> Sequence[Limit]:
-        return await self._ask("read_limits")  # type: ignore[no-any-return]
-
-    async def read_lanes(self) -> Sequence[LaneUse]:
-        return await self._ask("read_lanes")  # type: ignore[no-any-return]
+    def __getattr__(self, verb: str) -> Any:
+        if not hasattr(Store, verb):
+            raise AttributeError(verb)
+        return partial(self._ask, verb)
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         return self._network.listen(self._process, callback)
 
     def hint(self) -> None:
         self._network.hint(self._process)
-
-    async def read_codec_check(self) -> bytes | None:
-        return await self._ask("read_codec_check")  # type: ignore[no-any-return]
-
-    async def write_codec_check(self, value: bytes, *, expected: bytes | None) -> bool:
-        return await self._ask("write_codec_check", value, expected=expected)  # type: ignore[no-any-return]
 
     async def open(self, *, encoded: bool = False) -> None:
         pass
@@ -368,8 +211,14 @@ class FaultyStore:
         pass
 
 
+def faulty_store(network: Network, process: Process) -> Store:
+    store: Any = FaultyStore(network, process)  # its verbs are those of the protocol, forwarded by name
+    result: Store = store
+    return result
+
+
 def _brief(result: Any) -> str:
-    """Enough of an answer to tell two histories apart."""
+    """Enough of an answer to distinguish two histories."""
     if isinstance(result, Claims):
         return f"{[(c.run_id[-6:], c.path, c.lease[:6], c.head) for c in result.claims]}"
     if isinstance(result, list) and result and isinstance(result[0], Committed):
@@ -380,7 +229,7 @@ def _brief(result: Any) -> str:
 
 
 def _request(verb: str, args: tuple[Any, ...]) -> str:
-    """For people who read a trace: what was asked."""
+    """The request, for readers of a trace."""
     if verb == "commit":
         members = [
             (c.run_id[-6:], c.head, [e.kind for e in c.events], type(c.then).__name__) for c in args[0]
