@@ -160,7 +160,7 @@ async def test_what_was_given_in_vain_is_told(signals: dict[str, Any], told: str
 
 @pytest.mark.parametrize("signals", [5, "approve", ["approve"], [("approve", 1, 2)], {5: 1}, None])
 async def test_signals_that_are_none_are_told(signals: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"run_stateless\(signals=...\): .* is no signal"):
+    with pytest.raises(InvalidInput, match=r"run_stateless\(signals=...\): .* is not a signal"):
         await run_stateless(Review, "text", signals=signals)
 
 

@@ -1,4 +1,4 @@
-"""Rehearsal: replay a run's log on some code, without a store, without effects. Does it still fit?"""
+"""Replay check: replay a run's log on some code, without a store and without effects. Does it still fit?"""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from stepwell.system import Clock
 
 
 class _NoCommitter:
-    """Nothing that a rehearsal finds out is written."""
+    """Nothing is written."""
 
     def submit(self, commit: Commit, size: int, written: object) -> None:
         pass
 
 
 class _NoRunner:
-    """Nothing is done, either."""
+    """Nothing is executed, either."""
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         work.close()
@@ -35,9 +35,9 @@ class _NoRunner:
 async def check_replay(
     program: Program, run_id: RunId, log: Sequence[LogRow], *, clock: Clock, ids: Ids
 ) -> Problem | None:
-    """What the code would trip over, were it to take this run up now; None: the log fits it.
+    """The problem that the code would have if it took up this run now; None: the log fits it.
 
-    Workflows that are plain functions cannot be rehearsed without a thread; they count as fitting.
+    Workflows that are plain functions cannot be replayed without a thread; they count as fitting.
     """
     if program.sync:
         return None
@@ -53,7 +53,7 @@ async def check_replay(
         loop=asyncio.get_running_loop(),
         programs={},
         steps={},
-        worker=WorkerId("rehearsal"),
+        worker=WorkerId("replay-check"),
         payload_bytes_max=1 << 62,
         keep_lease_seconds=0.0,
         child_depth_max=1 << 30,
@@ -66,12 +66,12 @@ async def check_replay(
         styles=STYLES,
     )
     claim = Claim(
-        run_id, "", needs_of(program.definition), LeaseId("rehearsal"), log[-1].seq, 0, 0, "", log, ()
+        run_id, "", needs_of(program.definition), LeaseId("replay-check"), log[-1].seq, 0, 0, "", log, ()
     )
     activation = Activation(services, claim, program, log[-1].at)
     activation.begin(draining=True)
     if activation.broken:
-        raise RuntimeError(f"the engine failed while it rehearsed run {run_id}; its log says why")
+        raise RuntimeError(f"the engine failed while it checked the replay of run {run_id}; its log says why")
     problem = activation.problem
     activation.lose()
     return problem if problem is not None and problem.code in (CodeChanged.code, InvalidInput.code) else None

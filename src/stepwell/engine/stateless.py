@@ -1,8 +1,8 @@
 """Stateless runs: the same program, no store, one pass in memory.
 
-A run here is an activation whose commits nobody writes: they are answered at once and forgotten. Its
-children run beside it in the same way. Nothing survives the process, and nobody outside can talk to
-the run, so a wait that only a message could end is an error, unless the message came along.
+A run here is an activation whose commits are answered at once and forgotten. Its children run beside it in
+the same way. Nothing survives the process, and nobody outside can talk to the run, so a wait that only a
+message could end is an error, unless the message is one of `signals`.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ async def run_stateless(
     workflows: Iterable[Program] = (),
     clock: Clock | None = None,
 ) -> R:
-    """Run a workflow of any style once, in memory, and give its result. Nothing is written anywhere.
+    """Run a workflow of any style once, in memory, and return its result. Nothing is written anywhere.
 
     `signals` are there from the beginning: `{"approve": {...}}` answers `ctx.signal("approve")` and
     triggers a machine's `approve`. `workflows` are those that it calls as children.
     """
     startable(workflow)
-    given, programs = _given_signals(signals), _given_workflows(workflows)
+    pairs, programs = _signal_pairs(signals), _programs(workflows)
     pass_ = _Pass([workflow, *programs], clock or SystemClock())  # type: ignore[list-item]  # they are programs
     try:
-        ended = await pass_.run(workflow, input, given)
+        ended = await pass_.run(workflow, input, pairs)
     finally:
         await pass_.close()
     if ended.status is Status.COMPLETED:
@@ -81,23 +81,23 @@ async def run_stateless(
     raise run_error(ended.status, problem, "(stateless)")
 
 
-def _given_signals(signals: Any) -> list[tuple[str, Any]]:
-    pairs = signals.items() if isinstance(signals, Mapping) else signals
-    found = list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes) else [pairs]
-    for pair in found:
+def _signal_pairs(signals: Any) -> list[tuple[str, Any]]:
+    items = signals.items() if isinstance(signals, Mapping) else signals
+    pairs = list(items) if isinstance(items, Iterable) and not isinstance(items, str | bytes) else [items]
+    for pair in pairs:
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
             raise InvalidInput(
-                f"run_stateless(signals=...): {excerpt(pair)} is no signal, which has a name and a payload",
+                f"run_stateless(signals=...): {excerpt(pair)} is not a signal: a name and a payload",
                 hint='write signals={"approve": {...}}, or [("approve", {...}), ...] to repeat a name',
             )
-    return [(name, payload) for name, payload in found]
+    return [(name, payload) for name, payload in pairs]
 
 
-def _given_workflows(workflows: Any) -> list[Program]:
-    found: list[Program] = list(workflows) if isinstance(workflows, Iterable) else [workflows]
-    for program in found:
+def _programs(workflows: Any) -> list[Program]:
+    programs: list[Program] = list(workflows) if isinstance(workflows, Iterable) else [workflows]
+    for program in programs:
         startable(program)
-    return found
+    return programs
 
 
 class _Run:
@@ -270,14 +270,14 @@ class _Pass:
             run.activation.woken(run.wakes)
 
     def _look_if_stuck(self) -> None:
-        """Every run waits for a message, and there is nobody who could send one."""
+        """Fail when every run waits for a message: nobody can send one."""
         parked = [run.parked for run in self._runs.values()]
         if self._main in self._runs and all(parked):
             main = self._runs[self._main]
             assert main.parked is not None
             then = main.parked[0].then
             assert isinstance(then, Park)
-            text = f"a stateless run cannot go on: {then.where_at}"
+            text = f"a stateless run cannot continue: {then.where_at}"
             self._fail(StatelessWait(text, hint=_in_vain(main.log)))
 
     # What an activation asks of a store
@@ -294,7 +294,7 @@ class _Pass:
         return None
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> None:
-        """Nobody knows more workflows than were given."""
+        """There are no workflows but those of the call."""
         return None
 
     async def published(
@@ -309,7 +309,7 @@ class _Pass:
 
 
 def _in_vain(log: Sequence[LogRow]) -> str:
-    """What was given and did not help; '' for the usual hint."""
+    """The signals that did not help; '' for the usual hint."""
     refused: list[str] = []
     left: dict[str, str] = {}
     for row in log:

@@ -37,7 +37,7 @@ from stepwell.engine.execution.attempt import StepAttempt
 from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.broadcasts import Broadcasts
-from stepwell.engine.run.endings import Ending
+from stepwell.engine.run.endings import RunEnding
 from stepwell.engine.run.log_writer import Draft
 from stepwell.engine.run.steps import Steps
 from stepwell.engine.run.timers import Timers
@@ -281,7 +281,7 @@ def _continue_deaf(self: Activation, fact: Any) -> None:
     _continue(self, fact)
 
 
-def _undraft_everything(self: Ending, draft: Draft) -> None:
+def _undraft_everything(self: RunEnding, draft: Draft) -> None:
     if self.event is not None:
         draft.events.remove(self.event)
         self.event = None
@@ -366,7 +366,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "children_forgotten",
         "a refused end forgets whom it cancels",
-        patches=((Ending, "undraft", _undraft_everything),),
+        patches=((RunEnding, "undraft", _undraft_everything),),
     ),
     Mutant(
         "detached_cancelled",

@@ -83,7 +83,7 @@ def no_trigger(trigger: str) -> InvalidDefinition:
     )
 
 
-class StepCaller:
+class RunSteps:
     """`ctx.step(fn, *args)`; `.on(queue=...)` sends it to the workers of a queue."""
 
     __slots__ = ("_context", "_queue")
@@ -97,8 +97,8 @@ class StepCaller:
     ) -> Coroutine[Any, Any, Any]:
         return self._context._call_step(spec_of(function), args, kwargs, self._queue)
 
-    def on(self, *, queue: str) -> StepCaller:
-        return StepCaller(self._context, checked_name(queue))
+    def on(self, *, queue: str) -> RunSteps:
+        return RunSteps(self._context, checked_name(queue))
 
 
 class RunContext:
@@ -110,8 +110,8 @@ class RunContext:
         self._program = program
 
     @property
-    def step(self) -> StepCaller:
-        return StepCaller(self)  # kept, it would hold the whole run until the garbage collector comes
+    def step(self) -> RunSteps:
+        return RunSteps(self)  # kept, it would hold the whole run until the garbage collector comes
 
     @property
     def run_id(self) -> RunId:
@@ -171,7 +171,7 @@ class RunContext:
             raise self._left(call) from None
 
     def _left(self, call: Call | None) -> BaseException:
-        """The code that had asked was cancelled; what it is to raise. None: others still want the answer."""
+        """The error for code that was cancelled while it waited. None: others still want the answer."""
         if call is not None:
             self._run.withdraw(call)
         return RunCancelling() if self._run.cancelling else asyncio.CancelledError()
@@ -232,8 +232,8 @@ class RunContext:
         name: str = "approval",
     ) -> Any:
         path = self._loop.scope().name(f"approval:{checked_name(name)}")
-        asked = {"title": title_of(title), "assignees": assignees_of(assignees)}
-        return await self._wait(path, "approval", name, form, timeout, **asked)
+        question = {"title": title_of(title), "assignees": assignees_of(assignees)}
+        return await self._wait(path, "approval", name, form, timeout, **question)
 
     async def _wait(
         self, path: str, what: str, name: str, type: Any, timeout: Duration | None, **details: Any
@@ -334,9 +334,9 @@ class RunContext:
     def _report(self, what: str, fact: Callable[[], ev.Fact]) -> None:
         """News are recorded once: a replay that passes here again records nothing."""
         path = self._loop.scope().name(what)
-        if path not in self._run.journal.told:
+        if path not in self._run.journal.news:
             check_open(self._run)
-            self._run.journal.told.add(path)
+            self._run.journal.news.add(path)
             self._run.record(fact(), path)
 
     def continue_as_new(self, input: Any = NO_INPUT) -> Any:

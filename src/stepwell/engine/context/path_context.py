@@ -18,7 +18,7 @@ from stepwell.domain.program import Startable
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.run.answers import result_path
 from stepwell.engine.run.calls import ChildCall, ResultCall, StepCall, TimerCall, WaitCall
-from stepwell.engine.run.children import finding, found_workflow, new_child
+from stepwell.engine.run.children import lookup_step, new_child, stored_workflow
 from stepwell.engine.run.port import Call, RunPort
 from stepwell.engine.run.values import time_at
 
@@ -26,7 +26,7 @@ Answered = Callable[["asyncio.Future[Any]"], object]
 
 
 class FormCodec:
-    """A decision in JSON, with the schema that it was checked against when it was given."""
+    """A decision in JSON; its schema was checked when the decision was accepted."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = dict(schema)
@@ -133,12 +133,12 @@ class PathContext:
 
     def find(self, place: str, name: str, version: str, answered: Answered) -> Call:
         """Look a workflow up in the store; the result is for `found`."""
-        spec = finding(self._run.services.store, self._run.run_id)
+        spec = lookup_step(self._run.services.store, self._run.run_id)
         return self.step(place, spec, (name, version), {}, answered)
 
-    def looked_up(self, result: Any) -> Startable[Any, Any] | None:
-        """The workflow that was looked up; None: nobody knows it."""
-        return found_workflow(result)
+    def found(self, result: Any) -> Startable[Any, Any] | None:
+        """The workflow that was looked up; None: there is none."""
+        return stored_workflow(result)
 
     def child_result(self, place: str, answered: Answered) -> Call:
         return self._asked(ResultCall(result_path(self._prefix + place), self.future()), answered)
@@ -152,7 +152,7 @@ class PathContext:
             self._run.withdraw(call)
 
     def forgo(self, place: str) -> None:
-        """Nothing is asked here after all; a log may have an answer from the time when it was."""
+        """Nothing is asked here. An older log may have an answer, from when it was."""
         self._run.calls.withdrawn.add(self._prefix + place)
 
     # Recording
@@ -162,8 +162,8 @@ class PathContext:
         path = self._prefix + place
         news = f"{ev.KIND[type(fact)]} {path}"
         journal = self._run.journal
-        if news not in journal.told:
-            journal.told.add(news)
+        if news not in journal.news:
+            journal.news.add(news)
             self._run.record(fact, path)
 
     def time(self, place: str) -> float:

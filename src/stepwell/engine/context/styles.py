@@ -7,8 +7,8 @@ from typing import Any
 
 from stepwell.domain.program import Program
 from stepwell.engine.context.context import RunContext
+from stepwell.engine.context.function_thread import FunctionThread
 from stepwell.engine.context.path_context import PathContext
-from stepwell.engine.context.sync_context import SyncBody
 from stepwell.engine.run.style import StyleRules
 
 
@@ -19,9 +19,9 @@ class FunctionStyle(StyleRules):
         ctx = RunContext(self._run, program)
         if not program.sync:
             return self, program.run(ctx, input)
-        body = SyncBody(self._run, ctx, lambda sync_ctx: program.run(sync_ctx, input))
-        self.thread = body
-        return self, body.drive()
+        thread = FunctionThread(self._run, ctx, lambda sync_ctx: program.run(sync_ctx, input))
+        self.thread = thread
+        return self, thread.drive()
 
 
 class GraphStyle(StyleRules):

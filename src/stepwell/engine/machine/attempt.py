@@ -12,23 +12,23 @@ import asyncio
 import concurrent.futures
 import contextvars
 from collections.abc import Callable, Collection, Coroutine
-from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.context.context import RunContext
+from stepwell.engine.context.thread_bridge import Make, ThreadBridge, ThreadContext, turn
 from stepwell.engine.execution.attempt import outcome_of
-from stepwell.engine.machine.attempt_context import BodyContext, ThreadContext
+from stepwell.engine.machine.attempt_context import AttemptContext
 from stepwell.engine.machine.calls import TransitionCall
 from stepwell.engine.machine.task_tracker import TaskTracker, TrackedTask
-from stepwell.engine.machine.task_tracker import current as _station
+from stepwell.engine.machine.task_tracker import current as _tracked
 from stepwell.engine.run.port import RunParts, check_open
 from stepwell.engine.run.values import record_value, recorded_value
-from stepwell.engine.run.workflow_loop import RunCancelling, Scope, outside
+from stepwell.engine.run.workflow_loop import RunCancelling, TaskScope, outside
 from stepwell.errors import NotDurable, Suspended, TransitionTimedOut, Unwind
 
 
-class Driver(Protocol):
+class AttemptDriver(Protocol):
     """What an attempt asks of the machine's driver."""
 
     @property
@@ -54,27 +54,27 @@ class Label(NamedTuple):
 class TransitionAttempt:
     __slots__ = (
         "_advances",
+        "_bridge",
         "_call",
         "_code",
         "_crossings",
         "_driver",
         "_handle",
         "_left_at",
-        "_made",
         "_run",
         "_services",
         "_task",
+        "_tracked_tasks",
         "attempt",
         "began",
         "coroutine",
         "noted",
         "over",
         "path",
-        "thread",
         "variables",
     )
 
-    def __init__(self, run: RunParts, driver: Driver, call: TransitionCall) -> None:
+    def __init__(self, run: RunParts, driver: AttemptDriver, call: TransitionCall) -> None:
         self._run = run
         self._driver = driver
         self._call = call
@@ -82,14 +82,13 @@ class TransitionAttempt:
         self._task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
         self.coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
         self._handle: asyncio.TimerHandle | None = None
-        self._made: TaskTracker | None = None
+        self._tracked_tasks: TaskTracker | None = None
         self._crossings: dict[asyncio.Task[Any], Reply] = {}
         self._advances = False  # is about to
         self._left_at: float | None = None  # since when the whole run only waits
         self.path = call.path
         self.over = False
         self.attempt = call.attempt
-        self.thread = 0  # of a plain function
         self.variables = call.variables  # each attempt has a call of its own
         self.noted = False
         self.began = _NOT_YET if call.transition.threaded else self._services.clock.monotonic()
@@ -98,7 +97,7 @@ class TransitionAttempt:
         call, services, ctx = self._call, self._services, self._driver.ctx
         call.running = self
         try:
-            work = self._in_thread(ctx) if call.transition.threaded else call.body(BodyContext(self, ctx))
+            work = self._in_thread(ctx) if call.transition.threaded else call.body(AttemptContext(self, ctx))
         except Exception as error:
             services.loop.call_soon(self._end, None, error)
             return
@@ -139,13 +138,21 @@ class TransitionAttempt:
 
     def _in_thread(self, ctx: RunContext) -> Coroutine[Any, Any, Any]:
         spec = StepSpec(name=self._call.transition.name, function=self._call.body)
-        return self._services.runner.in_thread(spec, (ThreadContext(self, ctx),), {}, self)
+        self._bridge = ThreadBridge(self._services.loop, self._enter_from_thread)
+        sync_ctx = ThreadContext(self._bridge, ctx, attempt=self.attempt)
+        return self._services.runner.in_thread(spec, (sync_ctx,), {}, self)
+
+    def _enter_from_thread(self, make: Make, reply: concurrent.futures.Future[Any]) -> None:
+        try:
+            self.enter(turn(make), self.main_task(), reply)
+        except BaseException as error:
+            reply.set_exception(error)
 
     # Time
 
     def begin(self) -> None:
         """A thread has taken it up; called on that thread."""
-        self.thread = get_ident()
+        self._bridge.begin()
         self.began = self._services.clock.monotonic()
 
     def look(self, now: float) -> None:
@@ -215,17 +222,17 @@ class TransitionAttempt:
             self._never_began()
         elif cancel and self._task is not None:
             self._task.cancel()
-            self._stations.leave()
+            self._tracker.leave()
 
     def _never_began(self) -> bool:
-        """And never will."""
+        """It had not begun, and never will."""
         coroutine, self.coroutine = self.coroutine, None
         if coroutine is not None:
             coroutine.close()
         return coroutine is not None
 
     def stop(self) -> None:
-        """Nobody wants it any more, or the run was given back and it begins again elsewhere."""
+        """It is no longer wanted, or the run was given back and it begins again elsewhere."""
         if not self.over:
             self._leave(cancel=True)
 
@@ -239,40 +246,40 @@ class TransitionAttempt:
     # Crossing to the workflow's loop
 
     @property
-    def _stations(self) -> TaskTracker:
-        """Made when they are needed: many bodies never use their ctx."""
-        if self._made is None:
-            self._made = TaskTracker(self._services.loop, self._look_around)
-        return self._made
+    def _tracker(self) -> TaskTracker:
+        """Created when it is needed: many attempts never use their ctx."""
+        if self._tracked_tasks is None:
+            self._tracked_tasks = TaskTracker(self._services.loop, self._look_around)
+        return self._tracked_tasks
 
     @property
     def asked(self) -> bool:
         """Has its code used ctx?"""
-        return self._made is not None
+        return self._tracked_tasks is not None
 
-    def main_station(self) -> TrackedTask:
-        """Of the body itself; most have no other, and many not even this one."""
+    def main_task(self) -> TrackedTask:
+        """The attempt's own task; most have no other, and many do not even use this one."""
         if self._task is None:  # it runs for the first time: nothing else of it can
             self._task = self._services.runner.loop.current()
-        found = self._stations.get(self._task)
-        if found is None:
-            found = self._stations.main(Scope(self.path), self._task, self._code)
+        main = self._tracker.get(self._task)
+        if main is None:
+            main = self._tracker.main(TaskScope(self.path), self._task, self._code)
             self._driver.touched = True
-        return found
+        return main
 
-    def station(self) -> TrackedTask:
-        """Of the task that runs now. One that is new here is a branch of the task that made it."""
+    def tracked(self) -> TrackedTask:
+        """The task that runs now. A new one is a branch of the task that created it."""
         task = self._current_task()
-        main = self.main_station()
+        main = self.main_task()
         if task is self._task:
             return main
-        if self._services.runner.loop.runs(task):  # one of our steps, or another body
+        if self._services.runner.loop.runs(task):  # one of our steps, or another attempt
             raise outside()
-        here = _station.get(main)
+        here = _tracked.get(main)
         if here.owner is task:
             return here
-        mine = self._stations.branch(self._stations.scope_of(here, task), task)
-        _station.set(mine)
+        mine = self._tracker.branch(self._tracker.scope_of(here, task), task)
+        _tracked.set(mine)
         return mine
 
     def _current_task(self) -> asyncio.Task[Any]:
@@ -290,17 +297,17 @@ class TransitionAttempt:
 
     def branch(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task of its own for ctx.all and ctx.first, in the order of asking."""
-        scope = self.station().scope.child()
+        scope = self.tracked().scope.child()
         context = contextvars.copy_context()
         task = asyncio.Task(work, loop=self._services.loop, context=context)
-        context.run(_station.set, self._stations.branch(scope, task))
+        context.run(_tracked.set, self._tracker.branch(scope, task))
         return task
 
     async def wait_for_branches(
         self, tasks: Collection[asyncio.Task[Any]], enough: Callable[[Any], bool]
     ) -> None:
         """Wait for branches of ctx.all and ctx.first; see `TaskTracker`."""
-        await self._stations.wait_for_branches(self.station(), tasks, enough)
+        await self._tracker.wait_for_branches(self.tracked(), tasks, enough)
 
     def _look_around(self) -> None:
         """A branch is over: perhaps all others wait."""
@@ -308,15 +315,10 @@ class TransitionAttempt:
             self._stir()
             self._run.advance()
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The worker's own."""
-        return self._services.loop
-
     def at_once(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a verb that does not wait: recorded values and news."""
         self.check()
-        with self._run.loop.enter(self.station().scope):
+        with self._run.loop.enter(self.tracked().scope):
             result = verb(*args, **kwargs)
         self.drafted()
         return result
@@ -337,17 +339,17 @@ class TransitionAttempt:
     def check(self) -> None:
         check_open(self._run)
         if self.over:
-            raise Suspended  # a later attempt may be under way: this one must not write any more
+            raise Suspended  # a later attempt may be under way: this one must not write
 
     async def cross(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a verb of the workflow's context there, and wait for it here."""
         reply: asyncio.Future[Any] = self._services.loop.create_future()
         try:
-            station = self.station()
+            tracked = self.tracked()
         except BaseException:
             work.close()
             raise
-        task = self.enter(work, station, reply)
+        task = self.enter(work, tracked, reply)
         try:
             return await reply
         except asyncio.CancelledError:
@@ -356,19 +358,19 @@ class TransitionAttempt:
                 self._run.advance()
             raise
 
-    def enter(self, work: Coroutine[Any, Any, Any], station: TrackedTask, reply: Reply) -> asyncio.Task[Any]:
+    def enter(self, work: Coroutine[Any, Any, Any], tracked: TrackedTask, reply: Reply) -> asyncio.Task[Any]:
         """Begin a verb; `reply` hears what came of it. On the worker's loop only."""
         try:
             self.check()
         except BaseException:
             work.close()
             raise
-        task = self._run.loop.start(work, station.scope)
+        task = self._run.loop.start(work, tracked.scope)
         self._crossings[task] = reply
-        task.add_done_callback(lambda done: self._answered(done, station))
-        if self._stations.enters(station):
+        task.add_done_callback(lambda done: self._answered(done, tracked))
+        if self._tracker.enters(tracked):
             self._run.steps.executing.pop(self.path, None)
-        if station.owner is self._task:
+        if tracked.owner is self._task:
             self._run.advance()
         elif not self._advances:  # once for all branches that ask in this turn of the loop
             self._advances = True
@@ -380,13 +382,13 @@ class TransitionAttempt:
         if self._run.closed is None:
             self._run.advance()
 
-    def _answered(self, task: asyncio.Task[Any], station: TrackedTask) -> None:
-        self._stations.leaves(station)
+    def _answered(self, task: asyncio.Task[Any], tracked: TrackedTask) -> None:
+        self._tracker.leaves(tracked)
         reply = self._crossings.pop(task, None)
         self._stir()
         if reply is None or reply.done():
             if not task.cancelled():
-                task.exception()  # seen
+                task.exception()  # marks it as seen
             return
         if task.cancelled():
             if self._run.cancelling:
@@ -398,7 +400,7 @@ class TransitionAttempt:
         elif (error := task.exception()) is not None:
             reply.set_exception(error)
             if isinstance(reply, asyncio.Future):
-                reply.exception()  # seen: the body may be gone
+                reply.exception()  # marks it as seen: the attempt may be gone
         else:
             reply.set_result(task.result())
 
@@ -411,21 +413,21 @@ class TransitionAttempt:
     def weigh(self) -> bool:
         """Does any of its code run, or does all of it wait for the log?"""
         done = self._task is not None and self._task.done()  # and about to say so
-        runs = done or not self._stations.rests
+        runs = done or not self._tracker.rests
         if not runs:
             self._run.steps.executing.pop(self.path, None)
         return runs
 
     def stays(self) -> bool:
-        """Must it not be left? Its code is about to go on, or a clock of this process runs for it."""
-        if self.weigh() or self._stations.stirs or any(reply.done() for reply in self._crossings.values()):
+        """Must it not be left? Its code is about to continue, or a clock of this process runs for it."""
+        if self.weigh() or self._tracker.stirs or any(reply.done() for reply in self._crossings.values()):
             self._stir()
             self._services.loop.call_soon(self._look_around)
             return True
-        return self._stations.timed
+        return self._tracker.timed
 
     def rest(self, quiet: bool) -> None:
-        """The run has nothing to do but wait, or goes on."""
+        """The run only waits from now on, or continues."""
         if quiet and self._left_at is None:
             self._left_at = self._services.clock.monotonic()
         elif not quiet and self._left_at is not None:

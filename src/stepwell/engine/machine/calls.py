@@ -41,7 +41,7 @@ class TriggerCall(WaitCall):
     def decode(self, name: str, payload: Raw) -> Any:
         codec = self.codecs.get(name)
         if codec is None:  # an older version of the code had asked
-            raise CodeChanged(f"nothing that {excerpt(name)} triggers leaves {excerpt(self.name)} any more")
+            raise CodeChanged(f"nothing that {excerpt(name)} triggers leaves {excerpt(self.name)} now")
         return codec.decode(payload)
 
     @property

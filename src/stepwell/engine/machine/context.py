@@ -10,12 +10,14 @@ from typing import Any, Protocol
 from msgspec import Raw
 
 from stepwell.domain.documents import DIRECT
+from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.program import Program
 from stepwell.domain.steps import checked_name
 from stepwell.engine.context.context import RunContext, no_trigger
 from stepwell.engine.run import documents
 from stepwell.engine.run.port import RunPort
 from stepwell.engine.run.values import record_value
+from stepwell.errors import InvalidDefinition
 
 
 class Visited(Protocol):
@@ -46,6 +48,12 @@ class MachineContext(RunContext):
     def _patched_anew(self, path: str) -> Raw:
         """Only the log keeps the answer the same."""
         return record_value(self._run, path, "patched", not self._driver.came_further)
+
+    def continue_as_new(self, input: Any = NO_INPUT) -> Any:
+        raise InvalidDefinition(
+            "a transition cannot continue as new",
+            hint="a machine forgets its history at every checkpoint: lead it back to its first place",
+        )
 
     def save(self, name: str, value: Any) -> None:
         path = self._loop.scope().name(f"{DIRECT}{checked_name(name)}")

@@ -231,7 +231,7 @@ class MachineDriver(StyleRules):
 
     def refuses(self, call: Call) -> bool:
         """Code that was begun again to clean up hears of the cancel where the log ends, and in every call
-        that it was in when the cancel came; what it asks for then is cleanup."""
+        that it was in when the cancel came; what it asks for after that is cleanup."""
         if call is self._call:
             return False
         if not (self._owes_cancel or call.path in self._cancelled):
@@ -323,7 +323,7 @@ class MachineDriver(StyleRules):
         journal.waits.clear()
         journal.values.clear()
         journal.taken.clear()
-        journal.told.clear()
+        journal.news.clear()
         self._give_back()
 
     def _failed(self, transition: Transition, path: str, error: BaseException, state: Raw) -> bool:
@@ -366,7 +366,7 @@ class MachineDriver(StyleRules):
         self._known = {path: a for path, a in self._known.items() if path.rstrip("!") not in again}
         self._offer()
 
-    # What goes along
+    # What the next visit keeps
 
     def _leftovers(self) -> dict[str, Any]:
         """What must not be forgotten with the log before a checkpoint; most runs have nothing."""

@@ -1,4 +1,4 @@
-"""Track the tasks of a transition's body: the body rests while each of them is in a ctx verb.
+"""Track the tasks of a transition attempt: it rests while each of them is in a ctx verb.
 
 A task that waits for anything else (asyncio.gather, a TaskGroup, a queue, a socket, a clock) can be woken
 by code we don't see, so it counts as running.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import groupby
 from typing import Any
 
-from stepwell.engine.run.workflow_loop import Scope
+from stepwell.engine.run.workflow_loop import TaskScope
 
 _UNNAMED = re.compile(r"Task-(\d+)")
 _WAIT: Any = vars(asyncio.tasks)["_wait"].__code__
@@ -23,16 +23,16 @@ Task = asyncio.Task[Any]
 
 
 class TrackedTask:
-    """A task of the body that has used ctx. Its ctx calls are named and counted apart from the others'."""
+    """A task of the attempt that has used ctx. Its ctx calls are named and counted apart from the others'."""
 
     __slots__ = ("branches", "calls", "code", "owner", "scope", "waiter")
 
-    def __init__(self, scope: Scope, owner: Task | None, code: Any) -> None:
+    def __init__(self, scope: TaskScope, owner: Task | None, code: Any) -> None:
         self.scope = scope
         self.owner = owner
         self.code = code  # the coroutine that it runs
         self.calls = 0  # ctx verbs that this task is in
-        self.branches: dict[Task, Iterator[Scope]] = {}  # its tasks that have not used ctx yet
+        self.branches: dict[Task, Iterator[TaskScope]] = {}  # its tasks that have not used ctx yet
         self.waiter: Callable[[Task], None] | None = None  # ctx.all or ctx.first that waits for it
 
 
@@ -40,7 +40,7 @@ current: contextvars.ContextVar[TrackedTask] = contextvars.ContextVar("stepwell_
 
 
 class TaskTracker:
-    """The tasks of one body. `ended` is called after a branch has ended."""
+    """The tasks of one attempt. `ended` is called after a branch has ended."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:
         self._loop = loop
@@ -53,12 +53,12 @@ class TaskTracker:
     def get(self, task: Task | None) -> TrackedTask | None:
         return self._tracked.get(task)
 
-    def main(self, scope: Scope, task: Task | None, code: Any) -> TrackedTask:
+    def main(self, scope: TaskScope, task: Task | None, code: Any) -> TrackedTask:
         tracked = self._tracked[task] = TrackedTask(scope, task, code)
         self._loose.add(tracked)
         return tracked
 
-    def branch(self, scope: Scope, task: Task) -> TrackedTask:
+    def branch(self, scope: TaskScope, task: Task) -> TrackedTask:
         tracked = self.main(scope, task, task.get_coro())
         task.add_done_callback(self._done)
         return tracked
@@ -101,7 +101,7 @@ class TaskTracker:
                 self.leaves(tracked)
 
     def _done(self, task: Task) -> None:
-        """Until here the ended task is loose, so the body cannot rest before its waiter has been notified."""
+        """Until here the ended task is loose, so the attempt cannot rest before its waiter is notified."""
         tracked = self._tracked[task]
         self._loose.discard(tracked)
         if tracked.waiter is not None:
@@ -112,7 +112,7 @@ class TaskTracker:
             task.exception()  # retrieved: nobody else does
 
     def leave(self) -> None:
-        """Cancel every task: the body was abandoned."""
+        """Cancel every task: the attempt was abandoned."""
         self._left = True
         for task in self._tracked:
             if task is not None and not task.done():
@@ -136,7 +136,7 @@ class TaskTracker:
 
     # Names of branches
 
-    def scope_of(self, parent: TrackedTask, task: Task) -> Scope:
+    def scope_of(self, parent: TrackedTask, task: Task) -> TaskScope:
         """Name a new branch by the order in which its parent made its tasks, whichever uses ctx first.
 
         Tasks with the same name cannot be distinguished; they are named in the order of their first call.

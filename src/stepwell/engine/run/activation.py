@@ -29,7 +29,7 @@ from stepwell.engine.run.compensation import (
     has_earlier,
     undoable,
 )
-from stepwell.engine.run.endings import Ending
+from stepwell.engine.run.endings import RunEnding
 from stepwell.engine.run.inbox import InboxReader
 from stepwell.engine.run.journal import Journal, absorb, read_journal
 from stepwell.engine.run.log_writer import Draft, LogWriter, opening
@@ -42,7 +42,7 @@ from stepwell.engine.run.style import StyleRules
 from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.unserved import Unserved
 from stepwell.engine.run.waits import Waits
-from stepwell.engine.run.workflow_loop import CANCELLING, Scope, WorkflowLoop
+from stepwell.engine.run.workflow_loop import CANCELLING, TaskScope, WorkflowLoop
 from stepwell.errors import CodeChanged, LogDamaged, OwnershipLost, Suspended, Unwind
 
 _log = logging.getLogger("stepwell.engine")
@@ -83,7 +83,7 @@ class Activation:
         self._holds = 0  # things under way outside the workflow's code: looks into the store
         self._advancing = False  # or held: something must be read before anything moves
         self._again = False
-        self._ending: Ending | None = None
+        self._ending: RunEnding | None = None
         self._compensation: Compensation | None = None
         self._on_end = on_end
         # At the first settled fact after losses; True: others wait for this worker, leave it to them.
@@ -109,7 +109,7 @@ class Activation:
 
     def _open_program(self, *, replaying: bool = True) -> None:
         journal = self.journal
-        root = Scope(str(journal.generation))
+        root = TaskScope(str(journal.generation))
         self.loop = WorkflowLoop(root, self.services.direct_calls)  # type: ignore[abstract]  # what it lacks it refuses by name
         self._style = self._style_of(self)
         # Comparing the arguments of every step is for tests, where the code cannot have changed. A transition
@@ -311,7 +311,7 @@ class Activation:
             return
         self.writer.send(then)
 
-    def _finish(self, ending: Ending) -> Finish | None:
+    def _finish(self, ending: RunEnding) -> Finish | None:
         if ending.continues is not None:
             self.writer.checkpoint(ending.continues)
             return None
@@ -401,7 +401,7 @@ class Activation:
 
     # Compensation
 
-    def _after_main(self) -> Ending | None:
+    def _after_main(self) -> RunEnding | None:
         """The code, or its compensation, has ended."""
         if self._compensation is not None:
             self._main.result()  # an error here is ours: the run is given back
@@ -412,7 +412,7 @@ class Activation:
                 return self._undo_before(changed)
         return self._undo_before(endings.of_main(self, self.waits, self._main))
 
-    def _undo_before(self, ending: Ending) -> Ending | None:
+    def _undo_before(self, ending: RunEnding) -> RunEnding | None:
         """The ending, or None when there is something to undo before it."""
         if self._compensation is not None:
             return None  # it has begun, and continues
@@ -441,7 +441,7 @@ class Activation:
         self.journal.lost.clear()
         self._open_program(replaying=self.calls.replaying)
 
-    def _compensate(self, ending: Ending, started: ev.CompensationStarted | None = None) -> None:
+    def _compensate(self, ending: RunEnding, started: ev.CompensationStarted | None = None) -> None:
         earlier = has_earlier(self.journal, self.claim.log)
         self._compensation = compensation = Compensation(self, ending, started, earlier=earlier)
         self.cancelling = True  # a cancel that comes now changes nothing
@@ -451,13 +451,13 @@ class Activation:
             self._advancing = True
             compensation.resume(self._begin_compensation)
         else:
-            self._main = self.loop.start(compensation.run(), Scope("compensate"))
+            self._main = self.loop.start(compensation.run(), TaskScope("compensate"))
 
     def _begin_compensation(self) -> None:
         """All that is to be undone is known now."""
         assert self._compensation is not None
         self._advancing = False
-        self._main = self.loop.start(self._compensation.run(), Scope("compensate"))
+        self._main = self.loop.start(self._compensation.run(), TaskScope("compensate"))
 
     # Time and messages
 

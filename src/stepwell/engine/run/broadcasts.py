@@ -40,7 +40,7 @@ class Broadcasts:
     # Looking
 
     def notify(self, call: WaitCall | None) -> None:
-        """A message says that an event came, for this wait; None: that one has taken another."""
+        """A message says that an event came for this wait; None: that wait has taken another."""
         for wait in [call] if call is not None else self._waits.open_events():
             self.look(wait.name, wait.key)
 
@@ -104,13 +104,13 @@ class Broadcasts:
     def _offer(self, event: PublishedEvent, wide: str) -> None:
         """To the first open wait that it fits, if the run has not taken it before.
 
-        What was read for one key says nothing of the events of others that come before: it is not for a
-        wait for any key that was opened meanwhile.
+        A read for one key says nothing about earlier events of other keys, so it does not answer a wait for
+        any key that was opened meanwhile.
         """
-        known = event.at < self.since(event.name, event.key) or event_key(event.id) in self._waits.keys
+        taken = event.at < self.since(event.name, event.key) or event_key(event.id) in self._waits.keys
         keys = (wide,) if wide else ("", event.key)
         fitting = (wait for wait in self._waits.open_events(event.name) if wait.key in keys)
-        if known or (wait := next(fitting, None)) is None:
+        if taken or (wait := next(fitting, None)) is None:
             return
         to = just_after(event.at)
         move(self._cursors, wait.name, wait.key, to)
@@ -135,7 +135,7 @@ class Broadcasts:
             if call in waiting:
                 self._waits.time_out(call)
 
-    # What goes along
+    # For the next generation
 
     def carried(self) -> list[Cursor]:
         """The cursors, for a log that is read from here on. They are few: those that moved last."""

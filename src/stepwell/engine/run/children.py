@@ -1,4 +1,4 @@
-"""Children: the runs that a run starts, of workflows that this worker has or that only the store knows."""
+"""Children: the runs that a run starts, of workflows that this worker has or that only the store has."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from stepwell.store.base import Store
 
 
 class _End(asyncio.Future[Any]):
-    """A child's end. Each of those who await it waits on a future of its own: leaving takes only that.
+    """A child's end. Each task that awaits it waits on a future of its own, so leaving cancels only that.
 
-    They are woken where the end is set, in the order in which they came, and not by a callback: so one
-    that waits alone goes on exactly when the code of any other call would.
+    They are woken when the end is set, in the order in which they came, and not by a callback: so a task
+    that waits alone continues exactly when the code of any other call would.
     """
 
     def __init__(self, turns: WorkflowLoop) -> None:
@@ -44,7 +44,7 @@ class _End(asyncio.Future[Any]):
 
     @property
     def unwound(self) -> bool:
-        """The code was told to leave, which says nothing of the child."""
+        """The code was unwound, which says nothing about the child."""
         return self.done() and isinstance(self.exception(), Unwind)
 
     async def come(self) -> None:
@@ -63,7 +63,7 @@ class _End(asyncio.Future[Any]):
 
     def set_exception(self, exception: type | BaseException) -> None:
         super().set_exception(exception)
-        self.exception()  # seen, also when everybody has just left
+        self.exception()  # marks it as seen, also when every task has just left
         self._wake()
 
     def _wake(self) -> None:
@@ -75,7 +75,7 @@ class _End(asyncio.Future[Any]):
 class Child:
     """`await child` gives its result, as often as it is awaited.
 
-    The child is cancelled when the last of those who await it has left, not before.
+    The child is cancelled when the last task that awaits it has left, not before.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Child:
         return self._workflow.decode_result(bytes(end.result()) or b"null")
 
     def _question(self) -> tuple[ResultCall, _End]:
-        """The one that was asked; a new one if that was given up, for its answer does not come."""
+        """The pending question; a new one if that was withdrawn, because its answer does not come."""
         if self._asked is not None:
             call, end = self._asked
             if not (call.withdrawn or end.unwound):
@@ -143,7 +143,7 @@ def new_child(run: RunPort, path: str, workflow: Startable[Any, Any], input: Any
         )
     # A parent that a person retried gets a new child: the old one has failed for good.
     run_id = child_run_id(run.run_id, f"{path}@{journal.retries}")
-    found = workflow if isinstance(workflow, FoundWorkflow) else None
+    stored = workflow if isinstance(workflow, StoredWorkflow) else None
     return new_run(
         workflow,
         input,
@@ -157,13 +157,13 @@ def new_child(run: RunPort, path: str, workflow: Startable[Any, Any], input: Any
         root=run_id if detached else journal.accepted.root or run.run_id,
         depth=depth,
         trigger=f"run/{run.run_id}",
-        workspace=found.definition.workspace if found is not None else DEFAULT_WORKSPACE,
-        graph=found.graph if found is not None else b"",
+        workspace=stored.definition.workspace if stored is not None else DEFAULT_WORKSPACE,
+        graph=stored.graph if stored is not None else b"",
     )
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A workflow as it was found, in the log of the run that calls it: later versions do not count."""
+    """A workflow as the store had it, in the log of the run that calls it: later versions do not count."""
 
     workspace: str
     name: str
@@ -172,10 +172,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hash: str
     options: Raw
     input_schema: Raw
-    graph: Raw = NULL  # of a saved graph: the child brings it along, so any worker can run it
+    graph: Raw = NULL  # of a saved graph: the child carries it, so any worker can run it
 
 
-class FoundWorkflow:
+class StoredWorkflow:
     """A workflow that another worker has, or a graph that was saved and published."""
 
     def __init__(self, entry: Entry) -> None:
@@ -207,32 +207,32 @@ class FoundWorkflow:
         return PLAIN.decode(data)
 
 
-def finding(store: Store, run_id: RunId) -> StepSpec:
-    """A step that looks a workflow up: what it finds is recorded, so a replay calls the same version."""
+def lookup_step(store: Store, run_id: RunId) -> StepSpec:
+    """A step that looks up a workflow. Its result is recorded, so a replay calls the same version."""
 
     async def find(name: str, version: str) -> Any:
         caller = await store.read_run(run_id)
         workspace = DEFAULT_WORKSPACE if caller is None else caller.workspace
-        found = await store.read_definition(workspace, name, version)
-        if found is None:
+        row = await store.read_definition(workspace, name, version)
+        if row is None:
             return None
-        saved = found.kind == "graph" and await store.read_definition(workspace, DRAFT + name) is not None
+        saved = row.kind == "graph" and await store.read_definition(workspace, DRAFT + name) is not None
         entry = Entry(
             workspace=workspace,
-            name=found.name,
-            version=found.version,
-            kind=found.kind,
-            hash=found.hash,
-            options=Raw(found.options),
-            input_schema=Raw(found.input_schema),
-            graph=Raw(found.body) if saved else NULL,
+            name=row.name,
+            version=row.version,
+            kind=row.kind,
+            hash=row.hash,
+            options=Raw(row.options),
+            input_schema=Raw(row.input_schema),
+            graph=Raw(row.body) if saved else NULL,
         )
         return msgspec.json.decode(msgspec.json.encode(entry))
 
     return StepSpec(name="stepwell:find", function=find, is_async=True, retry=_FIND_RETRY)
 
 
-def found_workflow(result: Any) -> FoundWorkflow | None:
-    """What the step found, from the log."""
+def stored_workflow(result: Any) -> StoredWorkflow | None:
+    """The result of that step, from the log."""
     entry = msgspec.json.decode(bytes(result), type=Entry | None)
-    return None if entry is None else FoundWorkflow(entry)
+    return None if entry is None else StoredWorkflow(entry)

@@ -23,7 +23,7 @@ from stepwell.domain.status import Status
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.calls import StepCall
-from stepwell.engine.run.endings import Ending
+from stepwell.engine.run.endings import RunEnding
 from stepwell.engine.run.full_log import look_back, whole_log
 from stepwell.engine.run.journal import Journal
 from stepwell.engine.run.port import RunPort
@@ -41,7 +41,7 @@ _HELD = frozenset({CodeChanged.code, NotDurable.code})
 Undoable = dict[str, StepCompleted]
 
 
-def compensates(ending: Ending, options: RunOptions) -> bool:
+def compensates(ending: RunEnding, options: RunOptions) -> bool:
     """Is what the run did to be undone before it ends like this?"""
     if ending.status is Status.CANCELLED:
         return True
@@ -65,19 +65,19 @@ def has_earlier(journal: Journal, log: Sequence[LogRow]) -> bool:
     return journal.version > 0 and len(log) > 1 and log[1].seq > 2
 
 
-def ending_of(started: ev.CompensationStarted) -> Ending:
+def ending_of(started: ev.CompensationStarted) -> RunEnding:
     """How a run ends whose compensation an earlier owner has begun."""
-    return Ending(Status(started.status), problem=started.error, reason=started.reason)
+    return RunEnding(Status(started.status), problem=started.error, reason=started.reason)
 
 
-def ending_undone(ended: ev.Failed | ev.TimedOut) -> Ending:
+def ending_undone(ended: ev.Failed | ev.TimedOut) -> RunEnding:
     """How a run ends again after a person asked for it to be undone."""
-    return Ending(Status.FAILED if isinstance(ended, ev.Failed) else Status.TIMED_OUT, problem=ended.error)
+    return RunEnding(Status.FAILED if isinstance(ended, ev.Failed) else Status.TIMED_OUT, problem=ended.error)
 
 
 class Compensation:
     def __init__(
-        self, run: RunPort, ending: Ending, started: ev.CompensationStarted | None, *, earlier: bool
+        self, run: RunPort, ending: RunEnding, started: ev.CompensationStarted | None, *, earlier: bool
     ) -> None:
         self._run = run
         self._started = started
@@ -150,11 +150,11 @@ class Compensation:
         """An earlier owner had begun it: call `begin` once all that is to be undone is known."""
         earlier: Undoable = {}
 
-        def known() -> None:
+        def complete() -> None:
             self._know(earlier)
             begin()
 
-        look_back(self._run, partial(_note, earlier), known)
+        look_back(self._run, partial(_note, earlier), complete)
 
     def _know(self, earlier: Undoable) -> None:
         self._run.journal.undoable = earlier | self._run.journal.undoable

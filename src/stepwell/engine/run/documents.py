@@ -58,8 +58,8 @@ def save(run: RunPort, path: str, name: str, value: Any) -> None:
     """Record a document of the workflow's own code; it is visible at once, and again in a replay."""
     document, journal = encoded(run, name, value), run.journal
     check_open(run)
-    if path not in journal.told:
-        journal.told.add(path)
+    if path not in journal.news:
+        journal.news.add(path)
         run.record(document, path)
     keep(journal, document)
 
@@ -77,8 +77,8 @@ def save_in_visit(run: RunPort, path: str, name: str, value: Any) -> None:
 def visible_after(journal: Journal, visit: str, *, failed: bool) -> list[str]:
     """The ids of a machine's documents at the checkpoint that this visit leads to."""
     if not journal.saved:
-        return journal.shelf
-    versions = dict(item.rsplit("@", 1) for item in journal.shelf)
+        return journal.document_ids
+    versions = dict(item.rsplit("@", 1) for item in journal.document_ids)
     for path, saved in journal.saved.items() if not failed else ():
         if is_within(path, visit):
             latest = {document.name: attempt for attempt, document in saved}
@@ -90,8 +90,8 @@ def visible_after(journal: Journal, visit: str, *, failed: bool) -> list[str]:
 
 def read(journal: Journal, name: str, type: Any) -> Any:
     """The latest version that a function has seen."""
-    kept = journal.documents.get(name)
-    return _decoded(None if kept is None else kept.value, name, type)
+    document = journal.documents.get(name)
+    return _decoded(None if document is None else document.value, name, type)
 
 
 async def read_at_checkpoint(run: RunPort, name: str, type: Any) -> Any:

@@ -36,11 +36,11 @@ from stepwell.errors import (
 )
 from stepwell.store.wakeups import Ended
 
-_KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after its first, if at all
+_KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after the first, if at all
 
 
 @dataclass(slots=True)
-class Ending:
+class RunEnding:
     """How it ends; `event` is the fact once it is drafted."""
 
     status: Status
@@ -63,7 +63,7 @@ class Ending:
 
 def unfinished_replay(
     run: RunParts, style: StyleRules, main: asyncio.Task[bytes], program: Program
-) -> Ending | None:
+) -> RunEnding | None:
     """The code returned during the replay although the log has more: it is not the code that was recorded.
 
     An error of the code is reported as it is.
@@ -77,7 +77,7 @@ def unfinished_replay(
     return None if gone is None else failed(gone)
 
 
-def of_main(run: RunParts, waits: Waits, main: asyncio.Task[bytes]) -> Ending:
+def of_main(run: RunParts, waits: Waits, main: asyncio.Task[bytes]) -> RunEnding:
     """What the workflow's own code returned or raised."""
     if main.cancelled():
         error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
@@ -88,7 +88,7 @@ def of_main(run: RunParts, waits: Waits, main: asyncio.Task[bytes]) -> Ending:
     if run.cancelling:
         unwound = isinstance(error, Unwind | asyncio.CancelledError)
         failure = None if error is None or unwound else problem_of(error)
-        return Ending(Status.CANCELLED, reason=run.journal.cancel_reason, problem=failure)
+        return RunEnding(Status.CANCELLED, reason=run.journal.cancel_reason, problem=failure)
     if error is None:
         return _completed(main.result(), run.services.payload_bytes_max)
     return failed(error)
@@ -108,14 +108,14 @@ def _bare(error: BaseException | None) -> BaseException | None:
     return None if error is None else sys_exit_as_error(error)
 
 
-def _completed(result: bytes, bytes_max: int) -> Ending:
+def _completed(result: bytes, bytes_max: int) -> RunEnding:
     try:
-        return Ending(Status.COMPLETED, result=limited(result, "the run's result", bytes_max))
+        return RunEnding(Status.COMPLETED, result=limited(result, "the run's result", bytes_max))
     except StepwellError as error:
         return failed(error)
 
 
-def _continued(journal: Journal, waits: Waits, error: Continue) -> Ending:
+def _continued(journal: Journal, waits: Waits, error: Continue) -> RunEnding:
     generation = journal.generation + 1
     waits.leave()
     fact = ev.Continued(
@@ -128,17 +128,17 @@ def _continued(journal: Journal, waits: Waits, error: Continue) -> Ending:
         children=waits.children_left(),
         cursors=waits.cursors(),
     )
-    return Ending(Status.RUNNING, continues=fact)
+    return RunEnding(Status.RUNNING, continues=fact)
 
 
-def failed(error: BaseException) -> Ending:
+def failed(error: BaseException) -> RunEnding:
     if isinstance(error, TransitionStopped):
         assert isinstance(error.problem, Problem)
-        return Ending(Status.FAILED, problem=error.problem)
-    return Ending(Status.FAILED, problem=problem_of(error))
+        return RunEnding(Status.FAILED, problem=error.problem)
+    return RunEnding(Status.FAILED, problem=problem_of(error))
 
 
-def timed_out(pending: Iterable[Call], limit: float) -> Ending:
+def timed_out(pending: Iterable[Call], limit: float) -> RunEnding:
     """It names what was under way: a retry begins that anew, so it must fit into the timeout by itself."""
     under_way = [call.text for call in pending if call.under_way]
     doing = f"; under way: {', '.join(under_way[:3])}" if under_way else ""
@@ -147,19 +147,19 @@ def timed_out(pending: Iterable[Call], limit: float) -> Ending:
         hint="a retry gives this run the same time again (waiting does not count) and begins what was under "
         "way anew; if that alone takes longer, start a new run with a longer timeout=",
     )
-    return Ending(Status.TIMED_OUT, problem=problem_of(error))
+    return RunEnding(Status.TIMED_OUT, problem=problem_of(error))
 
 
-def refused() -> Ending:
+def refused() -> RunEnding:
     problem = Problem(
         code="STORE_REFUSED",
         message="the database cannot hold a value of this run",
         hint="look for text with NUL characters or broken encoding in names, keys and values",
     )
-    return Ending(Status.FAILED, problem=problem)
+    return RunEnding(Status.FAILED, problem=problem)
 
 
-def stuck() -> Ending:
+def stuck() -> RunEnding:
     error = NotDurable(
         "the workflow waits for something that cannot come: no step, timer, signal or child is open",
         hint="a bare asyncio future, event or queue is never set by the engine; wait with ctx verbs",
@@ -167,7 +167,7 @@ def stuck() -> Ending:
     return failed(error)
 
 
-def endless() -> Ending:
+def endless() -> RunEnding:
     error = NotDurable(
         "the workflow goes round and round without waiting for anything",
         hint="wait with a ctx verb in the loop, for example ctx.sleep; asyncio.sleep(0) does not wait",
@@ -175,8 +175,8 @@ def endless() -> Ending:
     return failed(error)
 
 
-def poisoned(journal: Journal, losses: int, inbox: Sequence[InboxRow] = ()) -> Ending:
-    """For a run that lost its owner twice, was then run alone, and lost that owner too."""
+def poisoned(journal: Journal, losses: int, inbox: Sequence[InboxRow] = ()) -> RunEnding:
+    """A run that lost its owner twice, was then run alone, and lost that owner too."""
     culprit = next((path for path, step in journal.steps.items() if step.started), "")
     for row in inbox:
         if row.kind == HELD and row.name in (culprit, ""):
@@ -187,10 +187,10 @@ def poisoned(journal: Journal, losses: int, inbox: Sequence[InboxRow] = ()) -> E
         hint="look at the workers' exit codes and memory; isolation='process' contains such a step",
         path=culprit,
     )
-    return Ending(Status.FAILED, problem=problem)
+    return RunEnding(Status.FAILED, problem=problem)
 
 
-def _held(row: InboxRow, losses: int) -> Ending:
+def _held(row: InboxRow, losses: int) -> RunEnding:
     seconds = msgspec.json.decode(row.payload, type=float)
     problem = Problem(
         code="LOOP_HELD",
@@ -199,7 +199,7 @@ def _held(row: InboxRow, losses: int) -> Ending:
         hint="put what computes or blocks for long into a step that is a plain def: it runs in a thread",
         path=row.name,
     )
-    return Ending(Status.FAILED, problem=problem)
+    return RunEnding(Status.FAILED, problem=problem)
 
 
 def _must_be_asked(answer: RecordedResult) -> bool:
@@ -207,7 +207,7 @@ def _must_be_asked(answer: RecordedResult) -> bool:
     return not answer.optional and not isinstance(answer.fact, ev.ChildEnded | ev.CancelRequested)
 
 
-def finish(run: RunParts, waits: Waits, ending: Ending, *, seen: int, where_at: str) -> Finish:
+def finish(run: RunParts, waits: Waits, ending: RunEnding, *, seen: int, where_at: str) -> Finish:
     """Draft the last event and what goes with it: a message to the parent, the end of open children."""
     writer = run.writer
     if ending.status in RETRYABLE:
@@ -242,7 +242,7 @@ def finish(run: RunParts, waits: Waits, ending: Ending, *, seen: int, where_at: 
     )
 
 
-def _last_fact(ending: Ending, unconsumed: list[str]) -> ev.Fact:
+def _last_fact(ending: RunEnding, unconsumed: list[str]) -> ev.Fact:
     if ending.status is Status.COMPLETED:
         return ev.Completed(result=Raw(ending.result or b"null"), unconsumed=unconsumed)
     if ending.status is Status.CANCELLED:

@@ -1,4 +1,4 @@
-"""InboxReader: which messages the owner of a run has seen, and how it gets to see the rest."""
+"""Inbox: which messages the owner of a run has seen, and the signals that no wait has taken yet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Signals:
     __slots__ = ("_queues", "came")
 
     def __init__(self) -> None:
-        self.came = 0  # so many, taken or not
+        self.came = 0  # how many came, taken or not
         self._queues: dict[str, deque[tuple[int, ReceivedMessage]]] = {}
 
     def add(self, message: ReceivedMessage) -> None:
@@ -31,7 +31,7 @@ class Signals:
         return min(queues, key=_came).popleft()[1] if queues else None
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """In the order of their coming, so that those who go on with them keep it."""
+        """In the order in which they came; the next generation keeps it."""
         left = sorted((one for queue in self._queues.values() for one in queue), key=itemgetter(0))
         return (message for _, message in left)
 
@@ -55,7 +55,7 @@ class InboxReader:
         self.reading = False
 
     def close(self) -> None:
-        """Nobody wants to hear of messages any more."""
+        """The activation has ended: it no longer hears of messages."""
         self._take = _unheard
 
     def look(self, wakes: int) -> None:
@@ -68,7 +68,7 @@ class InboxReader:
         rows: Sequence[InboxRow] = ()
         try:
             rows = await self._services.store.read_inbox(self._run_id, after=self._last_n)
-        except Exception as error:  # whatever it was: a run must not hang on it
+        except Exception as error:  # whatever it was, the run must not hang on it
             _log.warning("inbox of run %s not answered: %s", self._run_id, error)
             await asyncio.sleep(_PAUSE)
         else:

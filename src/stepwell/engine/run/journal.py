@@ -1,7 +1,7 @@
 """Journal: a run's log, read once and arranged for its replay.
 
 Answers are what releases workflow code: step results, fired timers, ended waits and children, in
-log order. The rest tells how far each path got: attempts, open timers, waits and children.
+log order. The rest says how far each path got: attempts, open timers, waits and children.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def count_active(journal: Journal, until: float) -> None:
 
 
 def count_from(journal: Journal, active: float, at: float) -> None:
-    """What was active until then; what a fork copied tells of the old run's time, not of its own."""
+    """Set what was active until then. Events that a fork copied count the old run's time, not its own."""
     origin = journal.accepted.origin
     copied = origin is not None and journal.head <= origin.copied
     journal.active_seconds, journal.claimed_at = (0.0, 0.0) if copied else (active, at)
@@ -101,7 +101,7 @@ class Opening(NamedTuple):
 
 
 class Journal(msgspec.Struct, eq=False):
-    """What a run's log says so far. A struct: a dataclass of so many fields takes twice as long."""
+    """What a run's log says so far. A struct: a dataclass with this many fields takes twice as long."""
 
     accepted: ev.Accepted
     accepted_at: float
@@ -126,23 +126,23 @@ class Journal(msgspec.Struct, eq=False):
     values: dict[str, Raw] = {}
     messages: dict[str, ReceivedMessage] = {}  # received, not taken by a wait yet
     taken: dict[str, ReceivedMessage] = {}  # by key: what answered a wait
-    told: set[str] = set()  # news that were recorded
+    news: set[str] = set()  # paths of news that were recorded
     keys: dict[str, None] = {}  # of messages that were taken, oldest first
     cursors: Cursors = {}  # how far broadcast events were taken
     failed: ev.Failed | ev.TimedOut | None = None
     saved: dict[str, list[tuple[int, ev.DocumentSaved]]] = {}  # not visible yet
     documents: dict[str, ev.Kept] = {}  # of a function: what its code may see
-    shelf: list[str] = []  # of a machine: ids at its last checkpoint
+    document_ids: list[str] = []  # of a machine: ids at its last checkpoint
     undoable: dict[str, ev.StepCompleted] = {}  # in log order
-    undoes: ev.Failed | ev.TimedOut | None = None  # a person wants what it did undone; how it had ended
+    undoes: ev.Failed | ev.TimedOut | None = None  # how it had ended, before a person asked to undo it
     compensation: ev.CompensationStarted | None = None
     compensated: bool = False
     place: str = ""  # of a machine, with the fields below; '' has not left its start
     version: int = 0  # number of its last checkpoint
     state: Raw | None = None
     routed_by: ev.Problem | None = None  # the failure that led to this place
-    chosen: str = ""  # the transition that this visit began with, as the log tells it
-    triggered: bool = False  # its question was answered, as the log tells it
+    chosen: str = ""  # the transition that this visit began with, according to the log
+    triggered: bool = False  # its question was answered, according to the log
     attempts: Attempts = msgspec.field(default_factory=Attempts)
     lease: str = ""
     claimed_at: float = 0.0
@@ -219,8 +219,8 @@ def absorb(journal: Journal, event: Event) -> None:
         case ev.Received():
             journal.keys[fact.key] = None
             if fact.at and (opened := journal.waits.get(fact.name)) is not None:
-                asked = opened.fact
-                move(journal.cursors, asked.name, asked.key, just_after(fact.at))
+                wait = opened.fact
+                move(journal.cursors, wait.name, wait.key, just_after(fact.at))
             if fact.rejected:
                 journal.messages.pop(fact.key, None)
                 if fact.what == "decide":
@@ -233,11 +233,11 @@ def absorb(journal: Journal, event: Event) -> None:
         case ev.ValueRecorded():
             journal.values[path] = fact.value
         case ev.Published() | ev.Progress():
-            journal.told.add(path)
+            journal.news.add(path)
         case ev.NodeFact():
-            journal.told.add(f"{event.kind} {path}")
+            journal.news.add(f"{event.kind} {path}")
         case ev.DocumentSaved():
-            journal.told.add(path)
+            journal.news.add(path)
             if journal.by_visits or not is_direct(path):  # else the code saves it again
                 journal.saved.setdefault(path, []).append((event.attempt, fact))
         case _:
@@ -311,7 +311,7 @@ def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
     journal.opened.pop(event.path, None)
     journal.timers.pop(event.path, None)
     step = journal.steps.get(event.path)
-    if step is not None:  # not wanted any more
+    if step is not None:  # no longer wanted
         step.scheduled_at, step.retry_at, step.started = None, None, False
     message = journal.messages.pop(fact.received, None)
     if message is not None:
@@ -322,35 +322,35 @@ def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
 
 
 def _retried(journal: Journal, seq: int) -> None:
-    """Forget the failure that ended the run; what was recorded behind it may not be asked for again."""
+    """Forget the failure that ended the run; what was recorded after it may not be asked for again."""
     path = journal.failed.error.path if journal.failed else ""
     journal.failed = None
     journal.retries += 1
     count_from(journal, 0.0, 0.0)  # the whole of its timeout again
-    journal.attempts.sent_on()
+    journal.attempts.retried()
     failure = max(
         (a.seq for a in journal.answers if path and a.path in (path, result_path(path))), default=seq
     )
-    kept = (a for a in journal.answers if not (path and a.path in (path, result_path(path))))
-    journal.answers = deque(replace(a, optional=True) if a.seq > failure else a for a in kept)
+    others = (a for a in journal.answers if not (path and a.path in (path, result_path(path))))
+    journal.answers = deque(replace(a, optional=True) if a.seq > failure else a for a in others)
     journal.opened = {p: opening for p, opening in journal.opened.items() if opening.seq < failure}
     step = journal.steps.get(path)
     if step is not None:
         step.failures, step.retry_at = 0, None
     # The failure closed all that was open: waits open anew, remote steps are sent out again, and
-    # children start again when the replay has passed the place where they were started.
+    # children start again when the replay has passed the place at which they were started.
     journal.waits.clear()
     for step in journal.steps.values():
         step.scheduled_at = None
     lost = [child for child, started in journal.children.items() if not started.detached]
     for child in lost:
         del journal.children[child]
-    if journal.compensation is None:  # else the code is over, and the undoing goes on
+    if journal.compensation is None:  # else the code is over, and its compensation continues
         journal.lost.update(dict.fromkeys([*lost, *_given_up(journal)]))
 
 
 def _given_up(journal: Journal) -> list[str]:
-    """Children that were cancelled behind the failure: a task group leaves those of the other branches."""
+    """Children that were cancelled after the failure: a task group cancels those of the other branches."""
     ended = [a for a in journal.answers if a.optional and _is_cancelled(a.fact)]
     if ended:
         journal.answers = deque(a for a in journal.answers if a not in ended)
@@ -370,7 +370,7 @@ def _child_started(journal: Journal, event: Event, fact: ev.ChildStarted) -> Non
         if before is not None and not before.optional:
             journal.answers = deque(replace(a, fact=fact) if a is before else a for a in journal.answers)
             return
-        # Behind the failure: the code came here again, and is told so where it did.
+        # After the failure the code came here again: its answer comes where it did.
         journal.answers = deque(a for a in journal.answers if a is not before)
     journal.answers.append(RecordedResult(event.seq, path, fact))
 
@@ -380,13 +380,13 @@ def _continued(journal: Journal, fact: ev.Continued) -> None:
     journal.input, journal.seed = fact.input, fact.seed
     count_from(journal, 0.0, journal.last_at)  # each generation has the whole of its timeout
     journal.undoable.clear()  # going on as new settles what came before
-    journal.documents = {kept.name: kept for kept in fact.documents}
+    journal.documents = {document.name: document for document in fact.documents}
     _forget(journal, fact, f"carried/{fact.generation}")
     journal.children = {path: ev.ChildStarted(run=run, workflow="") for path, run in fact.children.items()}
 
 
 def _forget(journal: Journal, base: ev.Continued | ev.TransitionCompleted, prefix: str) -> None:
-    """The log from here on tells everything that is needed."""
+    """The log from here on has everything that is needed."""
     journal.steps.clear()
     journal.timers.clear()
     journal.waits.clear()
@@ -395,7 +395,7 @@ def _forget(journal: Journal, base: ev.Continued | ev.TransitionCompleted, prefi
     journal.lost.clear()
     journal.values.clear()
     journal.taken.clear()
-    journal.told.clear()
+    journal.news.clear()
     journal.saved.clear()
     journal.answers.clear()
     journal.messages = {}

@@ -111,7 +111,7 @@ class LogWriter:
         self.losses = claim.losses  # owners that died since the run last moved
         self._committer = committer
         self._written = written
-        self._broken = broken  # hears of an error of `written`, while it is handled
+        self._broken = broken  # called in the handler of an error of `written`
         self.in_flight: Draft | None = None  # what comes now goes with the next
         self.turn_held = ""  # path of the transactional step whose fact comes before what is drafted now
         self._turn_free: asyncio.Event | None = None  # created by the first transactional step that waits
@@ -151,7 +151,7 @@ class LogWriter:
         self.draft.then_do.append(action)
 
     def due(self, path: str, seconds: float) -> None:
-        """The path is due so many seconds after the commit."""
+        """The path is due that many seconds after the commit."""
         self.draft.dues[path] = seconds
 
     def is_due(self, path: str) -> bool:

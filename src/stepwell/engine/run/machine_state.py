@@ -1,4 +1,4 @@
-"""Checkpoints: what a machine's log says of the visit that it is in."""
+"""Machine state: what a machine's log says of the visit that it is in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Attempts(msgspec.Struct):
     begun: int = 0
     failures: int = 0  # since the last retry by a person
     retry_at: float | None = None
-    stopped: ev.Problem | None = None  # why there is no other attempt, and no other place to go to
+    stopped: ev.Problem | None = None  # why it is not tried again and has nowhere else to go
 
     def failed(self, event: ev.Event, fact: ev.TransitionFailed) -> None:
         self.begun = max(self.begun, event.attempt)
@@ -30,7 +30,7 @@ class Attempts(msgspec.Struct):
         self.retry_at = None if fact.retry_in is None else event.at + fact.retry_in
         self.stopped = fact.error if fact.retry_in is None and not fact.target else None
 
-    def sent_on(self) -> None:
+    def retried(self) -> None:
         """A person retries the run."""
         self.failures, self.retry_at, self.stopped = 0, None, None
 
@@ -45,7 +45,7 @@ def chosen_by(path: str, visit: int) -> str:
 
 
 def is_trigger(path: str, visit: int) -> bool:
-    """The question which way this visit ends: generation/trigger:place@visit."""
+    """The path of the question how this visit ends: generation/trigger:place@visit."""
     return path.partition("/")[2].startswith(TRIGGER) and path.rpartition("@")[2] == str(visit)
 
 
@@ -66,9 +66,9 @@ def note_visit(journal: Journal, event: ev.Event) -> None:
 
 
 def arrive(journal: Journal, fact: ev.TransitionCompleted) -> None:
-    """The machine is at its next place, and nothing was tried from there."""
+    """The machine is at its next place, and no transition was tried there."""
     journal.place, journal.version, journal.state = fact.target, fact.version, fact.state
-    journal.shelf = fact.documents
+    journal.document_ids = fact.documents
     journal.routed_by, journal.chosen, journal.triggered = fact.error, "", False
     journal.attempts = Attempts()
 
@@ -88,5 +88,5 @@ def begin_anew(journal: Journal) -> None:
 
 
 def open_calls(journal: Journal) -> set[str]:
-    """The paths that the code was waiting at, as far as the log knows them."""
+    """The paths that the code was waiting at, as far as the log has them."""
     return {*journal.waits, *journal.timers, *journal.steps, *(f"{path}!" for path in journal.children)}

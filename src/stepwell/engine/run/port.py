@@ -81,7 +81,7 @@ class Call:
 
     @property
     def working(self) -> bool:
-        """Work goes on while the run is parked: its status is running, not suspended."""
+        """Work continues while the run is parked: its status is running, not suspended."""
         return False
 
     @property

@@ -11,7 +11,7 @@ from stepwell.domain.commit import Definition, InboxRow
 from stepwell.domain.events import Problem
 from stepwell.domain.program import RunOptions
 from stepwell.domain.status import Status
-from stepwell.engine.run.endings import Ending
+from stepwell.engine.run.endings import RunEnding
 from stepwell.engine.run.journal import Journal
 
 
@@ -30,15 +30,15 @@ class Unserved:
     def encode_input(self, input: Any) -> bytes:
         raise AssertionError(f"{self.definition.name} is not here")
 
-    def ending(self, journal: Journal, rows: Iterable[InboxRow]) -> Ending:
+    def ending(self, journal: Journal, rows: Iterable[InboxRow]) -> RunEnding:
         requests = [row for row in rows if row.kind == "cancel"]
         if requests or journal.cancelled is not None:
             reason = msgspec.json.decode(requests[0].payload, type=str) if requests else ""
-            return Ending(Status.CANCELLED, reason=reason or journal.cancel_reason)
+            return RunEnding(Status.CANCELLED, reason=reason or journal.cancel_reason)
         what = f"{self.definition.kind} {self.definition.name} version {self.definition.version}"
         problem = Problem(
             code="UNSERVED",
             message=f"the run was due, and no worker had {what}",
             hint="start a worker that has it, with all its node types and steps; then retry the run",
         )
-        return Ending(Status.TIMED_OUT, problem=problem)
+        return RunEnding(Status.TIMED_OUT, problem=problem)

@@ -173,7 +173,7 @@ class Waits:
         """The code no longer waits for this child's end: the child is cancelled."""
         run, child = self._run, self._children.get(path)
         if child is not None and not child.detached:
-            reason = f"run {run.run_id} does not wait for it any more"
+            reason = f"run {run.run_id} no longer waits for it"
             run.writer.request(cancel_request(RunId(child.run), reason), run.services.notifier.notify_work)
 
     # Messages

@@ -1,4 +1,4 @@
-"""TurnLoop: the event loop on which workflow code runs, one deterministic turn at a time.
+"""WorkflowLoop: the event loop on which workflow code runs, one deterministic turn at a time.
 
 Workflow code uses `asyncio` as always (gather, TaskGroup, Event, Queue), but on a loop of its own
 that has no clock, no sockets and no threads: only answers of the log make it move. A turn runs
@@ -33,11 +33,11 @@ CANCELLING = "the run is being cancelled"
 
 
 class RunCancelling(errors.RunCancelling, asyncio.CancelledError):
-    """What code meets; made here, for whoever only declares steps and workflows needs no asyncio."""
+    """What code sees. Defined here, so that declaring steps and workflows does not import asyncio."""
 
 
 # Callbacks in one turn. Ten thousand tasks at once need some ten thousands; code that goes round and round
-# without waiting for an answer would hold its worker for ever.
+# without waiting for an answer would hold its worker forever.
 _TURN = range(1_000_000)
 
 # Asked at each turn. In 3.11 current_task is a function of Python that looks into this dict.
@@ -48,7 +48,7 @@ _task_of: Callable[[asyncio.AbstractEventLoop], asyncio.Task[Any] | None] = (
 )
 
 
-class Scope:
+class TaskScope:
     """Where in the run a task is: its steps are named and counted apart from those of other tasks."""
 
     __slots__ = ("_children", "_counts", "path")
@@ -64,14 +64,14 @@ class Scope:
         self._counts[what] = count
         return f"{self.path}/{what}#{count}"
 
-    def child(self) -> Scope:
+    def child(self) -> TaskScope:
         """The scope of the next task that code in this scope creates, in order of creation."""
         self._children += 1
-        return Scope(f"{self.path}~{self._children}")
+        return TaskScope(f"{self.path}~{self._children}")
 
 
 def outside() -> NotDurable:
-    """What whoever uses ctx elsewhere is told: the log could not say where it was asked."""
+    """The error for a use of ctx elsewhere: the log could not say where it was asked."""
     return NotDurable(
         "ctx was used outside its workflow's code: in a step, in a thread or after the run ended",
         hint="ask in the workflow itself and pass the answer on; a step has its own context: "
@@ -79,11 +79,11 @@ def outside() -> NotDurable:
     )
 
 
-_scope: ContextVar[Scope] = ContextVar("stepwell_scope")
+_scope: ContextVar[TaskScope] = ContextVar("stepwell_scope")
 
 
 class _Ready(msgspec.Struct, eq=False):
-    """A callback that is due: what of asyncio.Handle makes sense here, for there are two a step."""
+    """A callback that is due: a small asyncio.Handle, because there are two a step."""
 
     callback: Callable[..., object]
     args: tuple[Any, ...]
@@ -100,12 +100,12 @@ class _Ready(msgspec.Struct, eq=False):
 class WorkflowLoop(asyncio.AbstractEventLoop):
     repeats = True  # what clients look for: client/replay_guard.py
 
-    def __init__(self, root: Scope, direct_calls: DirectCalls = "warn") -> None:
+    def __init__(self, root: TaskScope, direct_calls: DirectCalls = "warn") -> None:
         self.ready: deque[_Ready] = deque()
         self.root = root
         self.direct_calls = direct_calls  # what a step looks for: authoring/functions/direct_call.py
-        self.endless = False  # a turn did not come to its end
-        self._scopes: dict[asyncio.Task[Any], Scope] = {}
+        self.endless = False  # a turn did not end
+        self._scopes: dict[asyncio.Task[Any], TaskScope] = {}
         self._entered = False
 
     def run_turn(self) -> None:
@@ -139,8 +139,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             if outer is not None and current is not None:
                 tasks._enter_task(outer, current)
 
-    def scope(self) -> Scope:
-        """The scope of the task that runs now; NotDurable where no code of a workflow runs.
+    def scope(self) -> TaskScope:
+        """The scope of the task that runs now; NotDurable when no workflow code runs.
 
         Steps have the context variables of the code that asked for them, this one too; but not this loop.
         """
@@ -150,8 +150,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         return scope
 
     @contextmanager
-    def enter(self, scope: Scope) -> Iterator[None]:
-        """Ask in this scope, from code that is no task of the loop."""
+    def enter(self, scope: TaskScope) -> Iterator[None]:
+        """Ask in this scope, from code that is not a task of the loop."""
         token = _scope.set(scope)
         self._entered = True
         try:
@@ -161,7 +161,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             _scope.reset(token)
 
     def cancel_rest(self, main: asyncio.Task[Any]) -> bool:
-        """The main task has ended by a cancel: as in asyncio.run, all others are cancelled too, and awaited.
+        """The main task was cancelled: as in asyncio.run, cancel all others and await them.
 
         True: there are some.
         """
@@ -174,8 +174,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def unwind(self, pending: Iterable[asyncio.Future[Any]], why: type[Unwind]) -> None:
         """Let every task leave its code: what it waits for raises `why`, be it a call, an event or a queue.
 
-        Nobody sees a CancelledError, which says that the run is being cancelled. Tasks that are awaited leave
-        before those who await them, which would cancel them otherwise.
+        No task sees a CancelledError, which would say that the run is being cancelled. Tasks that are awaited
+        leave before the tasks that await them, which would cancel them otherwise.
         """
         tasks = list(self._scopes)
         reasons = []
@@ -189,7 +189,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.run_turn()
         for task in tasks:
             if task.done() and not task.cancelled():
-                task.exception()  # seen: nobody else asks
+                task.exception()  # marks it as seen: nobody else asks
         for reason in reasons:
             reason.__traceback__ = None  # it holds the frames that hold the future that holds it
 
@@ -211,7 +211,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         return self.start(coro, scope, name=name, context=context)
 
     def start(
-        self, coro: Any, scope: Scope, *, name: str | None = None, context: Context | None = None
+        self, coro: Any, scope: TaskScope, *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
         """A task of the workflow whose calls are named in this scope."""
         context = context or copy_context()
@@ -244,7 +244,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A task's error that nobody awaited; what the run makes of it is decided by its main task."""
+        """Log the error of a task that nobody awaited. Only the main task decides how the run ends."""
         error = context.get("exception")
         if error is not None and not isinstance(error, Unwind | asyncio.CancelledError):
             _log.warning("an error in a task of a workflow was never awaited", exc_info=error)
@@ -257,9 +257,9 @@ def _waiter(task: asyncio.Task[Any]) -> asyncio.Future[Any] | None:
 
 
 def _as_completed(frame: FrameType | None) -> Iterable[object] | None:
-    """What asyncio.as_completed was given, if it makes this task: it goes over a set, so the order is chance.
+    """The awaitables of asyncio.as_completed, if it creates this task: it iterates over a set.
 
-    None: somebody else makes the task, as most often, which costs one look.
+    Sets have no fixed order. None: something else creates the task, as is usual; that costs one look.
     """
     while frame is not None and frame.f_code in _ENSURE_FUTURE:
         frame = frame.f_back
