@@ -258,8 +258,8 @@ class Context(Protocol):
     def uuid(self) -> uuid.UUID: ...
 
     def patched(self, change: str) -> bool:
-        """True for runs that reach this line with the new code; False for runs that were already past it,
-        having completed or opened anything after it."""
+        """True for runs that reach this place with the new code; False for runs that passed it before: they
+        completed or opened something after it."""
         ...
 
     def continue_as_new(self, input: Any = ...) -> Any:
@@ -270,7 +270,7 @@ class Context(Protocol):
         ...
 
     def publish(self, topic: str, data: Any = None) -> None:
-        """Send news to those who follow the run."""
+        """News for clients that follow the run."""
         ...
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None: ...
@@ -292,7 +292,7 @@ Answered = Callable[[Any], object]
 
 
 class PathCalls(Protocol):
-    """Durable calls at paths that the program chooses itself, for programs that do their own bookkeeping.
+    """Durable calls at paths that the program names itself, for programs that keep their own state.
 
     `answered` is called with the call's future, in log order; a replay must ask for the same paths.
     """

@@ -14,8 +14,8 @@ from stepwell.authoring.graphs.run.containers import Containers
 from stepwell.authoring.graphs.run.evaluator import Evaluator
 from stepwell.authoring.graphs.run.event_mailbox import Mailbox
 from stepwell.authoring.graphs.run.finally_blocks import FinallyBlocks
-from stepwell.authoring.graphs.run.join_firing import JoinResult, count_arrivals, join_result
 from stepwell.authoring.graphs.run.join_rules import JoinVerdict
+from stepwell.authoring.graphs.run.joins import JoinResult, count_arrivals, join_result
 from stepwell.authoring.graphs.run.loops import Loops
 from stepwell.authoring.graphs.run.state import (
     STOP,

@@ -27,7 +27,11 @@ class Told(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage().partition("\n")[0]
-        if line.startswith("run ") and "blocked the worker's loop" in line and "test_held_loop.py:" in line:
+        if (
+            line.startswith("run ")
+            and "blocked the worker's loop" in line
+            and "test_loop_monitor.py:" in line
+        ):
             self.text = record.getMessage()
             self.here.set()
 

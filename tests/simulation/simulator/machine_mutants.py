@@ -29,7 +29,7 @@ def _show_at_once(self: Documents, event: Event) -> None:
 
 
 def _everything_saved(journal: Journal, visit: str, *, failed: bool) -> list[str]:
-    """Counts the documents of failed attempts too."""
+    """Also what attempts saved that failed."""
     versions = dict(item.rsplit("@", 1) for item in journal.document_ids)
     for saved in journal.saved.values():
         for name in {document.name for _, document in saved}:

@@ -59,7 +59,7 @@ class ForkPrefix(NamedTuple):
 # Open calls
 
 
-class OpenCalls:
+class UnsettledCalls:
     """The calls that a log has begun and not ended, event by event."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class OpenCalls:
 
 def fork_points(events: Sequence[Event]) -> list[int]:
     """The seqs after which nothing was open."""
-    open = OpenCalls()
+    open = UnsettledCalls()
     points = []
     for event in events:
         open.take(event)
@@ -103,7 +103,7 @@ def checkpoints(events: Sequence[Event]) -> list[Checkpoint]:
     transition, with the machine's state.
     """
     points: list[Checkpoint] = []
-    documents, open = Documents(), OpenCalls()
+    documents, open = Documents(), UnsettledCalls()
     machine = bool(events) and isinstance(events[0].fact, ev.Accepted) and events[0].fact.kind == "machine"
     ending = False
     for event in events:
@@ -148,7 +148,7 @@ def function_prefix(events: Sequence[Event], seq: int, edits: Edits) -> ForkPref
                 f"at event {seq} the run was already ending ({event.kind} at {event.seq})",
                 hint=f"fork at {event.seq - 1} or before",
             )
-    open = OpenCalls()
+    open = UnsettledCalls()
     for event in kept:
         open.take(event)
     if open.paths:
@@ -170,7 +170,7 @@ def _without_failure_handling(events: Sequence[Event], edits: Edits) -> list[Eve
     """
     last = {event.path: event for event in events if event.path in edits.outputs and settles(event.fact)}
     failed = min((event.seq for event in last.values() if is_failure(event.fact)), default=len(events))
-    before = OpenCalls()
+    before = UnsettledCalls()
     for event in events[:failed]:
         before.take(event)
     ended = [event for event in events[failed:] if event.path in before.paths]

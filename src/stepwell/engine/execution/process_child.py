@@ -52,7 +52,7 @@ class ParentWatch:
         self.check()
 
     def check(self) -> None:
-        """End at once if the worker is gone, without running any more user code."""
+        """End at once if the worker is gone, without running user code."""
         if os.getppid() != self._worker:
             os._exit(ORPHANED)
 

@@ -1,8 +1,8 @@
 """Compensation: before a run ends badly, what its steps did is undone, last step first.
 
-It is a small program of its own over the same log. From CompensationStarted on the workflow's code is no
-longer needed: the log says which steps are to be undone, by which function and with what. Each compensation
-is a step with its own retries; one that fails is recorded and the others are still done.
+It is a small program of its own over the same log. After CompensationStarted the workflow's code is not
+needed: the log says which steps are to be undone, by which function and with what. Each compensation is a
+step with its own retries; one that fails is recorded and the others are still done.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
-from stepwell.store.postgres.pool.packing import BETWEEN_ROWS, packed
+from stepwell.store.postgres.pool.packed_text import BETWEEN_ROWS, packed
 from stepwell.store.postgres.pool.slots import ConnectionSlots
 from stepwell.store.postgres.starts import PgStarts
 

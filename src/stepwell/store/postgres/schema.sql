@@ -23,8 +23,8 @@
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this database.
 --   migrations        which of migrations/*.sql were applied.
 --
--- Only the holder of `tickets.lease` who also knows `tickets.head` may append to `events`. Whoever needs
--- several tickets locks them in the order (run_id, path) before writing anything.
+-- Only the holder of `tickets.lease` who also knows `tickets.head` may append to `events`. A statement that
+-- needs several tickets locks them in the order (run_id, path) before writing anything.
 --
 -- Times are seconds since the epoch; 'Infinity' is never. Payloads are bytes that hold JSON, so that they
 -- can be compressed or encrypted; look at them through run_view and event_view. Text is compared by bytes
@@ -206,7 +206,7 @@ CREATE INDEX published_events_name ON stepwell.published_events (name, at, id);
 
 CREATE INDEX published_events_key ON stepwell.published_events (name, key, at, id) WHERE key <> '';
 
--- Whoever emits locks the row of the name until its commit, and takes the time behind the last one.
+-- An emit locks the row of the name until its commit, and takes a time after the last one.
 CREATE TABLE stepwell.event_names (
     name text COLLATE "C" PRIMARY KEY,
     first_at double precision NOT NULL, -- of the events that were emitted last, in one statement
@@ -225,7 +225,7 @@ CREATE TABLE stepwell.workers (
     needs text[] COLLATE "C" NOT NULL,
     lease_seconds double precision NOT NULL,
     lease_until double precision NOT NULL, -- not indexed, so that a heartbeat stays in its page
-    leaving boolean NOT NULL DEFAULT false -- asked to stop: what it still owns when it dies is no loss
+    leaving boolean NOT NULL DEFAULT false -- asked to stop: what it still owns when it dies does not count as lost
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
@@ -251,7 +251,7 @@ CREATE TABLE stepwell.start_windows (
     name text COLLATE "C" NOT NULL,
     seconds double precision NOT NULL,
     starts text COLLATE "C" NOT NULL, -- JSON: when and how many
-    until double precision NOT NULL, -- then none of them counts any more
+    until double precision NOT NULL, -- after that none of them counts
     PRIMARY KEY (name, seconds)
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);

@@ -14,7 +14,7 @@ from stepwell.store.postgres.limits import PgLimits
 from stepwell.store.postgres.pool.batcher import cannot_hold
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
-from stepwell.store.postgres.pool.packing import BETWEEN_COLUMNS, packable, packed
+from stepwell.store.postgres.pool.packed_text import BETWEEN_COLUMNS, packable, packed
 
 Existing = dict[Identity, tuple[str, str]]  # -> run, digest of its input
 

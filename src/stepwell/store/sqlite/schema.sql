@@ -190,7 +190,7 @@ CREATE TABLE start_windows (
     name TEXT NOT NULL,
     seconds REAL NOT NULL,
     starts TEXT NOT NULL, -- JSON: when and how many
-    until REAL NOT NULL, -- then none of them counts any more
+    until REAL NOT NULL, -- after that none of them counts
     PRIMARY KEY (name, seconds)
 ) STRICT, WITHOUT ROWID;
 

@@ -25,8 +25,8 @@ from stepwell.authoring.graphs.run.containers import Containers, cancelled_final
 from stepwell.authoring.graphs.run.evaluator import Evaluator
 from stepwell.authoring.graphs.run.event_mailbox import EventMessage, Mailbox
 from stepwell.authoring.graphs.run.finally_blocks import FinallyBlocks, in_finally
-from stepwell.authoring.graphs.run.join_firing import JoinResult, count_arrivals, join_result
 from stepwell.authoring.graphs.run.join_rules import JoinVerdict, decide
+from stepwell.authoring.graphs.run.joins import JoinResult, count_arrivals, join_result
 from stepwell.authoring.graphs.run.node_start import NodeStarter
 from stepwell.authoring.graphs.run.state import (
     SETTLED,
