@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from stepwell.domain.program import Program
+from stepwell.domain.program import PathCalls, Program
 from stepwell.engine.context.context import RunContext
 from stepwell.engine.context.function_thread import FunctionThread
 from stepwell.engine.context.path_context import PathContext
@@ -26,4 +26,5 @@ class FunctionStyle(StyleRules):
 
 class GraphStyle(StyleRules):
     def start(self, program: Program, input: bytes) -> tuple[StyleRules, Coroutine[Any, Any, bytes]]:
-        return self, program.run(PathContext(self._run), input)
+        ctx: PathCalls = PathContext(self._run)  # so that the type checker compares them
+        return self, program.run(ctx, input)

@@ -21,7 +21,7 @@ from stepwell.domain.codec import Codec, limited
 from stepwell.domain.commit import NEVER, InboxRow
 from stepwell.domain.events import Problem
 from stepwell.domain.fork.prefix import is_failure
-from stepwell.domain.machine import Transition
+from stepwell.domain.machine import MachineCalls, Transition
 from stepwell.domain.messages import decide_key
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
@@ -57,7 +57,8 @@ class MachineStyle(StyleRules):
 
     def start(self, program: Program, input: bytes) -> tuple[StyleRules, Coroutine[Any, Any, bytes]]:
         driver = MachineDriver(self._run, program)
-        return driver, program.run(driver, input)
+        calls: MachineCalls = driver  # so that the type checker compares them
+        return driver, program.run(calls, input)
 
 
 class MachineDriver(StyleRules):
