@@ -8,21 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from typing import Any, Protocol
 
 from stepwell.domain.new_run import NO_INPUT
 from stepwell.engine.context.context import RunContext, RunSteps
 from stepwell.engine.execution.exit_guard import sys_exit_guard
+from stepwell.engine.machine.task_tracker import TrackedTask
 from stepwell.engine.run.children import Child
 from stepwell.errors import InvalidDefinition
 
-if TYPE_CHECKING:
-    from stepwell.engine.machine.attempt import TransitionAttempt
+
+class Crosses(Protocol):
+    """What the context asks of its `TransitionAttempt`."""
+
+    attempt: int
+
+    async def cross(self, work: Coroutine[Any, Any, Any]) -> Any: ...
+    def at_once(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+    def branch(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]: ...
+    async def wait_for_branches(
+        self, tasks: Collection[asyncio.Task[Any]], enough: Callable[[Any], bool]
+    ) -> None: ...
+    def tracked(self) -> TrackedTask: ...
+    def won(self, path: str) -> int | None: ...
+    def record_winner(self, path: str, winner: int) -> None: ...
 
 
 class AttemptContext:
-    def __init__(self, attempt: TransitionAttempt, ctx: RunContext) -> None:
+    def __init__(self, attempt: Crosses, ctx: RunContext) -> None:
         self._attempt = attempt
         self._ctx = ctx
         self.attempt = attempt.attempt
@@ -90,7 +104,7 @@ class AttemptSteps:
 
     __slots__ = ("_attempt", "_caller")
 
-    def __init__(self, attempt: TransitionAttempt, caller: RunSteps) -> None:
+    def __init__(self, attempt: Crosses, caller: RunSteps) -> None:
         self._attempt = attempt
         self._caller = caller
 
@@ -106,7 +120,7 @@ class AttemptSteps:
 class AttemptChild:
     """A started child; `await child` gives its result."""
 
-    def __init__(self, attempt: TransitionAttempt, child: Child) -> None:
+    def __init__(self, attempt: Crosses, child: Child) -> None:
         self._attempt = attempt
         self._child = child
         self.id = child.id

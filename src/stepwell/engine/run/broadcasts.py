@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from stepwell.domain.commit import NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor, cursor_path, just_after, move, shorten, since, written_cursors
@@ -18,15 +18,22 @@ from stepwell.engine.run.calls import WaitCall
 from stepwell.engine.run.port import RunParts
 from stepwell.errors import StoreError
 
-if TYPE_CHECKING:
-    from stepwell.engine.run.waits import Waits
-
 _log = logging.getLogger("stepwell.engine")
 _PAUSE = 0.2  # seconds, when the store does not answer
 
 
+class EventWaits(Protocol):
+    """What broadcasts ask of `Waits`."""
+
+    keys: dict[str, None]  # of messages that were taken
+
+    def open_events(self, name: str = "") -> list[WaitCall]: ...
+    def take_event(self, call: WaitCall, event: PublishedEvent) -> None: ...
+    def time_out(self, call: WaitCall) -> None: ...
+
+
 class Broadcasts:
-    def __init__(self, run: RunParts, waits: Waits) -> None:
+    def __init__(self, run: RunParts, waits: EventWaits) -> None:
         self._run = run
         self._waits = waits
         self._cursors = run.journal.cursors
