@@ -188,3 +188,15 @@ def test_readme_leads_to_every_page() -> None:
 )
 def test_ids_are_recognised(text: str, names: list[str]) -> None:
     assert ID.findall(text) == names
+
+
+def test_files_that_the_internals_name_exist() -> None:
+    """Paths are below src/stepwell or the repository's root; `store/*/messages.py` stands for several."""
+    gone = [
+        f"{page.name}: {name}"
+        for page in INTERNALS.glob("*.md")
+        for name in re.findall(r"`([\w*/]+/[\w*]+\.(?:py|sql|md))`", page.read_text(encoding="utf-8"))
+        if not list(PACKAGE.glob(name)) and not list(ROOT.glob(name)) and not list(ROOT.glob(f"docs/{name}"))
+    ]
+
+    assert not gone, f"moved or removed: {gone}"
