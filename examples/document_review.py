@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from stepwell import Context, Engine, Machine, RunHandle, step, transition
+from stepwell import Context, Engine, Machine, step, transition
 
 
 @dataclass
@@ -64,22 +64,13 @@ class Review(Machine[Draft]):
         self.state.comments.append(f"{comment.by}: published")
 
 
-async def in_review(run: RunHandle[Draft], round: int) -> None:
-    """Wait until the machine has opened its `round`-th review."""
-    opened = 0
-    async for event in run.events(follow=True):
-        opened += event.kind == "wait_opened"
-        if opened == round:
-            return
-
-
 async def main() -> None:
     async with Engine(":memory:", workflows=[Review]) as engine:
         run = await engine.start(Review, "How we review")
-        for round, text in enumerate(("too short", "what about Fridays?"), start=1):
-            await in_review(run, round)
+        for text in ("too short", "what about Fridays?"):
+            await run.waiting_for("review")
             await run.trigger("send_back", {"by": "bo", "text": text}, by="bo")
-        await in_review(run, 3)
+        await run.waiting_for("review")
         await run.trigger("publish", {"by": "ana"}, by="ana")
         result = await run.result()
         print(f"{result.text} after {result.round} rounds: {result.comments}")

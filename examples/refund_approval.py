@@ -88,9 +88,7 @@ async def accept() -> None:
         print(f"book: {(await small.result()).history} -> {(await small.state()).checkpoint.place}")  # type: ignore[union-attr]  # the run ended
         for order in ("sofa", "closed-account"):
             run = await engine.start(Refund, Request(order, 900_00), key=order)
-            async for event in run.events(follow=True):
-                if event.kind == "wait_opened":
-                    break
+            await run.waiting_for("approve")
             print(f"{order}: {(await run.why()).text}")
 
 

@@ -41,6 +41,7 @@ StepwellError                     code, message and hint; the text is the same i
 ├─ ExpressionError                an expression has no value for this data
 ├─ WaitTimedOut                   a signal, event or approval did not arrive in time
 ├─ NotEndedYet                    the caller stopped waiting for the end; the run continues
+├─ NotWaitingYet                  the caller stopped waiting for a wait to open; the run continues
 ├─ Exited                         the code of a step or workflow called sys.exit()
 ├─ WorkerBroken                   a fault in the engine stopped its worker; the runs are safe
 └─ StoreError                     a problem with the database
@@ -438,6 +439,13 @@ class NotEndedYet(StepwellError, TimeoutError):
 
     code = "NOT_ENDED_YET"
     hint = "try again later; run.why() says what the run waits for"
+
+
+class NotWaitingYet(StepwellError, TimeoutError):
+    """The run did not wait there while the caller waited; it continues."""
+
+    code = "NOT_WAITING_YET"
+    hint = "check the name: run.waits() lists the open waits with their names and paths"
 
 
 class Exited(StepwellError):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from contextlib import aclosing, nullcontext, suppress
+from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from stepwell.client import decisions
 from stepwell.client.diagnosis import warn_if_unserved, why
+from stepwell.client.open_waits import first_open_wait
 from stepwell.client.run_event import RunEvent, readable
 from stepwell.client.store_access import StoreAccess
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
@@ -50,6 +52,7 @@ from stepwell.errors import (
     NotEndedYet,
     NotRemovable,
     NotRetryable,
+    NotWaitingYet,
     RunEnded,
     RunNotFound,
     SignalLimit,
@@ -175,24 +178,58 @@ class RunHandle(Generic[R]):
 
     async def events(self, *, after: int = 0, follow: bool = False) -> AsyncIterator[RunEvent]:
         """Read the events after seq `after`; with `follow`, also new ones until the run ends."""
-        pause = _FOLLOW_SECONDS
         hint = "give the seq of the last event you have read"
         whole_number(after, "after", 0, 2**53, hint, wrong=InvalidInput)
+        async with aclosing(self._pages(after, follow=follow)) as pages:
+            async for page in pages:
+                for row in page:
+                    yield readable(row, self.id)
+
+    async def _pages(self, after: int, *, follow: bool) -> AsyncGenerator[Sequence[LogRow], None]:
+        """Read the log in pages; a short page, even an empty one, means that nothing more is written yet."""
         with self._client.notifier.following(self.id) if follow else nullcontext():
             while True:
                 seen = self._watch.news
                 ended = follow and (await self.info()).status.terminal
                 page = await self._client.store.read_log(self.id, after=after, limit=_PAGE)
-                for row in page:
-                    after = row.seq
-                    yield readable(row, self.id)
+                after = page[-1].seq if page else after
+                yield page
                 if after == 0:  # every run has a first event
                     await self.info()
                 if len(page) < _PAGE:
                     if ended or not follow:
                         return
                     self._client.notifier.check()
-                    await self._watch.wait(pause, seen)
+                    await self._watch.wait(_FOLLOW_SECONDS, seen)
+
+    async def waiting_for(self, name: str, timeout: Duration | None = None) -> OpenWait:
+        """Wait until the run waits there, and return that wait; at once if it does so already.
+
+        `name` is that of a signal, event, approval, trigger or child workflow, a place of a machine, a
+        node of a graph, or the path of the wait. A wait whose answer is on its way does not count.
+
+        Raises NotWaitingYet (a TimeoutError) after `timeout`, and RunEnded if the run ends before.
+        """
+        limit = None if timeout is None else seconds(timeout, name="timeout of waiting_for")
+        given: object = name  # callers without a type checker pass anything
+        if not given or not isinstance(given, str):
+            raise InvalidInput(f"the name is {excerpt(name)}", hint="give the name or path of a wait")
+        unserved, pages = partial(warn_if_unserved, self), self._pages(0, follow=True)
+        try:
+            async with asyncio.timeout(limit) as clock:
+                wait = await first_open_wait(self._client.store, self.id, name, pages, unserved)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            reason, waits = await self.why(), await self.waits()
+            raise NotWaitingYet(
+                f"run {self.id} does not wait for {excerpt(name)} after {limit:g} s: {reason.text}",
+                waits=", ".join(wait.name or wait.path for wait in waits) or "none",
+            ) from None
+        if wait is None:
+            reason = await self.why()
+            raise RunEnded(f"run {self.id} ended before it waited for {excerpt(name)}: {reason.text}")
+        return wait
 
     # The past of the run
 
