@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import wraps
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 
-from stepwell.client import Client, RunEvent, RunHandle
+from stepwell.client import Client, RunHandle
 from stepwell.client.options import (
     ForkOptions,
-    ListOptions,
     ManyOptions,
     NamedStartOptions,
     RerunFromOptions,
@@ -25,15 +25,9 @@ from stepwell.client.options import (
 )
 from stepwell.client.rates import StartRate
 from stepwell.client.replay_guard import refuse_in_workflow_code
-from stepwell.domain.commit import RunRow
-from stepwell.domain.documents import Document
 from stepwell.domain.duration import Duration
-from stepwell.domain.limits import Hold, Limit, LimitKind
 from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.program import Startable
-from stepwell.domain.state import Checkpoint, OpenWait, RunState
-from stepwell.domain.status import Status
-from stepwell.domain.why import Reason
 from stepwell.errors import InvalidRequest, NotDurable, SettingsInvalid
 from stepwell.store.base import Store
 from stepwell.store.encoded import encoded
@@ -44,94 +38,219 @@ from stepwell.system import SystemIds
 In = TypeVar("In")
 R = TypeVar("R")
 T = TypeVar("T")
+P = ParamSpec("P")
+Target = TypeVar("Target")
 
 _LEAVING_SECONDS = 2.0  # for cancelled tasks to clean up
+_CHUNK = 1000  # items that one call brings from the loop's thread
 
 
-class SyncRunHandle(Generic[R]):
+class _Feed(Generic[T]):
+    """Reads an async iterator in chunks: one call for each item would be slow."""
+
+    def __init__(self, items: AsyncIterator[T]) -> None:
+        self._items = items
+        self._next: asyncio.Task[T] | None = None
+
+    async def chunk(self) -> list[T]:
+        """Wait for an item; return it and those that follow without a wait. Empty at the end."""
+        chunk: list[T] = []
+        while len(chunk) < _CHUNK:
+            if self._next is None:  # it outlives this call; `close` ends it
+                self._next = asyncio.get_running_loop().create_task(self._item())
+            if chunk:
+                await asyncio.sleep(0)  # an item that is ready needs one turn of the loop
+            else:
+                await asyncio.wait({self._next})
+            if not self._next.done() or (chunk and self._next.exception()):
+                break  # the next chunk begins with it
+            try:
+                chunk.append(self._next.result())
+            except StopAsyncIteration:
+                break
+            self._next = None
+        return chunk
+
+    async def _item(self) -> T:
+        return await anext(self._items)
+
+    async def close(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.wait({self._next})
+            _ = self._next.cancelled() or self._next.exception()  # an error that nobody reads is logged
+        if isinstance(self._items, AsyncGenerator):
+            await self._items.aclose()
+
+
+class _LoopThread:
+    """An event loop in a background thread."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0  # that began it: a forked process has no copy of the thread
+        self._feeds: set[_Feed[Any]] = set()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another process began it."""
+        return os.getpid() != self._process
+
+    def begin(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-client", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        assert self._loop is not None
+        self.call(_cancel_tasks())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on the loop and wait for its result."""
+        try:
+            loop = self._usable_loop()
+        except (InvalidRequest, NotDurable):
+            work.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()  # nobody waits for it now
+            raise
+
+    def _usable_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None or self._loop.is_closed():
+            raise InvalidRequest(
+                "the client is not open",
+                hint="use it inside `with SyncClient(...) as client:`",
+            )
+        if self.is_foreign:  # the call would wait forever
+            raise InvalidRequest(
+                "the client was opened before this process was forked",
+                hint="open a separate SyncClient in each process",
+            )
+        refuse_in_workflow_code()  # it would block the worker's loop, forever if it waits for a run
+        if threading.current_thread() is self._thread:  # the thread would wait for itself
+            raise InvalidRequest(
+                "the client was used on its own loop, for example in an async step of its engine",
+                hint="make the step a plain def, which runs in a thread, or await the engine itself",
+            )
+        return self._loop
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        feed = _Feed(items)
+        self._feeds.add(feed)
+        try:
+            while chunk := self.call(feed.chunk()):
+                yield from chunk
+        finally:
+            self._leave(feed)
+
+    def _leave(self, feed: _Feed[Any]) -> None:
+        """Close it without waiting: an iterator may be dropped in any thread, at any time."""
+        if feed not in self._feeds:
+            return  # closed with the client
+        self._feeds.remove(feed)
+        if self._loop is not None and not self._loop.is_closed() and not self.is_foreign:
+            asyncio.run_coroutine_threadsafe(feed.close(), self._loop)
+
+    async def close_feeds(self) -> None:
+        """End the iterators that are still open."""
+        while self._feeds:
+            await self._feeds.pop().close()
+
+
+class _Mirror(Generic[Target]):
+    """The verbs of an async object, for sync code."""
+
+    def __init__(self, thread: _LoopThread, target: Target) -> None:
+        self._thread = thread
+        self._target = target
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._thread.call(work)
+
+
+def _verb(
+    verb: Callable[Concatenate[Target, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Mirror[Target], P], T]:
+    """Mirror a verb: the same parameters, and its result instead of something to await."""
+
+    @wraps(verb)
+    def call(mirror: _Mirror[Target], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return mirror._call(verb(mirror._target, *args, **kwargs))
+
+    return call
+
+
+def _iterator(
+    verb: Callable[Concatenate[Target, P], AsyncIterator[T]],
+) -> Callable[Concatenate[_Mirror[Target], P], Iterator[T]]:
+    """Mirror a verb that is read with `async for`, to be read with `for`."""
+
+    @wraps(verb)
+    def call(mirror: _Mirror[Target], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return mirror._thread.iterate(verb(mirror._target, *args, **kwargs))
+
+    return call
+
+
+class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
     """One run: the methods of RunHandle without `await`."""
 
-    def __init__(self, call: Callable[[Coroutine[Any, Any, Any]], Any], handle: RunHandle[R]) -> None:
-        self._call = call
-        self._handle = handle
+    def __init__(self, thread: _LoopThread, handle: RunHandle[R]) -> None:
+        super().__init__(thread, handle)
         self.id = handle.id
 
     def result(self, timeout: Duration | None = None) -> R:
-        result: R = self._call(self._handle.result(timeout))
-        return result
+        """Wait for the end and return the result; raises RunFailed, RunCancelled or RunTimedOut."""
+        return self._call(self._target.result(timeout))
 
-    def status(self) -> Status:
-        status: Status = self._call(self._handle.status())
-        return status
+    info = _verb(RunHandle[Any].info)
+    status = _verb(RunHandle[Any].status)
+    waits = _verb(RunHandle[Any].waits)
+    waiting_for = _verb(RunHandle[Any].waiting_for)
+    why = _verb(RunHandle[Any].why)
+    log = _iterator(RunHandle[Any].log)
+    events = _iterator(RunHandle[Any].events)
+    state = _verb(RunHandle[Any].state)
+    checkpoints = _verb(RunHandle[Any].checkpoints)
+    documents = _verb(RunHandle[Any].documents)
 
-    def info(self) -> RunRow:
-        row: RunRow = self._call(self._handle.info())
-        return row
-
-    def why(self) -> Reason:
-        reason: Reason = self._call(self._handle.why())
-        return reason
-
-    def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
-        self._call(self._handle.signal(name, payload, id=id))
-
-    def event(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
-        return bool(self._call(self._handle.event(name, payload, key=key, id=id)))
-
-    def trigger(self, transition: str, payload: Any = None, *, by: str = "") -> None:
-        self._call(self._handle.trigger(transition, payload, by=by))
-
-    def waits(self) -> list[OpenWait]:
-        waits: list[OpenWait] = self._call(self._handle.waits())
-        return waits
-
-    def decide(self, answer: Any, *, path: str = "", by: str = "", roles: Collection[str] = ()) -> None:
-        self._call(self._handle.decide(answer, path=path, by=by, roles=roles))
-
-    def cancel(self, reason: str = "") -> bool:
-        return bool(self._call(self._handle.cancel(reason)))
-
-    def retry(self) -> None:
-        self._call(self._handle.retry())
-
-    def compensate(self) -> None:
-        self._call(self._handle.compensate())
-
-    def state(self, at: int | None = None) -> RunState:
-        state: RunState = self._call(self._handle.state(at))
-        return state
-
-    def checkpoints(self) -> list[Checkpoint]:
-        checkpoints: list[Checkpoint] = self._call(self._handle.checkpoints())
-        return checkpoints
-
-    def documents(self, at: int | None = None) -> list[Document]:
-        documents: list[Document] = self._call(self._handle.documents(at))
-        return documents
-
+    @overload
+    def document(self, name: str, *, at: int | None = None, version: int | None = None) -> Any: ...
+    @overload
+    def document(
+        self, name: str, type: type[T], *, at: int | None = None, version: int | None = None
+    ) -> T: ...
     def document(
         self, name: str, type: Any = Any, *, at: int | None = None, version: int | None = None
     ) -> Any:
-        return self._call(self._handle.document(name, type, at=at, version=version))
+        """Return the value of a document: its latest visible version, or the given one."""
+        return self._call(self._target.document(name, type, at=at, version=version))
 
-    def delete(self) -> None:
-        self._call(self._handle.delete())
-
-    def events(self, *, after: int = 0) -> list[RunEvent]:
-        async def collect() -> list[RunEvent]:
-            return [event async for event in self._handle.events(after=after)]
-
-        events: list[RunEvent] = self._call(collect())
-        return events
+    signal = _verb(RunHandle[Any].signal)
+    event = _verb(RunHandle[Any].event)
+    decide = _verb(RunHandle[Any].decide)
+    trigger = _verb(RunHandle[Any].trigger)
+    cancel = _verb(RunHandle[Any].cancel)
+    retry = _verb(RunHandle[Any].retry)
+    compensate = _verb(RunHandle[Any].compensate)
+    delete = _verb(RunHandle[Any].delete)
 
     def __reduce__(self) -> NoReturn:
-        self._handle.__reduce__()
+        self._target.__reduce__()
 
     def __repr__(self) -> str:
-        return repr(self._handle)
+        return repr(self._target)
 
 
-class SyncClient:
+class SyncClient(_Mirror[Client]):
     """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`.
 
     `codec` is the codec that the workers use; an `engine` has its own.
@@ -147,81 +266,42 @@ class SyncClient:
         if engine is not None and codec is not None:
             raise SettingsInvalid("codec cannot be combined with engine", hint="pass the codec to the engine")
         self._owned = engine is None
-        self._client = engine or Client(_store(database, codec), SystemIds())
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._process = 0  # that opened the client: a forked process has no copy of its thread
+        super().__init__(_LoopThread(), engine or Client(_store(database, codec), SystemIds()))
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None or self._loop.is_closed():
-            work.close()
-            raise InvalidRequest(
-                "the client is not open",
-                hint="use it inside `with SyncClient(...) as client:`",
-            )
-        if os.getpid() != self._process:  # the call would wait forever
-            work.close()
-            raise InvalidRequest(
-                "the client was opened before this process was forked",
-                hint="open a separate SyncClient in each process",
-            )
-        try:
-            refuse_in_workflow_code()  # it would block the worker's loop, forever if it waits for a run
-        except NotDurable:
-            work.close()
-            raise
-        if threading.current_thread() is self._thread:  # the thread would wait for itself
-            work.close()
-            raise InvalidRequest(
-                "the client was used on its own loop, for example in an async step of its engine",
-                hint="make the step a plain def, which runs in a thread, or await the engine itself",
-            )
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()  # nobody waits for it now
-            raise
+    def _handle(self, handle: RunHandle[R]) -> SyncRunHandle[R]:
+        return SyncRunHandle(self._thread, handle)
 
     def __enter__(self) -> Self:
         refuse_in_workflow_code()
-        self._loop = asyncio.new_event_loop()
-        self._process = os.getpid()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-client", daemon=True)
-        self._thread.start()
+        self._thread.begin()
         try:
             self._call(self._open())
         except BaseException:
-            self._stop()
+            self._thread.end()
             raise
         return self
 
     async def _open(self) -> None:
         if self._owned:
-            await self._client.store.open()
-            self._client.notifier.forward_to(self._client.store.hint)
-            self._client.store.listen(self._client.notifier.on_remote)
+            await self._target.store.open()
+            self._target.notifier.forward_to(self._target.store.hint)
+            self._target.store.listen(self._target.notifier.on_remote)
         else:
-            await self._client.open()  # type: ignore[attr-defined]  # an Engine opens itself
+            await self._target.open()  # type: ignore[attr-defined]  # an Engine opens itself
 
     async def _close(self) -> None:
-        await (self._client.store.close() if self._owned else self._client.close())  # type: ignore[attr-defined]  # as above
+        await self._thread.close_feeds()
+        await (self._target.store.close() if self._owned else self._target.close())  # type: ignore[attr-defined]  # as above
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if os.getpid() != self._process:
+        if self._thread.is_foreign:
             return  # the process that opened the client closes it
         try:
             self._call(self._close())
         finally:
-            self._stop()
-
-    def _stop(self) -> None:
-        assert self._loop is not None
-        self._call(_cancel_tasks())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+            self._thread.end()
 
     @overload
     def start(
@@ -232,7 +312,8 @@ class SyncClient:
         self, workflow: str, input: Any = ..., **options: Unpack[NamedStartOptions]
     ) -> SyncRunHandle[Any]: ...
     def start(self, workflow: Any, input: Any = NO_INPUT, **options: Any) -> SyncRunHandle[Any]:
-        return SyncRunHandle(self._call, self._call(self._client.start(workflow, input, **options)))
+        """Accept a run: when this returns, the run is on disk and will reach an end."""
+        return self._handle(self._call(self._target.start(workflow, input, **options)))
 
     def start_many(
         self,
@@ -242,10 +323,12 @@ class SyncClient:
         keys: Sequence[str] | None = None,
         **options: Unpack[ManyOptions],
     ) -> list[SyncRunHandle[R]]:
-        handles = self._call(self._client.start_many(workflow, inputs, keys=keys, **options))
-        return [SyncRunHandle(self._call, handle) for handle in handles]
+        """Accept many runs of one workflow in few transactions. RateLimited means that none was started."""
+        handles = self._call(self._target.start_many(workflow, inputs, keys=keys, **options))
+        return [self._handle(handle) for handle in handles]
 
     def run(self, workflow: Startable[In, R], input: In = NO_INPUT, **options: Unpack[StartOptions]) -> R:
+        """Start a run and wait for its result."""
         return self.start(workflow, input, **options).result()
 
     @overload
@@ -253,18 +336,20 @@ class SyncClient:
     @overload
     def handle(self, run_id: str, workflow: Startable[Any, R]) -> SyncRunHandle[R]: ...
     def handle(self, run_id: str, workflow: Startable[Any, Any] | None = None) -> SyncRunHandle[Any]:
-        async def make() -> RunHandle[Any]:
-            return self._client.handle(run_id) if workflow is None else self._client.handle(run_id, workflow)
+        """Return a handle for an existing run; if you pass the workflow, its result is typed."""
 
-        return SyncRunHandle(self._call, self._call(make()))
+        async def make() -> RunHandle[Any]:
+            return self._target.handle(run_id) if workflow is None else self._target.handle(run_id, workflow)
+
+        return self._handle(self._call(make()))
 
     @overload
     def rerun(self, run: SyncRunHandle[R], **changes: Unpack[RerunOptions]) -> SyncRunHandle[R]: ...
     @overload
     def rerun(self, run: str, **changes: Unpack[RerunOptions]) -> SyncRunHandle[Any]: ...
     def rerun(self, run: SyncRunHandle[Any] | str, **changes: Unpack[RerunOptions]) -> SyncRunHandle[Any]:
-        """Start a new run from the beginning; the options are those of Client.rerun."""
-        return SyncRunHandle(self._call, self._call(self._client.rerun(_handle_of(run), **changes)))
+        """Start a new run from the beginning, with the old input and version unless others are given."""
+        return self._handle(self._call(self._target.rerun(_handle_of(run), **changes)))
 
     @overload
     def rerun_from(
@@ -275,10 +360,11 @@ class SyncClient:
     def rerun_from(
         self, run: SyncRunHandle[Any] | str, step: str, **changes: Unpack[RerunFromOptions]
     ) -> SyncRunHandle[Any]:
-        """Start a new run from that step; the options are those of Client.rerun_from."""
-        return SyncRunHandle(
-            self._call, self._call(self._client.rerun_from(_handle_of(run), step, **changes))
-        )
+        """Start a new run that keeps all results from before a step, and repeats that step and the rest.
+
+        `step` is a path, or the name of a step that the run called once.
+        """
+        return self._handle(self._call(self._target.rerun_from(_handle_of(run), step, **changes)))
 
     @overload
     def fork(self, run: SyncRunHandle[R], *, at: int, **edits: Unpack[ForkOptions]) -> SyncRunHandle[R]: ...
@@ -287,39 +373,31 @@ class SyncClient:
     def fork(
         self, run: SyncRunHandle[Any] | str, *, at: int, **edits: Unpack[ForkOptions]
     ) -> SyncRunHandle[Any]:
-        """Start a new run from event `at`; the options are those of Client.fork."""
-        return SyncRunHandle(self._call, self._call(self._client.fork(_handle_of(run), at=at, **edits)))
+        """Start a new run that begins as the old one was at event `at`, apart from the edits."""
+        return self._handle(self._call(self._target.fork(_handle_of(run), at=at, **edits)))
 
     def export(self, run: SyncRunHandle[Any] | str, *, children: bool = True) -> bytes:
-        return self._call(self._client.export(_handle_of(run), children=children))
+        """Write the run, and with `children` all runs below it, as one JSON file."""
+        return self._call(self._target.export(_handle_of(run), children=children))
 
     def import_run(self, file: bytes | str) -> SyncRunHandle[Any]:
-        return SyncRunHandle(self._call, self._call(self._client.import_run(file)))
+        """Restore exported runs under their own ids; those that had not ended continue."""
+        return self._handle(self._call(self._target.import_run(file)))
 
     def find(self, key: str) -> SyncRunHandle[Any] | None:
         """Return the run that was started with this idempotency key, if there is one."""
-        handle = self._call(self._client.find(key))
-        return None if handle is None else SyncRunHandle(self._call, handle)
-
-    def runs(self, **filter: Unpack[ListOptions]) -> list[RunRow]:
-        return list(self._call(self._client.runs(**filter)))
-
-    def set_limit(
-        self, kind: LimitKind, name: str = "", limit: int | None = None, *, hold: Hold = "active"
-    ) -> None:
-        self._call(self._client.set_limit(kind, name, limit, hold=hold))
-
-    def drop_limit(self, kind: LimitKind, name: str = "") -> bool:
-        return self._call(self._client.drop_limit(kind, name))
-
-    def limits(self) -> list[Limit]:
-        return self._call(self._client.limits())
+        handle = self._call(self._target.find(key))
+        return None if handle is None else self._handle(handle)
 
     def set_start_rates(self, *rates: StartRate) -> None:
-        self._client.set_start_rates(*rates)
+        """Limit how many runs this client starts in a window of time; all processes share the windows."""
+        self._target.set_start_rates(*rates)
 
-    def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
-        return self._call(self._client.emit(name, payload, key=key, id=id))
+    runs = _verb(Client.runs)
+    set_limit = _verb(Client.set_limit)
+    drop_limit = _verb(Client.drop_limit)
+    limits = _verb(Client.limits)
+    emit = _verb(Client.emit)
 
 
 def _store(database: str | PathLike[str], codec: PayloadCodec | None) -> Store:
@@ -337,4 +415,4 @@ async def _cancel_tasks() -> None:
 
 
 def _handle_of(run: SyncRunHandle[Any] | str) -> Any:
-    return run if isinstance(run, str) else run._handle
+    return run if isinstance(run, str) else run._target

@@ -41,6 +41,10 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
     ("src/stepwell/system.py", "time.time_ns"): "run ids are ordered by the time they were made",
     ("src/stepwell/app.py", "asyncio.create_task"): "the parent of the worker's group, ended in close()",
     (
+        "src/stepwell/sync_client.py",
+        "asyncio.create_task",
+    ): "the next item of an iterator outlives the call that asked for it; ended in close()",
+    (
         "src/stepwell/engine/execution/step_runner.py",
         "asyncio.create_task",
     ): "it is the parent, and ends them in close()",

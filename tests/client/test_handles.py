@@ -121,7 +121,7 @@ def test_plain_code_has_a_client(disk: Stage) -> None:
         run.signal("next", 1)
         assert run.result(10) == "told"
         assert run.status() is Status.COMPLETED
-        assert run.events()[0].seq == 1
+        assert next(run.events()).seq == 1
         assert run.why().code == "ended"
         assert client.handle(run.id, tells).result() == "told"
         assert [row.id for row in client.runs()] == [run.id]

@@ -21,6 +21,11 @@ from stepwell import (
     transition,
     workflow,
 )
+from stepwell.client import RunEvent
+from stepwell.domain.commit import RunRow
+from stepwell.domain.limits import Limit
+from stepwell.domain.state import OpenWait
+from stepwell.domain.why import Reason
 
 
 @dataclass
@@ -151,6 +156,17 @@ def plainly(client: SyncClient, order: Order) -> None:
     assert_type(client.rerun_from(old, "ship", outputs={"0/charge#1": 1}), SyncRunHandle[int])
     assert_type(client.fork(old, at=3, state={}, input=1, key="k"), SyncRunHandle[int])
     client.runs(workflow="count", status=["failed"], limit=5)
+    assert_type(old.result("5s"), int)
+    assert_type(old.info(), RunRow)
+    assert_type(old.why(), Reason)
+    assert_type(old.cancel("late"), bool)
+    assert_type(old.waiting_for("approve", timeout="5s"), OpenWait)
+    assert_type(old.document("order", Order), Order)
+    assert_type(old.document("order"), Any)
+    for event in old.events(after=1, follow=True):
+        assert_type(event, RunEvent)
+    assert_type(client.emit("paid", key="7"), bool)
+    assert_type(client.limits(), list[Limit])
 
 
 async def outside(engine: Engine, order: Order) -> None:
@@ -169,4 +185,5 @@ async def outside(engine: Engine, order: Order) -> None:
     assert_type(await engine.fork(run, at=3, outputs={"0/pay#1": 1}), RunHandle[Receipt])
     assert_type(await engine.fork("id", at=3), RunHandle[Any])
     assert_type(await run.document("order", Order), Order)
+    assert_type(await run.waiting_for("approve", timeout="5s"), OpenWait)
     assert_type(await ship(order), Receipt)

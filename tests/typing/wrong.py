@@ -51,3 +51,9 @@ def plain(client: SyncClient) -> None:
     client.rerun_from("id", "ship", output={})  # WRONG
     client.fork("id", at=3, states=1)  # WRONG
     client.runs(limit="all")  # WRONG
+    run = client.start(count, 1)
+    run.waiting_for(1)  # WRONG
+    run.signal("go", idd="x")  # WRONG
+    run.events(since=1)  # WRONG
+    text: str = run.status().terminal  # WRONG
+    print(text)
