@@ -12,13 +12,14 @@ from stepwell.authoring.graphs.problems import GraphProblem
 
 
 class EdgePlan:
-    __slots__ = ("handle", "order", "source", "target")
+    __slots__ = ("handle", "order", "source", "target", "to_join")
 
-    def __init__(self, source: int, target: int, handle: str, order: int) -> None:
+    def __init__(self, source: int, target: int, handle: str, order: int, *, to_join: bool) -> None:
         self.source = source
         self.target = target
         self.handle = handle
         self.order = order  # of declaration: decides who wins a conflict
+        self.to_join = to_join
 
 
 class NodePlan:
@@ -27,7 +28,6 @@ class NodePlan:
         "body",
         "connected",
         "data",
-        "disabled",
         "ending",
         "id",
         "idom",
@@ -35,10 +35,12 @@ class NodePlan:
         "ins",
         "join",
         "outs",
+        "passes",
         "region",
         "role",
         "timed_joins",
         "type",
+        "uses_names",
         "uses_time",
         "variable",
     )
@@ -50,8 +52,9 @@ class NodePlan:
         self.type = type
         self.data = data
         self.variable = data.output_variable
-        self.disabled = data.disabled
+        self.passes = data.disabled or role is Role.JOIN  # it completes when it starts
         self.behaviour: Any = None  # compiled by the node type; its class depends on the role
+        self.uses_names = False  # an expression of it uses a variable
         self.uses_time = False
         self.ins: tuple[EdgePlan, ...] = ()
         self.outs: tuple[EdgePlan, ...] = ()

@@ -103,6 +103,7 @@ def _scope(
         for index, node in enumerate(members):
             plan = NodePlan(node.id, index, node.type.role, node.type.name, node.data)
             plan.behaviour = behaviours[node.id]
+            plan.uses_names = bool(compilers[node.id].names)
             plan.uses_time = compilers[node.id].uses_time
             if node.type.role is Role.CONTAINER:
                 inside = by_parent.get(node.id, [])
@@ -125,7 +126,9 @@ def _connect(plans: list[NodePlan], edges: list[tuple[int, Edge]]) -> None:
     outs: dict[int, list[EdgePlan]] = {}
     ins: dict[int, list[EdgePlan]] = {}
     for order, edge in edges:
-        plan_edge = EdgePlan(place[edge.source], place[edge.target], edge.handle, order)
+        target = place[edge.target]
+        to_join = plans[target].role is Role.JOIN
+        plan_edge = EdgePlan(place[edge.source], target, edge.handle, order, to_join=to_join)
         outs.setdefault(plan_edge.source, []).append(plan_edge)
         ins.setdefault(plan_edge.target, []).append(plan_edge)
     for plan in plans:

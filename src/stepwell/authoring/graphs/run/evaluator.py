@@ -14,16 +14,13 @@ class Evaluator:
         self._clock = clock  # the time at a path; replay must get the same
 
     def scope_of(self, node_run: NodeRun) -> dict[str, Any]:
-        scope: dict[str, Any] = {
-            "ctx": node_run.variables.values,
-            "run": self.run,
+        """A new dict. A node whose expressions use no names gets only what its own code reads."""
+        scope: dict[str, Any] = {"ctx": node_run.variables.values}
+        if node_run.node.uses_names:
+            scope["run"] = self.run
             # The same key as user code gets: helpers.key, StepContext.key.
-            "step": {
-                "id": node_run.node.id,
-                "path": node_run.path,
-                "key": f"{self.run['id']}/{ROOT}{node_run.path}",
-            },
-        }
+            key = f"{self.run['id']}/{ROOT}{node_run.path}"
+            scope["step"] = {"id": node_run.node.id, "path": node_run.path, "key": key}
         if node_run.scope.loop is not None:
             scope["loop"] = node_run.scope.loop
         return scope

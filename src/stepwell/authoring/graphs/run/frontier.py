@@ -100,13 +100,12 @@ class Frontier:
         if command.done or self.result is not None:
             return
         self._close(command)
-        if command.kind is CommandKind.JOIN_DEADLINE:
-            self._join_expired(command)
+        if command.node_run is not None:
+            self.apply(command.node_run, self._starter.answered(command, value))
         elif command.kind is CommandKind.MAILBOX:
             self._receive(command, value)
         else:
-            assert command.node_run is not None
-            self.apply(command.node_run, self._starter.answered(command, value))
+            self._join_expired(command)
         self._pump()
 
     def fail(self, command: Command, failure: Failure) -> None:
@@ -196,7 +195,7 @@ class Frontier:
             if self._outside_loops > self._max_steps:
                 self._step_limit(node_run)
                 return
-        if node_run.node.role is Role.CONTAINER and self._observe is not None:
+        if self._observe is not None and node_run.node.role is Role.CONTAINER:
             self._observe(node_run)
         self.apply(node_run, self._starter.start(node_run))
 
@@ -240,10 +239,11 @@ class Frontier:
 
     def _send(self, command: Command) -> None:
         self.open_commands[command] = None
-        if command.node_run is not None:
-            command.node_run.commands.append(command)
+        node_run = command.node_run
+        if node_run is not None:
+            node_run.commands.append(command)
             if self._observe is not None:
-                self._observe(command.node_run)
+                self._observe(node_run)
         self.actions.append(command)
         if command.kind is CommandKind.EVENT:
             self._await_event(command)
@@ -251,8 +251,9 @@ class Frontier:
     def _close(self, command: Command) -> None:
         command.done = True
         self.open_commands.pop(command, None)
-        if command.node_run is not None and command in command.node_run.commands:
-            command.node_run.commands.remove(command)
+        node_run = command.node_run
+        if node_run is not None and command in node_run.commands:
+            node_run.commands.remove(command)
         if command.kind is CommandKind.EVENT:
             listening = self._mailbox.remove(command)
             if listening is not None:
@@ -303,7 +304,7 @@ class Frontier:
             if alive:
                 scope.live.setdefault(target, []).append(edge)
             target_run = scope.node_runs[target]
-            if scope.plan.nodes[target].role is Role.JOIN:
+            if edge.to_join:
                 if target_run is None:
                     self._joins[id(scope), target] = scope
                 elif alive and target_run.status is not NodeStatus.CANCELLED:

@@ -49,7 +49,7 @@ class NodeStarter:
 
     def start(self, node_run: NodeRun) -> list[Effect]:
         node = node_run.node
-        if node.disabled or node.role is Role.JOIN:
+        if node.passes:
             return completed(node_run, DONE)
         try:
             if self._test and node.data.is_pinned:

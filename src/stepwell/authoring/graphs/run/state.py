@@ -178,25 +178,15 @@ class CommandKind(StrEnum):
 WORKING = frozenset({CommandKind.WORK, CommandKind.BACKOFF, CommandKind.CHILD})
 
 
-class Command:
+class Command(msgspec.Struct, eq=False):
     """A request of the frontier to its driver: answered once, unless it is withdrawn."""
 
-    __slots__ = ("data", "done", "kind", "node_run", "path", "scope")
-
-    def __init__(
-        self,
-        kind: CommandKind,
-        path: str,
-        node_run: NodeRun | None,
-        data: Any = None,
-        scope: ScopeRun | None = None,
-    ) -> None:
-        self.kind = kind
-        self.path = path
-        self.node_run = node_run
-        self.scope = scope  # of a join's deadline
-        self.data = data
-        self.done = False  # answered or withdrawn
+    kind: CommandKind
+    path: str
+    node_run: NodeRun | None
+    data: Any = None
+    scope: ScopeRun | None = None  # of a join's deadline
+    done: bool = False  # answered or withdrawn
 
     def __repr__(self) -> str:
         return f"<command {self.kind} {self.path}>"
