@@ -11,20 +11,28 @@ from hypothesis import HealthCheck, settings
 
 from tests import alone
 from tests.effort import EffortPlugin
-from tests.stage import (
-    disk,
-    memory,
+from tests.engines import (
+    durable_engines,
+    engines,
+    memory_engines,
     postgres,
-    postgres_stage,
-    rehearsal,
+    replayed_engines,
     run_coroutine_test,
+    shared_postgres,
     sqlite,
-    stage,
 )
 from tools.postgres.cluster import Cluster
 from tools.postgres.databases import Databases
 
-__all__ = ["disk", "memory", "postgres", "postgres_stage", "rehearsal", "sqlite", "stage"]
+__all__ = [
+    "durable_engines",
+    "engines",
+    "memory_engines",
+    "postgres",
+    "replayed_engines",
+    "shared_postgres",
+    "sqlite",
+]
 
 
 # A busy machine is slow now and then, and what a change breaks it shall break every time.

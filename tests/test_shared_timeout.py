@@ -9,7 +9,7 @@ from typing import Any
 from stepwell.domain.ids import RunId
 from stepwell.shared_timeout import SharedTimeout
 from stepwell.store.wakeups import Notifier
-from tests.stage import until
+from tests.engines import until
 
 
 async def test_one_who_fails_to_give_up_keeps_nobody_waiting() -> None:

@@ -15,7 +15,7 @@ from stepwell import Context, Engine, step, workflow
 from stepwell.domain.commit import Claims
 from stepwell.store.base import Store
 from stepwell.store.open import open_store
-from tests.stage import SHORT_LEASE, Stage, crash, suspended, until
+from tests.engines import SHORT_LEASE, Engines, crash, suspended, until
 
 VERBS = ("start", "claim", "commit", "deliver", "read_inbox", "read_log", "read_run", "read_tickets")
 
@@ -94,8 +94,8 @@ async def sleeper(ctx: Context, seconds: float) -> str:
 
 
 @pytest.mark.req("W1", "W7")
-async def test_step_costs_one_commit_and_nothing_else(disk: Stage) -> None:
-    store = _store(disk)
+async def test_step_costs_one_commit_and_nothing_else(durable_engines: Engines) -> None:
+    store = _store(durable_engines)
     counted = Counted(store)
     async with Engine(store, workflows=[many_steps]) as engine:
         assert await engine.run(many_steps, 100) == 9900
@@ -107,9 +107,9 @@ async def test_step_costs_one_commit_and_nothing_else(disk: Stage) -> None:
 
 
 @pytest.mark.req("W7")
-async def test_late_step_costs_no_more_python_than_an_early_one(memory: Stage) -> None:
+async def test_late_step_costs_no_more_python_than_an_early_one(memory_engines: Engines) -> None:
     """Everything in this thread is counted, so the median of many steps is taken."""
-    async with memory.engine(many_steps) as engine:
+    async with memory_engines.new(many_steps) as engine:
         await engine.run(many_steps, 10)
         with meter:
             meter.marks.clear()
@@ -123,15 +123,15 @@ async def test_late_step_costs_no_more_python_than_an_early_one(memory: Stage) -
 
 
 @pytest.mark.req("W7")
-async def test_recovery_reads_the_whole_log_with_the_claim(disk: Stage) -> None:
+async def test_recovery_reads_the_whole_log_with_the_claim(durable_engines: Engines) -> None:
     steps = 300
-    lost = disk.engine(steps_then_signal)
+    lost = durable_engines.new(steps_then_signal)
     await lost.open()
     run = await lost.start(steps_then_signal, steps)
     await suspended(run)
     await crash(lost)
 
-    store = _store(disk)
+    store = _store(durable_engines)
     counted = Counted(store)
     async with Engine(store, workflows=[steps_then_signal], settings=SHORT_LEASE) as engine:
         again = engine.handle(run.id, steps_then_signal)
@@ -146,9 +146,9 @@ async def test_recovery_reads_the_whole_log_with_the_claim(disk: Stage) -> None:
 
 
 @pytest.mark.req("W5")
-async def test_sleeping_run_holds_nothing_in_its_worker(disk: Stage) -> None:
+async def test_sleeping_run_holds_nothing_in_its_worker(durable_engines: Engines) -> None:
     count = 50
-    async with disk.engine(sleeper) as engine:
+    async with durable_engines.new(sleeper) as engine:
         assert engine.worker is not None
         runs = await engine.start_many(sleeper, [1.0] * count)
         async with asyncio.TaskGroup() as group:
@@ -160,12 +160,12 @@ async def test_sleeping_run_holds_nothing_in_its_worker(disk: Stage) -> None:
 
 
 @pytest.mark.req("W4")
-async def test_parallel_steps_share_commits(disk: Stage) -> None:
+async def test_parallel_steps_share_commits(durable_engines: Engines) -> None:
     @workflow
     async def fan(ctx: Context, count: int) -> int:
         return sum(await ctx.map(work, range(count), limit=count))
 
-    store = _store(disk)
+    store = _store(durable_engines)
     counted = Counted(store)
     async with Engine(store, workflows=[fan]) as engine:
         assert await engine.run(fan, 500) == sum(range(500)) * 2
@@ -174,8 +174,8 @@ async def test_parallel_steps_share_commits(disk: Stage) -> None:
 
 
 @pytest.mark.req("W3")
-async def test_many_starts_share_transactions(disk: Stage) -> None:
-    store = _store(disk)
+async def test_many_starts_share_transactions(durable_engines: Engines) -> None:
+    store = _store(durable_engines)
     counted = Counted(store)
     async with Engine(store, worker=False) as engine:
         runs = await engine.start_many(sleeper, [1.0] * 1_000)
@@ -185,9 +185,9 @@ async def test_many_starts_share_transactions(disk: Stage) -> None:
 
 
 @pytest.mark.req("W2")
-async def test_short_run_costs_four_round_trips(disk: Stage) -> None:
+async def test_short_run_costs_four_round_trips(durable_engines: Engines) -> None:
     """Start, claim, the step's result with the run's end; the result needs no look when it ends here."""
-    store = _store(disk)
+    store = _store(durable_engines)
     counted = Counted(store)
     async with Engine(store, workflows=[many_steps]) as engine:
         await engine.run(many_steps, 1)
@@ -199,6 +199,6 @@ async def test_short_run_costs_four_round_trips(disk: Stage) -> None:
         assert counted.asked["read_run"] == 0
 
 
-def _store(stage: Stage) -> Store:
-    assert isinstance(stage.database, str)
-    return open_store(stage.database)
+def _store(engines: Engines) -> Store:
+    assert isinstance(engines.database, str)
+    return open_store(engines.database)

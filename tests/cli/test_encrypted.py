@@ -13,7 +13,7 @@ from stepwell.app import Engine
 from stepwell.cli import main
 from stepwell.cli.source import collect
 from stepwell.store.payloads import Encryption
-from tests.stage import suspended
+from tests.engines import suspended
 
 FLOWS = """
 from stepwell import Context, step, workflow

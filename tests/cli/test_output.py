@@ -14,7 +14,7 @@ import pytest
 from stepwell import Context, Engine, RunFailed, SyncClient, workflow
 from stepwell.cli import main
 from stepwell.store.payloads import Compression
-from tests.stage import suspended
+from tests.engines import suspended
 
 
 @workflow

@@ -12,7 +12,7 @@ from stepwell import Context, Engine, RunFailed, SyncClient, step, workflow
 from stepwell.cli import main
 from stepwell.domain.status import Status
 from stepwell.errors import NotCompensable, RunCancelled
-from tests.stage import suspended
+from tests.engines import suspended
 
 
 @workflow

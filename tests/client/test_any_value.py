@@ -12,7 +12,7 @@ import pytest
 
 from stepwell import Context, Engine, Retry, RunHandle, Settings, StartRate, step, workflow
 from stepwell.errors import LENGTH_MAX, StepwellError, excerpt
-from tests.stage import Stage
+from tests.engines import Engines
 
 HUGE = "x" * 100_000
 
@@ -165,8 +165,8 @@ async def nothing(ctx: Context) -> None: ...
 @pytest.mark.req("K8", "K42")
 @pytest.mark.parametrize("what", VALUES)
 @pytest.mark.parametrize("call", CALLS)
-async def test_any_value_is_refused_in_our_words(memory: Stage, call: str, what: str) -> None:
-    async with memory.engine(plain, typed, modelled) as engine:
+async def test_any_value_is_refused_in_our_words(memory_engines: Engines, call: str, what: str) -> None:
+    async with memory_engines.new(plain, typed, modelled) as engine:
         run = await engine.start(plain, 1)
         await run.result(40)
         try:

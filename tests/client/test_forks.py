@@ -19,7 +19,7 @@ from stepwell.errors import (
     UnknownWorkflow,
     WaitTimedOut,
 )
-from tests.stage import Stage, all_events, kinds, log, reaches, suspended, until
+from tests.engines import Engines, all_events, kinds, log, reaches, suspended, until
 
 
 @dataclass
@@ -69,11 +69,11 @@ async def seq_of(run: RunHandle[Any], path: str, kind: str = "step_completed") -
 
 
 @pytest.mark.req("K26")
-async def test_rerun_is_a_new_run_with_the_same_input(stage: Stage) -> None:
+async def test_rerun_is_a_new_run_with_the_same_input(engines: Engines) -> None:
     calls = Calls()
     order = calls.workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         old = await engine.start(order, 1)
         assert await old.result() == [2, 4, 5]
         before = await rows(old)
@@ -90,10 +90,10 @@ async def test_rerun_is_a_new_run_with_the_same_input(stage: Stage) -> None:
 
 
 @pytest.mark.req("K26")
-async def test_rerun_with_another_input_is_checked_against_the_schema(stage: Stage) -> None:
+async def test_rerun_with_another_input_is_checked_against_the_schema(engines: Engines) -> None:
     order = Calls().workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         old = await engine.start(order, 1)
         await old.result()
 
@@ -107,7 +107,7 @@ async def test_rerun_with_another_input_is_checked_against_the_schema(stage: Sta
 
 
 @pytest.mark.req("K26", "K22")
-async def test_rerun_with_another_version(stage: Stage) -> None:
+async def test_rerun_with_another_version(engines: Engines) -> None:
     @workflow(name="price")
     async def first(ctx: Context, n: int) -> int:
         return n
@@ -116,7 +116,7 @@ async def test_rerun_with_another_version(stage: Stage) -> None:
     async def second(ctx: Context, n: int) -> int:
         return n * 100
 
-    async with stage.engine(first, second) as engine:
+    async with engines.new(first, second) as engine:
         old = await engine.start(first, 3)
         await old.result()
         new = await engine.rerun(old, version="2")
@@ -126,11 +126,11 @@ async def test_rerun_with_another_version(stage: Stage) -> None:
 
 
 @pytest.mark.req("K26")
-async def test_fork_goes_on_from_a_place_with_an_edited_output(stage: Stage) -> None:
+async def test_fork_goes_on_from_a_place_with_an_edited_output(engines: Engines) -> None:
     calls = Calls()
     order = calls.workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         old = await engine.start(order, 1)
         await old.result()
         before, info = await rows(old), await old.info()
@@ -147,10 +147,10 @@ async def test_fork_goes_on_from_a_place_with_an_edited_output(stage: Stage) -> 
 
 
 @pytest.mark.req("K26")
-async def test_fork_at_each_place_where_nothing_was_open(rehearsal: Stage) -> None:
+async def test_fork_at_each_place_where_nothing_was_open(replayed_engines: Engines) -> None:
     order = Calls().workflow()
 
-    async with rehearsal.engine(order) as engine:
+    async with replayed_engines.new(order) as engine:
         old = await engine.start(order, 1)
         await old.result()
         before = await rows(old)
@@ -162,12 +162,12 @@ async def test_fork_at_each_place_where_nothing_was_open(rehearsal: Stage) -> No
 
 
 @pytest.mark.req("K26")
-async def test_a_failed_step_is_skipped_by_giving_its_output(stage: Stage) -> None:
+async def test_a_failed_step_is_skipped_by_giving_its_output(engines: Engines) -> None:
     calls = Calls()
     order = calls.workflow()
     calls.broken = True
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         old = await engine.start(order, 1)
         with pytest.raises(RunFailed):
             await old.result()
@@ -179,7 +179,7 @@ async def test_a_failed_step_is_skipped_by_giving_its_output(stage: Stage) -> No
 
 
 @pytest.mark.req("K26")
-async def test_a_signal_and_a_wait_that_ran_out_are_answered_otherwise(rehearsal: Stage) -> None:
+async def test_a_signal_and_a_wait_that_ran_out_are_answered_otherwise(replayed_engines: Engines) -> None:
     @workflow
     async def asks(ctx: Context) -> list[Any]:
         first = await ctx.signal("go")
@@ -188,7 +188,7 @@ async def test_a_signal_and_a_wait_that_ran_out_are_answered_otherwise(rehearsal
         except WaitTimedOut:
             return [first, "late"]
 
-    async with rehearsal.engine(asks) as engine:
+    async with replayed_engines.new(asks) as engine:
         old = await engine.start(asks)
         await old.signal("go", 1)
         assert await old.result() == [1, "late"]
@@ -199,12 +199,12 @@ async def test_a_signal_and_a_wait_that_ran_out_are_answered_otherwise(rehearsal
 
 
 @pytest.mark.req("K26")
-async def test_rerun_from_a_step_takes_over_what_came_before(stage: Stage) -> None:
+async def test_rerun_from_a_step_takes_over_what_came_before(engines: Engines) -> None:
     calls = Calls()
     order = calls.workflow()
     calls.broken = True
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         old = await engine.start(order, 1)
         with pytest.raises(RunFailed):
             await old.result()
@@ -221,10 +221,10 @@ async def test_rerun_from_a_step_takes_over_what_came_before(stage: Stage) -> No
 
 
 @pytest.mark.req("K26")
-async def test_a_step_that_is_not_there_or_not_unique_is_refused(stage: Stage) -> None:
+async def test_a_step_that_is_not_there_or_not_unique_is_refused(engines: Engines) -> None:
     order = Calls().workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         old = await engine.start(order, 1)
         await old.result()
 
@@ -240,13 +240,13 @@ async def test_a_step_that_is_not_there_or_not_unique_is_refused(stage: Stage) -
 
 
 @pytest.mark.req("K26")
-async def test_where_something_was_open_there_is_no_fork(stage: Stage) -> None:
+async def test_where_something_was_open_there_is_no_fork(engines: Engines) -> None:
     @workflow
     async def waiting(ctx: Context, n: int) -> int:
         n = await ctx.step(lambda: n + 1)
         return n + await ctx.signal("more", int)
 
-    async with stage.engine(waiting) as engine:
+    async with engines.new(waiting) as engine:
         old = await engine.start(waiting, 1)
         await suspended(old)
         last = (await all_events(old))[-1].seq
@@ -267,7 +267,7 @@ async def test_where_something_was_open_there_is_no_fork(stage: Stage) -> None:
 
 
 @pytest.mark.req("K26", "K18")
-async def test_children_that_had_ended_are_kept_and_those_that_ran_are_new(stage: Stage) -> None:
+async def test_children_that_had_ended_are_kept_and_those_that_ran_are_new(engines: Engines) -> None:
     @workflow
     async def child(ctx: Context, n: int) -> int:
         return n + await ctx.signal("go", int)
@@ -276,7 +276,7 @@ async def test_children_that_had_ended_are_kept_and_those_that_ran_are_new(stage
     async def parent(ctx: Context) -> list[int]:
         return [await ctx.run(child, 1), await ctx.run(child, 2)]
 
-    async with stage.engine(parent, child) as engine:
+    async with engines.new(parent, child) as engine:
         old = await engine.start(parent)
 
         async def answer(run: RunHandle[Any], n: int) -> str:
@@ -300,7 +300,7 @@ async def test_children_that_had_ended_are_kept_and_those_that_ran_are_new(stage
 
 
 @pytest.mark.req("K26", "F5")
-async def test_a_fork_draws_its_own_random_values_from_the_fork_on(rehearsal: Stage) -> None:
+async def test_a_fork_draws_its_own_random_values_from_the_fork_on(replayed_engines: Engines) -> None:
     async def keep(value: str) -> str:
         return value
 
@@ -310,7 +310,7 @@ async def test_a_fork_draws_its_own_random_values_from_the_fork_on(rehearsal: St
         kept = [await ctx.step(keep, early)]
         return [early, kept[0], await ctx.step(keep, str(ctx.uuid())), str(ctx.uuid())]
 
-    async with rehearsal.engine(drawing) as engine:
+    async with replayed_engines.new(drawing) as engine:
         old = await engine.start(drawing)
         one = await old.result()
         new = await engine.fork(old, at=await seq_of(old, "0/keep#1"))
@@ -322,10 +322,10 @@ async def test_a_fork_draws_its_own_random_values_from_the_fork_on(rehearsal: St
 
 
 @pytest.mark.req("K26", "K21")
-async def test_a_fork_with_a_key_is_made_once(stage: Stage) -> None:
+async def test_a_fork_with_a_key_is_made_once(engines: Engines) -> None:
     order = Calls().workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         old = await engine.start(order, 1)
         await old.result()
         one = await engine.fork(old, at=3, key="again")
@@ -339,7 +339,7 @@ async def test_a_fork_with_a_key_is_made_once(stage: Stage) -> None:
 
 
 @pytest.mark.req("K26", "F10")
-async def test_fork_in_a_later_generation(stage: Stage) -> None:
+async def test_fork_in_a_later_generation(engines: Engines) -> None:
     async def add(n: int) -> int:
         return n + 1
 
@@ -348,7 +348,7 @@ async def test_fork_in_a_later_generation(stage: Stage) -> None:
         n = await ctx.step(add, n)
         return n if n >= 4 else ctx.continue_as_new(n)
 
-    async with stage.engine(counting) as engine:
+    async with engines.new(counting) as engine:
         old = await engine.start(counting, 0)
         assert await old.result() == 4
         second = await seq_of(old, "1/add#1")
@@ -359,7 +359,7 @@ async def test_fork_in_a_later_generation(stage: Stage) -> None:
 
 
 @pytest.mark.req("K26", "F9")
-async def test_an_edited_output_may_be_of_the_steps_own_type(stage: Stage) -> None:
+async def test_an_edited_output_may_be_of_the_steps_own_type(engines: Engines) -> None:
     @step
     async def charge(n: int) -> Receipt:
         return Receipt("r", n)
@@ -368,7 +368,7 @@ async def test_an_edited_output_may_be_of_the_steps_own_type(stage: Stage) -> No
     async def paying(ctx: Context, n: int) -> int:
         return (await ctx.step(charge, n)).amount
 
-    async with stage.engine(paying) as engine:
+    async with engines.new(paying) as engine:
         old = await engine.start(paying, 1)
         await old.result()
         at = await seq_of(old, "0/charge#1")
@@ -377,13 +377,13 @@ async def test_an_edited_output_may_be_of_the_steps_own_type(stage: Stage) -> No
 
 
 @pytest.mark.req("K26", "K13")
-async def test_a_fork_is_made_before_the_cancel_not_after(stage: Stage) -> None:
+async def test_a_fork_is_made_before_the_cancel_not_after(engines: Engines) -> None:
     @workflow
     async def waiting(ctx: Context) -> int:
         n = await ctx.step(lambda: 1)
         return n + await ctx.signal("more", int)
 
-    async with stage.engine(waiting) as engine:
+    async with engines.new(waiting) as engine:
         old = await engine.start(waiting)
         await suspended(old)
         await old.cancel()

@@ -10,7 +10,7 @@ import pytest
 from stepwell import Context, RunFailed, SyncClient, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import RunNotFound
-from tests.stage import Stage, suspended
+from tests.engines import Engines, suspended
 
 
 @workflow
@@ -34,8 +34,8 @@ async def heard(run: Any, count: int) -> list[int]:
 
 
 @pytest.mark.req("F12")
-async def test_news_are_followed_live_until_the_end(stage: Stage) -> None:
-    async with stage.engine(tells) as engine:
+async def test_news_are_followed_live_until_the_end(engines: Engines) -> None:
+    async with engines.new(tells) as engine:
         run = await engine.start(tells, 5)
 
         assert await asyncio.wait_for(heard(run, 5), 20) == [0, 1, 2, 3, 4]
@@ -43,8 +43,8 @@ async def test_news_are_followed_live_until_the_end(stage: Stage) -> None:
 
 
 @pytest.mark.req("F12")
-async def test_news_are_followed_from_another_process_soon(disk: Stage) -> None:
-    async with disk.engine(tells) as engine, disk.client() as other:
+async def test_news_are_followed_from_another_process_soon(durable_engines: Engines) -> None:
+    async with durable_engines.new(tells) as engine, durable_engines.client() as other:
         run = await engine.start(tells, 3)
         began = asyncio.get_running_loop().time()
 
@@ -54,8 +54,8 @@ async def test_news_are_followed_from_another_process_soon(disk: Stage) -> None:
 
 
 @pytest.mark.req("F12")
-async def test_events_can_be_read_from_any_place(memory: Stage) -> None:
-    async with memory.engine(tells) as engine:
+async def test_events_can_be_read_from_any_place(memory_engines: Engines) -> None:
+    async with memory_engines.new(tells) as engine:
         run = await engine.start(tells, 0)
         await run.result()
         everything = [e async for e in run.events()]
@@ -65,12 +65,12 @@ async def test_events_can_be_read_from_any_place(memory: Stage) -> None:
 
 
 @pytest.mark.req("K1")
-async def test_handle_is_awaitable_and_time_limited(stage: Stage) -> None:
+async def test_handle_is_awaitable_and_time_limited(engines: Engines) -> None:
     @workflow
     async def waits(ctx: Context) -> str:
         return str(await ctx.signal("go"))
 
-    async with stage.engine(waits) as engine:
+    async with engines.new(waits) as engine:
         run = await engine.start(waits)
         with pytest.raises(TimeoutError):
             await run.result(0.1)
@@ -79,12 +79,12 @@ async def test_handle_is_awaitable_and_time_limited(stage: Stage) -> None:
 
 
 @pytest.mark.req("K8")
-async def test_runs_are_listed_newest_first_by_status_and_workflow(stage: Stage) -> None:
+async def test_runs_are_listed_newest_first_by_status_and_workflow(engines: Engines) -> None:
     @workflow
     async def bad(ctx: Context) -> None:
         raise ValueError("bad")
 
-    async with stage.engine(tells, bad) as engine:
+    async with engines.new(tells, bad) as engine:
         good = [await engine.start(tells, 0) for _ in range(3)]
         for run in good:
             await run.result()
@@ -105,8 +105,8 @@ async def test_runs_are_listed_newest_first_by_status_and_workflow(stage: Stage)
 
 
 @pytest.mark.req("K8")
-async def test_unknown_run_is_told(stage: Stage) -> None:
-    async with stage.engine(tells) as engine:
+async def test_unknown_run_is_told(engines: Engines) -> None:
+    async with engines.new(tells) as engine:
         nobody = engine.handle("0" * 32)
         for ask in (nobody.result, nobody.info, nobody.why, nobody.state, nobody.retry):
             with pytest.raises(RunNotFound) as caught:
@@ -115,8 +115,8 @@ async def test_unknown_run_is_told(stage: Stage) -> None:
 
 
 @pytest.mark.req("F1", "K8")
-def test_plain_code_has_a_client(disk: Stage) -> None:
-    with SyncClient(engine=disk.engine(tells)) as client:
+def test_plain_code_has_a_client(durable_engines: Engines) -> None:
+    with SyncClient(engine=durable_engines.new(tells)) as client:
         run = client.start(tells, 1, key="k")
         run.signal("next", 1)
         assert run.result(10) == "told"
@@ -126,12 +126,12 @@ def test_plain_code_has_a_client(disk: Stage) -> None:
         assert client.handle(run.id, tells).result() == "told"
         assert [row.id for row in client.runs()] == [run.id]
         assert client.emit("x", 1, id="1") is True
-    with SyncClient(str(disk.database)) as client:
+    with SyncClient(str(durable_engines.database)) as client:
         assert client.handle(run.id).info().key == "k"
         assert client.start("tells", 0).cancel() is True
 
 
 @pytest.mark.req("F1")
-async def test_plain_client_works_inside_a_running_loop(sqlite: Stage) -> None:
-    with SyncClient(engine=sqlite.engine(tells)) as client:
+async def test_plain_client_works_inside_a_running_loop(sqlite: Engines) -> None:
+    with SyncClient(engine=sqlite.new(tells)) as client:
         assert client.run(tells, 0) == "told"

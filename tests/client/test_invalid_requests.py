@@ -20,7 +20,7 @@ from stepwell.errors import (
     StepwellError,
     UnknownWorkflow,
 )
-from tests.stage import Stage
+from tests.engines import Engines
 
 
 @dataclass
@@ -57,8 +57,8 @@ def told(error: StepwellError, code: str) -> None:
         ({"id": 1}, "names"),
     ],
 )
-async def test_wrong_argument_type_at_start(stage: Stage, wrong: Any, field: str) -> None:
-    async with stage.engine(fulfil) as engine:
+async def test_wrong_argument_type_at_start(engines: Engines, wrong: Any, field: str) -> None:
+    async with engines.new(fulfil) as engine:
         with pytest.raises(InvalidInput) as caught:
             await engine.start(fulfil, wrong)
 
@@ -69,20 +69,20 @@ async def test_wrong_argument_type_at_start(stage: Stage, wrong: Any, field: str
 
 
 @pytest.mark.req("K8")
-async def test_input_for_a_workflow_that_takes_none(memory: Stage) -> None:
-    async with memory.engine(nothing) as engine:
+async def test_input_for_a_workflow_that_takes_none(memory_engines: Engines) -> None:
+    async with memory_engines.new(nothing) as engine:
         with pytest.raises(InvalidInput):
             await engine.start(nothing, 5)  # type: ignore[misc]  # that is the test
 
 
 @pytest.mark.req("F9")
 @pytest.mark.parametrize("verb", ["signal", "emit", "start"])
-async def test_unserialisable_value_names_its_field(memory: Stage, verb: str) -> None:
+async def test_unserialisable_value_names_its_field(memory_engines: Engines, verb: str) -> None:
     @workflow
     async def open_minded(ctx: Context, anything: Any) -> str:
         return str(await ctx.signal("go"))
 
-    async with memory.engine(open_minded) as engine:
+    async with memory_engines.new(open_minded) as engine:
         run = await engine.start(open_minded, 1)
         bad = {"a": [object()]}
         doors: dict[str, Callable[[], Awaitable[Any]]] = {
@@ -104,14 +104,14 @@ async def test_unserialisable_value_names_its_field(memory: Stage, verb: str) ->
     ("bad", "field"), [({"a": [{1, 2}]}, "a[0]"), ({"a": [(1, 2)]}, "a[0]"), ({"a": [{1: 2}]}, "a[0]")]
 )
 async def test_parts_without_annotation_do_not_change_silently(
-    memory: Stage, annotation: Any, bad: Any, field: str
+    memory_engines: Engines, annotation: Any, bad: Any, field: str
 ) -> None:
     async def take(ctx: Context, anything: Any) -> int:
         return 1
 
     take.__annotations__["anything"] = annotation
     flow = workflow(take)
-    async with memory.engine(flow) as engine:
+    async with memory_engines.new(flow) as engine:
         assert await engine.run(flow, {"a": [{"b": None}]}) == 1
         with pytest.raises(NotSerialisable) as caught:
             await engine.start(flow, bad)
@@ -122,8 +122,8 @@ async def test_parts_without_annotation_do_not_change_silently(
 
 
 @pytest.mark.req("K8")
-async def test_a_large_wrong_value_is_not_quoted_whole(memory: Stage) -> None:
-    async with memory.engine(fulfil) as engine:
+async def test_a_large_wrong_value_is_not_quoted_whole(memory_engines: Engines) -> None:
+    async with memory_engines.new(fulfil) as engine:
         with pytest.raises(InvalidInput) as caught:
             await engine.start("fulfil", {"id": "x" * 100_000, "names": []})
 
@@ -133,8 +133,8 @@ async def test_a_large_wrong_value_is_not_quoted_whole(memory: Stage) -> None:
 
 
 @pytest.mark.req("K8")
-async def test_unknown_workflow_is_told_with_a_suggestion(stage: Stage) -> None:
-    async with stage.engine(fulfil) as engine:
+async def test_unknown_workflow_is_told_with_a_suggestion(engines: Engines) -> None:
+    async with engines.new(fulfil) as engine:
         with pytest.raises(UnknownWorkflow) as caught:
             await engine.start("fulfill", {})
         told(caught.value, "UNKNOWN_WORKFLOW")
@@ -144,8 +144,8 @@ async def test_unknown_workflow_is_told_with_a_suggestion(stage: Stage) -> None:
 
 
 @pytest.mark.req("K21")
-async def test_same_key_with_other_input(stage: Stage) -> None:
-    async with stage.engine(fulfil) as engine:
+async def test_same_key_with_other_input(engines: Engines) -> None:
+    async with engines.new(fulfil) as engine:
         run = await engine.start(fulfil, Order(1, []), key="k")
         with pytest.raises(KeyConflict) as caught:
             await engine.start(fulfil, Order(2, []), key="k")
@@ -156,8 +156,8 @@ async def test_same_key_with_other_input(stage: Stage) -> None:
 
 
 @pytest.mark.req("K15")
-async def test_signal_or_decision_to_a_finished_run(stage: Stage) -> None:
-    async with stage.engine(nothing) as engine:
+async def test_signal_or_decision_to_a_finished_run(engines: Engines) -> None:
+    async with engines.new(nothing) as engine:
         run = await engine.start(nothing)
         await run.result()
         for talk in (run.signal("x", 1), run.decide("x")):
@@ -170,8 +170,8 @@ async def test_signal_or_decision_to_a_finished_run(stage: Stage) -> None:
 
 @pytest.mark.req("K6")
 @pytest.mark.parametrize("text", ["nul\x00", "x" * 501, "line\nbreak", "\ud800"])
-async def test_keys_and_names_that_no_database_keeps(stage: Stage, text: str) -> None:
-    async with stage.engine(nothing) as engine:
+async def test_keys_and_names_that_no_database_keeps(engines: Engines, text: str) -> None:
+    async with engines.new(nothing) as engine:
         run = await engine.start(nothing, delay="1h")
         for ask in (
             lambda: engine.start(nothing, key=text),
@@ -187,17 +187,17 @@ async def test_keys_and_names_that_no_database_keeps(stage: Stage, text: str) ->
 
 
 @pytest.mark.req("K1")
-async def test_text_with_nul_inside_values_is_kept(stage: Stage) -> None:
+async def test_text_with_nul_inside_values_is_kept(engines: Engines) -> None:
     @workflow
     async def echo(ctx: Context, text: str) -> str:
         return await ctx.step(lambda: text + "\x00\u2028")
 
-    async with stage.engine(echo) as engine:
+    async with engines.new(echo) as engine:
         assert await (await engine.start(echo, "a\x00b")).result() == "a\x00b\x00\u2028"
 
 
 @pytest.mark.req("K11")
-async def test_error_text_with_nul_is_kept(stage: Stage) -> None:
+async def test_error_text_with_nul_is_kept(engines: Engines) -> None:
     def bad() -> None:
         raise ValueError("a\x00b \ud800")
 
@@ -205,7 +205,7 @@ async def test_error_text_with_nul_is_kept(stage: Stage) -> None:
     async def fails(ctx: Context) -> None:
         await ctx.step(bad)
 
-    async with stage.engine(fails) as engine:
+    async with engines.new(fails) as engine:
         with pytest.raises(StepwellError, match=r"a.*b"):
             await (await engine.start(fails)).result(15)
 

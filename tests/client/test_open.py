@@ -16,7 +16,7 @@ import pytest
 
 from stepwell import Context, Engine, GraphBuilder, SyncClient, step, workflow
 from stepwell.errors import InvalidRequest
-from tests.stage import PATIENCE, Stage
+from tests.engines import PATIENCE, Engines
 
 
 @step
@@ -30,9 +30,9 @@ async def adding(ctx: Context, n: int) -> int:
 
 
 @pytest.mark.req("A4", "F11")
-async def test_an_engine_that_is_not_open_starts_nothing(stage: Stage) -> None:
+async def test_an_engine_that_is_not_open_starts_nothing(engines: Engines) -> None:
     """Nobody here would run it; on PostgreSQL it would even connect again."""
-    engine = stage.engine(adding)
+    engine = engines.new(adding)
 
     with pytest.raises(InvalidRequest, match="not open"):
         await engine.start(adding, 1)
@@ -47,8 +47,8 @@ async def test_an_engine_that_is_not_open_starts_nothing(stage: Stage) -> None:
 
 
 @pytest.mark.req("A4")
-async def test_an_open_engine_is_not_opened_again(memory: Stage) -> None:
-    async with memory.engine(adding) as engine:
+async def test_an_open_engine_is_not_opened_again(memory_engines: Engines) -> None:
+    async with memory_engines.new(adding) as engine:
         with pytest.raises(InvalidRequest, match="already open"):
             await engine.open()
         with pytest.raises(InvalidRequest, match="already open"), SyncClient(engine=engine):
@@ -58,10 +58,10 @@ async def test_an_open_engine_is_not_opened_again(memory: Stage) -> None:
 
 
 @pytest.mark.req("A4")
-async def test_an_engine_without_workflows_works_each_time_it_is_open(memory: Stage) -> None:
+async def test_an_engine_without_workflows_works_each_time_it_is_open(memory_engines: Engines) -> None:
     g = GraphBuilder("brought")
     g.start() >> g.end("done", output={"ok": True})
-    engine = memory.engine()
+    engine = memory_engines.new()
     with pytest.raises(InvalidRequest, match="not open"):
         await engine.start_graph(g)
     assert engine.worker is None

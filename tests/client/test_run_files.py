@@ -21,7 +21,7 @@ from stepwell.errors import (
 )
 from stepwell.store.memory import MemoryStore
 from stepwell.store.payloads import Compression
-from tests.stage import SETTINGS, Stage, suspended
+from tests.engines import SETTINGS, Engines, suspended
 
 
 class Shop:
@@ -63,11 +63,11 @@ async def rows(run: RunHandle[Any]) -> list[Any]:
 
 
 @pytest.mark.req("K29")
-async def test_export_delete_import_gives_the_same_log_and_goes_on(stage: Stage) -> None:
+async def test_export_delete_import_gives_the_same_log_and_goes_on(engines: Engines) -> None:
     shop = Shop()
     order = shop.workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         run = await engine.start(order, 1, key="order-1")
         with pytest.raises(RunFailed):
             await run.result()
@@ -91,12 +91,12 @@ async def test_export_delete_import_gives_the_same_log_and_goes_on(stage: Stage)
 @pytest.mark.req("R2", "K29")
 @pytest.mark.parametrize("moment", ["before", "ambiguous"])
 async def test_what_a_call_of_ours_did_whose_answer_was_lost_is_done(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, moment: str
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     shop = Shop()
     order = shop.workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         run = await engine.start(order, 1)
         with pytest.raises(RunFailed):
             await run.result()
@@ -118,11 +118,11 @@ async def test_what_a_call_of_ours_did_whose_answer_was_lost_is_done(
 
 
 @pytest.mark.req("K29", "K30")
-async def test_an_unfinished_run_goes_on_in_another_database(stage: Stage) -> None:
-    async with stage.engine(asking) as engine:
+async def test_an_unfinished_run_goes_on_in_another_database(engines: Engines) -> None:
+    async with engines.new(asking) as engine:
         run = await engine.start(asking, 1)
         await suspended(run)
-    async with stage.client() as client:
+    async with engines.client() as client:
         run = client.handle(run.id)
         await run.signal("more", 40)  # in the inbox, as nobody works
         file = await client.export(run)
@@ -137,8 +137,8 @@ async def test_an_unfinished_run_goes_on_in_another_database(stage: Stage) -> No
 
 
 @pytest.mark.req("K29", "K18")
-async def test_a_tree_is_one_file_and_goes_on_as_one(stage: Stage) -> None:
-    async with stage.engine(above, asking) as engine:
+async def test_a_tree_is_one_file_and_goes_on_as_one(engines: Engines) -> None:
+    async with engines.new(above, asking) as engine:
         run = await engine.start(above, 1)
         await suspended(run)
         [wait] = await run.waits()
@@ -153,8 +153,8 @@ async def test_a_tree_is_one_file_and_goes_on_as_one(stage: Stage) -> None:
 
 
 @pytest.mark.req("K29")
-async def test_the_file_is_json_that_a_person_can_read(memory: Stage) -> None:
-    async with memory.engine(asking) as engine:
+async def test_the_file_is_json_that_a_person_can_read(memory_engines: Engines) -> None:
+    async with memory_engines.new(asking) as engine:
         run = await engine.start(asking, 1)
         await suspended(run)
 
@@ -168,8 +168,8 @@ async def test_the_file_is_json_that_a_person_can_read(memory: Stage) -> None:
 
 
 @pytest.mark.req("K29", "K32")
-async def test_a_file_holds_plain_values_whatever_the_databases_codec(disk: Stage) -> None:
-    async with disk.engine(asking, codec=Compression()) as engine:
+async def test_a_file_holds_plain_values_whatever_the_databases_codec(durable_engines: Engines) -> None:
+    async with durable_engines.new(asking, codec=Compression()) as engine:
         run = await engine.start(asking, 1)
         await suspended(run)
         file = await engine.export(run)
@@ -183,11 +183,11 @@ async def test_a_file_holds_plain_values_whatever_the_databases_codec(disk: Stag
 
 
 @pytest.mark.req("K29")
-async def test_a_run_that_exists_is_not_imported(stage: Stage) -> None:
+async def test_a_run_that_exists_is_not_imported(engines: Engines) -> None:
     shop = Shop()
     order = shop.workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         run = await engine.start(order, 1, key="mine")
         with pytest.raises(RunFailed):
             await run.result()
@@ -251,8 +251,8 @@ def broken_files(file: bytes) -> list[tuple[bytes, str]]:
 
 
 @pytest.mark.req("K29", "X9")
-async def test_a_file_that_is_wrong_is_refused_and_nothing_is_written(stage: Stage) -> None:
-    async with stage.engine(asking) as engine:
+async def test_a_file_that_is_wrong_is_refused_and_nothing_is_written(engines: Engines) -> None:
+    async with engines.new(asking) as engine:
         run = await engine.start(asking, 1)
         await suspended(run)
         files = broken_files(await engine.export(run))
@@ -269,8 +269,8 @@ async def test_a_file_that_is_wrong_is_refused_and_nothing_is_written(stage: Sta
 
 
 @pytest.mark.req("K29")
-async def test_only_what_has_ended_can_be_deleted(stage: Stage) -> None:
-    async with stage.engine(above, asking) as engine:
+async def test_only_what_has_ended_can_be_deleted(engines: Engines) -> None:
+    async with engines.new(above, asking) as engine:
         run = await engine.start(above, 1)
         await suspended(run)
         [wait] = await run.waits()
@@ -293,7 +293,7 @@ async def test_only_what_has_ended_can_be_deleted(stage: Stage) -> None:
 
 
 @pytest.mark.req("K29")
-async def test_the_run_that_still_lives_below_is_named(stage: Stage) -> None:
+async def test_the_run_that_still_lives_below_is_named(engines: Engines) -> None:
     fails = True
 
     @workflow
@@ -310,7 +310,7 @@ async def test_the_run_that_still_lives_below_is_named(stage: Stage) -> None:
     async def top(ctx: Context, n: int) -> None:
         await ctx.run(deep, n)
 
-    async with stage.engine(top, deep, deepest) as engine:
+    async with engines.new(top, deep, deepest) as engine:
         run = await engine.start(top, 1)
         with pytest.raises(RunFailed):
             await run.result()
@@ -332,8 +332,8 @@ async def test_the_run_that_still_lives_below_is_named(stage: Stage) -> None:
 
 
 @pytest.mark.req("K29", "K7")
-async def test_status_of_what_was_brought_back_is_what_it_was(stage: Stage) -> None:
-    async with stage.engine(asking) as engine:
+async def test_status_of_what_was_brought_back_is_what_it_was(engines: Engines) -> None:
+    async with engines.new(asking) as engine:
         run = await engine.start(asking, 1)
         await suspended(run)
         await run.signal("more", 1)
@@ -348,12 +348,12 @@ async def test_status_of_what_was_brought_back_is_what_it_was(stage: Stage) -> N
 
 
 @pytest.mark.req("K29")
-async def test_a_run_that_is_brought_back_here_has_not_ended_any_more(memory: Stage) -> None:
+async def test_a_run_that_is_brought_back_here_has_not_ended_any_more(memory_engines: Engines) -> None:
     @workflow
     async def asks(ctx: Context) -> Any:
         return await ctx.signal("go")
 
-    async with memory.engine(asks) as engine:
+    async with memory_engines.new(asks) as engine:
         run = await engine.start(asks)
         await suspended(run)
         file = await engine.export(run)
@@ -369,11 +369,11 @@ async def test_a_run_that_is_brought_back_here_has_not_ended_any_more(memory: St
 
 
 @pytest.mark.req("K29", "K26", "K24")
-async def test_what_is_no_file_and_no_place_is_told(memory: Stage) -> None:
+async def test_what_is_no_file_and_no_place_is_told(memory_engines: Engines) -> None:
     @workflow
     async def short(ctx: Context) -> None: ...
 
-    async with memory.engine(short) as engine:
+    async with memory_engines.new(short) as engine:
         run = await engine.start(short)
         await run.result()
 

@@ -15,7 +15,7 @@ from stepwell.errors import (
     RunCancelled,
     RunNotFound,
 )
-from tests.stage import Stage
+from tests.engines import Engines
 
 
 @workflow
@@ -29,7 +29,7 @@ async def patient(ctx: Context) -> int:
 
 
 @pytest.mark.req("K21", "K8")
-async def test_options_that_cannot_work_start_nothing(stage: Stage) -> None:
+async def test_options_that_cannot_work_start_nothing(engines: Engines) -> None:
     wrong: list[dict[str, Any]] = [
         {"key": 5},
         {"key": None},
@@ -52,7 +52,7 @@ async def test_options_that_cannot_work_start_nothing(stage: Stage) -> None:
         {"tags": {"a": "x" * 100_000}},
         {"prioritty": 5},
     ]
-    async with stage.engine(echo) as engine:
+    async with engines.new(echo) as engine:
         for options in wrong:
             with pytest.raises(InvalidRequest) as caught:
                 await engine.start(echo, 1, **options)
@@ -63,7 +63,7 @@ async def test_options_that_cannot_work_start_nothing(stage: Stage) -> None:
 
 
 @pytest.mark.req("K19")
-async def test_limits_that_no_worker_could_read_are_not_set(stage: Stage) -> None:
+async def test_limits_that_no_worker_could_read_are_not_set(engines: Engines) -> None:
     wrong: list[tuple[Any, Any, Any]] = [
         ("workflow", "echo", "3"),
         ("workflow", "echo", 1.5),
@@ -72,7 +72,7 @@ async def test_limits_that_no_worker_could_read_are_not_set(stage: Stage) -> Non
         ("key", "a\x00", 1),
         ("nothing", "echo", 1),
     ]
-    async with stage.engine(echo) as engine:
+    async with engines.new(echo) as engine:
         for kind, name, limit in wrong:
             with pytest.raises(InvalidRequest):
                 await engine.set_limit(kind, name, limit)
@@ -84,8 +84,8 @@ async def test_limits_that_no_worker_could_read_are_not_set(stage: Stage) -> Non
 
 
 @pytest.mark.req("K13")
-async def test_a_reason_is_text_and_any_text_is_kept(stage: Stage) -> None:
-    async with stage.engine(patient) as engine:
+async def test_a_reason_is_text_and_any_text_is_kept(engines: Engines) -> None:
+    async with engines.new(patient) as engine:
         run = await engine.start(patient)
         with pytest.raises(InvalidRequest, match="reason is 5"):
             await run.cancel(5)  # type: ignore[arg-type]  # that is the test
@@ -96,8 +96,8 @@ async def test_a_reason_is_text_and_any_text_is_kept(stage: Stage) -> None:
 
 
 @pytest.mark.req("K26", "K29")
-async def test_verbs_on_what_is_no_run(memory: Stage) -> None:
-    async with memory.engine(echo) as engine:
+async def test_verbs_on_what_is_no_run(memory_engines: Engines) -> None:
+    async with memory_engines.new(echo) as engine:
         run = await engine.start(echo, 1)
         await run.result()
         for ask in (
@@ -112,8 +112,8 @@ async def test_verbs_on_what_is_no_run(memory: Stage) -> None:
 
 
 @pytest.mark.req("K8")
-async def test_a_wrong_argument_is_an_input_and_no_definition(memory: Stage) -> None:
-    async with memory.engine(echo) as engine:
+async def test_a_wrong_argument_is_an_input_and_no_definition(memory_engines: Engines) -> None:
+    async with memory_engines.new(echo) as engine:
         run = await engine.start(echo, 1)
         for ask in (
             lambda: engine.runs(limit="many"),  # type: ignore[arg-type]  # that is the test, here and below
@@ -129,19 +129,19 @@ async def test_a_wrong_argument_is_an_input_and_no_definition(memory: Stage) -> 
 
 
 @pytest.mark.req("K8")
-async def test_what_is_no_workflow_cannot_be_started(memory: Stage) -> None:
+async def test_what_is_no_workflow_cannot_be_started(memory_engines: Engines) -> None:
     @step
     async def charge() -> None: ...
 
-    async with memory.engine(echo) as engine:
+    async with memory_engines.new(echo) as engine:
         for wrong in (None, 5, str, charge):
             with pytest.raises(InvalidRequest, match="is not a workflow"):
                 await engine.start(wrong, 1)  # type: ignore[call-overload]  # that is the test
 
 
 @pytest.mark.req("K21")
-async def test_each_input_has_its_key_or_none_has(memory: Stage) -> None:
-    async with memory.engine(echo) as engine:
+async def test_each_input_has_its_key_or_none_has(memory_engines: Engines) -> None:
+    async with memory_engines.new(echo) as engine:
         with pytest.raises(InvalidInput, match="inputs is 7"):
             await engine.start_many(echo, 7)  # type: ignore[arg-type]  # meant
         with pytest.raises(InvalidRequest, match="2 inputs"):
@@ -151,13 +151,13 @@ async def test_each_input_has_its_key_or_none_has(memory: Stage) -> None:
 
 
 @pytest.mark.req("K21")
-async def test_the_wrong_one_of_many_inputs_is_named(memory: Stage) -> None:
+async def test_the_wrong_one_of_many_inputs_is_named(memory_engines: Engines) -> None:
     @workflow
     async def count(ctx: Context, n: int) -> int:
         return n
 
     wrong: list[Any] = [1, "b", 3]
-    async with memory.engine(count, echo) as engine:
+    async with memory_engines.new(count, echo) as engine:
         for many in (count, "count"):
             with pytest.raises(InvalidInput, match=r"inputs\[1\] of 3"):
                 await engine.start_many(many, wrong)
@@ -170,8 +170,8 @@ async def test_the_wrong_one_of_many_inputs_is_named(memory: Stage) -> None:
 
 
 @pytest.mark.req("K8")
-async def test_outputs_are_named_by_their_paths(memory: Stage) -> None:
-    async with memory.engine(echo) as engine:
+async def test_outputs_are_named_by_their_paths(memory_engines: Engines) -> None:
+    async with memory_engines.new(echo) as engine:
         run = await engine.start(echo, 1)
         await run.result()
         wrong: list[Any] = [5, {5: 1}]
@@ -181,8 +181,8 @@ async def test_outputs_are_named_by_their_paths(memory: Stage) -> None:
 
 
 @pytest.mark.req("K7")
-async def test_runs_are_found_by_the_name_of_their_status(stage: Stage) -> None:
-    async with stage.engine(echo) as engine:
+async def test_runs_are_found_by_the_name_of_their_status(engines: Engines) -> None:
+    async with engines.new(echo) as engine:
         run = await engine.start(echo, 1)
         await run.result()
 
@@ -194,8 +194,8 @@ async def test_runs_are_found_by_the_name_of_their_status(stage: Stage) -> None:
 
 
 @pytest.mark.req("K8")
-async def test_ids_and_names_that_are_no_text(stage: Stage) -> None:
-    async with stage.engine(patient) as engine:
+async def test_ids_and_names_that_are_no_text(engines: Engines) -> None:
+    async with engines.new(patient) as engine:
         run = await engine.start(patient)
         for ask in (
             lambda: engine.handle(5).status(),  # type: ignore[call-overload]  # that is the test, here and below
@@ -210,8 +210,8 @@ async def test_ids_and_names_that_are_no_text(stage: Stage) -> None:
 
 
 @pytest.mark.req("F11")
-async def test_who_waits_in_vain_is_told_that_the_run_goes_on(memory: Stage) -> None:
-    async with memory.engine(patient) as engine:
+async def test_who_waits_in_vain_is_told_that_the_run_goes_on(memory_engines: Engines) -> None:
+    async with memory_engines.new(patient) as engine:
         run = await engine.start(patient)
 
         with pytest.raises(TimeoutError, match=f"run {run.id} has not ended") as caught:

@@ -9,7 +9,7 @@ from stepwell import Context, StartRate, SyncClient, workflow
 from stepwell.client.rates import checked_rates
 from stepwell.errors import InvalidInput, RateLimited
 from stepwell.store.memory import MemoryStore
-from tests.stage import Stage
+from tests.engines import Engines
 
 
 @workflow
@@ -18,8 +18,8 @@ async def hello(ctx: Context, name: str) -> str:
 
 
 @pytest.mark.req("K20")
-async def test_what_is_too_much_is_refused_before_a_run_is_made(stage: Stage) -> None:
-    async with stage.engine(hello, start_rates=[StartRate("workflow", 3)]) as engine:
+async def test_what_is_too_much_is_refused_before_a_run_is_made(engines: Engines) -> None:
+    async with engines.new(hello, start_rates=[StartRate("workflow", 3)]) as engine:
         for name in "abc":
             await engine.start(hello, name)
 
@@ -32,11 +32,11 @@ async def test_what_is_too_much_is_refused_before_a_run_is_made(stage: Stage) ->
 
 
 @pytest.mark.req("K20")
-async def test_all_processes_share_the_windows(stage: Stage) -> None:
+async def test_all_processes_share_the_windows(engines: Engines) -> None:
     rates = [StartRate("workflow", 3)]
     async with (
-        stage.engine(hello, start_rates=rates) as one,
-        stage.engine(hello, start_rates=rates, worker=False) as two,
+        engines.new(hello, start_rates=rates) as one,
+        engines.new(hello, start_rates=rates, worker=False) as two,
     ):
         await one.start(hello, "a")
         await two.start_many(hello, ["b", "c"])
@@ -48,8 +48,8 @@ async def test_all_processes_share_the_windows(stage: Stage) -> None:
 
 
 @pytest.mark.req("K20", "T4")
-async def test_rates_are_changed_while_the_engine_runs(memory: Stage) -> None:
-    async with memory.engine(hello) as engine:
+async def test_rates_are_changed_while_the_engine_runs(memory_engines: Engines) -> None:
+    async with memory_engines.new(hello) as engine:
         await engine.start_many(hello, "abc")
         engine.set_start_rates(StartRate("workflow", 1))
         await engine.start(hello, "d")
@@ -64,8 +64,8 @@ async def test_rates_are_changed_while_the_engine_runs(memory: Stage) -> None:
 
 
 @pytest.mark.req("K20", "T4")
-def test_a_client_without_async_keeps_to_the_rates_too(sqlite: Stage) -> None:
-    with SyncClient(engine=sqlite.engine(hello)) as client:
+def test_a_client_without_async_keeps_to_the_rates_too(sqlite: Engines) -> None:
+    with SyncClient(engine=sqlite.new(hello)) as client:
         client.set_start_rates(StartRate("user", 1))
         client.start(hello, "a", user="ann")
 
@@ -74,8 +74,8 @@ def test_a_client_without_async_keeps_to_the_rates_too(sqlite: Stage) -> None:
 
 
 @pytest.mark.req("K20", "K21")
-async def test_a_start_that_is_repeated_counts_once(memory: Stage) -> None:
-    async with memory.engine(hello, start_rates=[StartRate("workflow", 1)]) as engine:
+async def test_a_start_that_is_repeated_counts_once(memory_engines: Engines) -> None:
+    async with memory_engines.new(hello, start_rates=[StartRate("workflow", 1)]) as engine:
         first = await engine.start(hello, "a", key="k")
 
         assert (await engine.start(hello, "a", key="k")).id == first.id
@@ -84,8 +84,8 @@ async def test_a_start_that_is_repeated_counts_once(memory: Stage) -> None:
 
 
 @pytest.mark.req("K20")
-async def test_each_user_has_a_window_and_many_at_once_are_all_or_none(memory: Stage) -> None:
-    async with memory.engine(hello, start_rates=[StartRate("user", 2)]) as engine:
+async def test_each_user_has_a_window_and_many_at_once_are_all_or_none(memory_engines: Engines) -> None:
+    async with memory_engines.new(hello, start_rates=[StartRate("user", 2)]) as engine:
         await engine.start_many(hello, ["a"], user="ann")
         with pytest.raises(RateLimited, match="user default/ann"):
             await engine.start_many(hello, ["b", "c"], user="ann")
@@ -96,12 +96,12 @@ async def test_each_user_has_a_window_and_many_at_once_are_all_or_none(memory: S
         assert len(await engine.runs()) == 7
 
 
-async def spoil(stage: Stage) -> None:
+async def spoil(engines: Engines) -> None:
     """Nobody can read the windows any more."""
-    if isinstance(stage.database, MemoryStore):
-        stage.database._windows.update(dict.fromkeys(stage.database._windows, "nonsense"))
+    if isinstance(engines.database, MemoryStore):
+        engines.database._windows.update(dict.fromkeys(engines.database._windows, "nonsense"))
     else:
-        connection = await asyncpg.connect(str(stage.database))
+        connection = await asyncpg.connect(str(engines.database))
         await connection.execute("DROP TABLE stepwell.start_windows")
         await connection.close()
 
@@ -109,12 +109,12 @@ async def spoil(stage: Stage) -> None:
 @pytest.mark.req("K20")
 @pytest.mark.parametrize("kind", ["memory", "postgres"])
 async def test_a_fault_of_the_limiter_lets_known_callers_start_and_no_others(
-    kind: str, memory: Stage, postgres_url: str
+    kind: str, memory_engines: Engines, postgres_url: str
 ) -> None:
-    stage = memory if kind == "memory" else Stage("postgres", postgres_url)
-    async with stage.engine(hello, start_rates=[StartRate("workflow", 1)]) as engine:
+    engines = memory_engines if kind == "memory" else Engines("postgres", postgres_url)
+    async with engines.new(hello, start_rates=[StartRate("workflow", 1)]) as engine:
         await engine.start(hello, "first")
-        await spoil(stage)
+        await spoil(engines)
 
         assert await (await engine.start(hello, "ann", user="ann")).result() == "hello ann"
         with pytest.raises(RateLimited, match="the caller has no name"):

@@ -11,7 +11,7 @@ import pytest
 from stepwell import Context, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput, KeyConflict
-from tests.stage import SETTINGS, Stage, kinds, reaches, until
+from tests.engines import SETTINGS, Engines, kinds, reaches, until
 
 
 @dataclass
@@ -26,8 +26,8 @@ async def fulfil(ctx: Context, order: Order) -> str:
 
 
 @pytest.mark.req("K8")
-async def test_run_is_started_by_name_without_its_code(stage: Stage) -> None:
-    async with stage.engine(fulfil), stage.client() as client:
+async def test_run_is_started_by_name_without_its_code(engines: Engines) -> None:
+    async with engines.new(fulfil), engines.client() as client:
         run = await client.start("fulfil", {"id": 1, "items": ["tea"]})
         assert await run.result(15) == "1: tea"
 
@@ -38,9 +38,9 @@ async def test_run_is_started_by_name_without_its_code(stage: Stage) -> None:
     [({"id": "one", "items": []}, "id"), ({"id": 1, "items": [2]}, "items"), ({"id": 1}, ""), (None, "")],
 )
 async def test_input_is_checked_at_once_against_the_stored_schema(
-    stage: Stage, bad: object, field: str
+    engines: Engines, bad: object, field: str
 ) -> None:
-    async with stage.engine(fulfil), stage.client() as client:
+    async with engines.new(fulfil), engines.client() as client:
         with pytest.raises(InvalidInput) as caught:
             await client.start("fulfil", bad)
 
@@ -51,19 +51,19 @@ async def test_input_is_checked_at_once_against_the_stored_schema(
 
 
 @pytest.mark.req("K8")
-async def test_started_run_waits_on_disk_for_a_worker(disk: Stage) -> None:
-    async with disk.engine(fulfil):
+async def test_started_run_waits_on_disk_for_a_worker(durable_engines: Engines) -> None:
+    async with durable_engines.new(fulfil):
         pass
-    async with disk.client() as client:
+    async with durable_engines.client() as client:
         run = await client.start("fulfil", {"id": 7, "items": ["x"]})
         assert await run.status() is Status.PENDING
-    async with disk.engine(fulfil) as engine:
+    async with durable_engines.new(fulfil) as engine:
         assert await engine.handle(run.id).result(15) == "7: x"
 
 
 @pytest.mark.req("K6", "K21")
-async def test_same_key_and_input_is_the_same_run(stage: Stage) -> None:
-    async with stage.engine(fulfil) as engine:
+async def test_same_key_and_input_is_the_same_run(engines: Engines) -> None:
+    async with engines.new(fulfil) as engine:
         order = Order(1, ["tea"])
         first = await engine.start(fulfil, order, key="order-1")
         again = await engine.start(fulfil, order, key="order-1")
@@ -79,8 +79,8 @@ async def test_same_key_and_input_is_the_same_run(stage: Stage) -> None:
 
 
 @pytest.mark.req("K21")
-async def test_same_key_with_other_input_is_a_conflict_and_changes_nothing(stage: Stage) -> None:
-    async with stage.engine(fulfil) as engine:
+async def test_same_key_with_other_input_is_a_conflict_and_changes_nothing(engines: Engines) -> None:
+    async with engines.new(fulfil) as engine:
         first = await engine.start(fulfil, Order(1, ["tea"]), key="order-1")
 
         with pytest.raises(KeyConflict) as caught:
@@ -92,12 +92,12 @@ async def test_same_key_with_other_input_is_a_conflict_and_changes_nothing(stage
 
 
 @pytest.mark.req("K21")
-async def test_same_key_of_another_workflow_is_a_conflict(stage: Stage) -> None:
+async def test_same_key_of_another_workflow_is_a_conflict(engines: Engines) -> None:
     @workflow
     async def other(ctx: Context, order: Order) -> int:
         return order.id
 
-    async with stage.engine(fulfil, other) as engine:
+    async with engines.new(fulfil, other) as engine:
         await engine.start(fulfil, Order(1, []), key="k")
 
         with pytest.raises(KeyConflict):
@@ -105,8 +105,8 @@ async def test_same_key_of_another_workflow_is_a_conflict(stage: Stage) -> None:
 
 
 @pytest.mark.req("K6", "K21")
-async def test_many_starters_with_one_key_get_one_run(stage: Stage) -> None:
-    async with stage.engine(fulfil) as one, stage.client() as two:
+async def test_many_starters_with_one_key_get_one_run(engines: Engines) -> None:
+    async with engines.new(fulfil) as one, engines.client() as two:
         handles = await asyncio.gather(
             *(
                 engine.start("fulfil", {"id": 5, "items": []}, key="once")
@@ -120,8 +120,8 @@ async def test_many_starters_with_one_key_get_one_run(stage: Stage) -> None:
 
 
 @pytest.mark.req("K21")
-async def test_delayed_run_does_not_begin_early(stage: Stage) -> None:
-    async with stage.engine(fulfil) as engine:
+async def test_delayed_run_does_not_begin_early(engines: Engines) -> None:
+    async with engines.new(fulfil) as engine:
         began = time.monotonic()
         run = await engine.start(fulfil, Order(1, []), delay=0.3)
         assert await run.status() is Status.PENDING
@@ -131,12 +131,12 @@ async def test_delayed_run_does_not_begin_early(stage: Stage) -> None:
 
 
 @pytest.mark.req("K21")
-async def test_message_does_not_bring_a_delayed_start_forward(stage: Stage) -> None:
+async def test_message_does_not_bring_a_delayed_start_forward(engines: Engines) -> None:
     @workflow
     async def listens(ctx: Context) -> str:
         return str(await ctx.signal("hello"))
 
-    async with stage.engine(listens) as engine:
+    async with engines.new(listens) as engine:
         began = time.monotonic()
         run = await engine.start(listens, delay=0.4)
         await run.signal("hello", "you")
@@ -146,24 +146,24 @@ async def test_message_does_not_bring_a_delayed_start_forward(stage: Stage) -> N
 
 
 @pytest.mark.req("K21")
-async def test_higher_priority_goes_first(stage: Stage) -> None:
+async def test_higher_priority_goes_first(engines: Engines) -> None:
     order: list[int] = []
 
     @workflow
     async def ranked(ctx: Context, rank: int) -> None:
         await ctx.step(order.append, rank)
 
-    async with stage.engine(ranked, worker=False) as client:
+    async with engines.new(ranked, worker=False) as client:
         for rank in (0, 5, 1, 9):
             await client.start(ranked, rank, priority=rank)
-    async with stage.engine(ranked, settings=replace(SETTINGS, slots=1)):
+    async with engines.new(ranked, settings=replace(SETTINGS, slots=1)):
         await until(lambda: len(order) == 4)
 
     assert order == [9, 5, 1, 0]
 
 
 @pytest.mark.req("K8", "K22")
-async def test_unknown_version_stays_queued_and_runs_when_a_worker_has_it(stage: Stage) -> None:
+async def test_unknown_version_stays_queued_and_runs_when_a_worker_has_it(engines: Engines) -> None:
     @workflow(name="greet", version="1")
     async def old(ctx: Context, name: str) -> str:
         return f"hello {name}"
@@ -172,18 +172,18 @@ async def test_unknown_version_stays_queued_and_runs_when_a_worker_has_it(stage:
     async def new(ctx: Context, name: str) -> str:
         return f"hi {name}"
 
-    async with stage.engine(old) as engine:
+    async with engines.new(old) as engine:
         early = await engine.start(new, "ana")  # only the client has version 2
         done = await engine.start(old, "ana")
         assert await done.result() == "hello ana"
         assert await early.status() is Status.PENDING
         assert (await early.why()).code == "no_worker"
-    async with stage.engine(new) as engine:
+    async with engines.new(new) as engine:
         assert await engine.handle(early.id).result(15) == "hi ana"
 
 
 @pytest.mark.req("K22")
-async def test_versions_run_side_by_side_and_a_run_keeps_its_own(stage: Stage) -> None:
+async def test_versions_run_side_by_side_and_a_run_keeps_its_own(engines: Engines) -> None:
     @workflow(name="greet", version="1")
     async def old(ctx: Context, name: str) -> str:
         return f"{await ctx.signal('go')} old {name}"
@@ -192,10 +192,10 @@ async def test_versions_run_side_by_side_and_a_run_keeps_its_own(stage: Stage) -
     async def new(ctx: Context, name: str) -> str:
         return f"{await ctx.signal('go')} new {name}"
 
-    async with stage.engine(old) as engine:
+    async with engines.new(old) as engine:
         first = await engine.start("greet", "a")
         await reaches(first, Status.SUSPENDED)
-    async with stage.engine(old, new) as engine:
+    async with engines.new(old, new) as engine:
         second = await engine.start("greet", "b")  # the newest that is known
         third = await engine.start("greet", "c", version="1")
         for run in (first, second, third):
@@ -206,28 +206,28 @@ async def test_versions_run_side_by_side_and_a_run_keeps_its_own(stage: Stage) -
 
 
 @pytest.mark.req("K8")
-async def test_worker_takes_only_from_its_queues(stage: Stage) -> None:
+async def test_worker_takes_only_from_its_queues(engines: Engines) -> None:
     @workflow(queue="slow")
     async def heavy(ctx: Context) -> str:
         return "heavy"
 
-    async with stage.engine(heavy) as engine:
+    async with engines.new(heavy) as engine:
         run = await engine.start(heavy)
         light = await engine.start(heavy, queue="default")
         assert await light.result() == "heavy"
         assert await run.status() is Status.PENDING
-    async with stage.engine(heavy, queues=["slow"]) as engine:
+    async with engines.new(heavy, queues=["slow"]) as engine:
         assert await engine.handle(run.id).result(15) == "heavy"
 
 
 @pytest.mark.req("K21")
-async def test_start_many_tells_a_conflict_after_the_others_beside_it_were_started(stage: Stage) -> None:
+async def test_start_many_tells_a_conflict_after_the_others_beside_it_were_started(engines: Engines) -> None:
     @workflow
     async def double(ctx: Context, number: int) -> int:
         return 2 * number
 
     keys = [f"k{n}" for n in range(1100)]
-    async with stage.engine(double, worker=False) as engine:
+    async with engines.new(double, worker=False) as engine:
         await engine.start(double, 9999, key="k300")
         with pytest.raises(KeyConflict, match="k300"):
             await engine.start_many(double, range(1100), keys=keys)
@@ -237,19 +237,19 @@ async def test_start_many_tells_a_conflict_after_the_others_beside_it_were_start
 
 
 @pytest.mark.req("K8", "K2")
-async def test_start_many_starts_all_of_them(stage: Stage) -> None:
+async def test_start_many_starts_all_of_them(engines: Engines) -> None:
     @workflow
     async def double(ctx: Context, n: int) -> int:
         return 2 * n
 
-    async with stage.engine(double) as engine:
+    async with engines.new(double) as engine:
         runs = await engine.start_many(double, range(1200), keys=[f"k{n}" for n in range(1200)])
 
         assert [await run.result() for run in runs] == [2 * n for n in range(1200)]
 
 
 @pytest.mark.req("K8")
-async def test_a_run_is_shown_as_started_when_it_was(stage: Stage) -> None:
+async def test_a_run_is_shown_as_started_when_it_was(engines: Engines) -> None:
     async def charge() -> None:
         await asyncio.sleep(0.05)
 
@@ -258,7 +258,7 @@ async def test_a_run_is_shown_as_started_when_it_was(stage: Stage) -> None:
         await ctx.step(charge)
         await ctx.step(charge)
 
-    async with stage.engine(pays) as engine:
+    async with engines.new(pays) as engine:
         run = await engine.start(pays)
         await run.result()
         [first, *_] = [event async for event in run.events() if event.kind == "step_completed"]

@@ -11,7 +11,7 @@ import pytest
 
 from stepwell import Context, SyncClient, workflow
 from stepwell.errors import InvalidInput, InvalidRequest, NotWaitingYet, RunEnded, RunNotFound
-from tests.stage import PATIENCE, Stage
+from tests.engines import PATIENCE, Engines
 
 
 @workflow
@@ -35,10 +35,10 @@ async def asking(ctx: Context) -> bool:
 
 
 @pytest.mark.req("F12", "F15")
-def test_events_are_followed_live_until_the_end(stage: Stage) -> None:
+def test_events_are_followed_live_until_the_end(engines: Engines) -> None:
     """The run continues only when the news of its last step has arrived."""
     lines: list[int] = []
-    with SyncClient(engine=stage.engine(counting)) as client:
+    with SyncClient(engine=engines.new(counting)) as client:
         run = client.start(counting, 3)
         for event in run.events(follow=True):
             if event.kind == "published":
@@ -50,8 +50,8 @@ def test_events_are_followed_live_until_the_end(stage: Stage) -> None:
 
 
 @pytest.mark.req("F15")
-def test_events_and_log_are_read_in_chunks_and_in_order(sqlite: Stage) -> None:
-    with SyncClient(engine=sqlite.engine(many)) as client:
+def test_events_and_log_are_read_in_chunks_and_in_order(sqlite: Engines) -> None:
+    with SyncClient(engine=sqlite.new(many)) as client:
         run = client.start(many, 2500)
         run.result(PATIENCE)
 
@@ -64,8 +64,8 @@ def test_events_and_log_are_read_in_chunks_and_in_order(sqlite: Stage) -> None:
 
 
 @pytest.mark.req("F15")
-def test_an_iterator_that_is_left_frees_what_it_used(sqlite: Stage) -> None:
-    engine = sqlite.engine(counting)
+def test_an_iterator_that_is_left_frees_what_it_used(sqlite: Engines) -> None:
+    engine = sqlite.new(counting)
     with SyncClient(engine=engine) as client:
         run = client.start(counting, 1)
         for event in run.events(follow=True):
@@ -78,9 +78,9 @@ def test_an_iterator_that_is_left_frees_what_it_used(sqlite: Stage) -> None:
 
 
 @pytest.mark.req("F15")
-def test_errors_of_an_iterator_reach_the_caller(memory: Stage) -> None:
+def test_errors_of_an_iterator_reach_the_caller(memory_engines: Engines) -> None:
     wrong: Any = "last"
-    with SyncClient(engine=memory.engine(counting)) as client:
+    with SyncClient(engine=memory_engines.new(counting)) as client:
         run = client.start(counting, 0)
         with pytest.raises(InvalidInput, match="after"):
             next(run.events(after=wrong))
@@ -91,8 +91,8 @@ def test_errors_of_an_iterator_reach_the_caller(memory: Stage) -> None:
 
 
 @pytest.mark.req("F15")
-def test_an_iterator_ends_with_its_client(sqlite: Stage) -> None:
-    with SyncClient(engine=sqlite.engine(counting)) as client:
+def test_an_iterator_ends_with_its_client(sqlite: Engines) -> None:
+    with SyncClient(engine=sqlite.new(counting)) as client:
         events = client.start(counting, 1).events(follow=True)
         next(events)
 
@@ -101,8 +101,8 @@ def test_an_iterator_ends_with_its_client(sqlite: Stage) -> None:
 
 
 @pytest.mark.req("F15", "F16")
-def test_sync_code_awaits_a_wait_too(disk: Stage) -> None:
-    with SyncClient(engine=disk.engine(asking)) as client:
+def test_sync_code_awaits_a_wait_too(durable_engines: Engines) -> None:
+    with SyncClient(engine=durable_engines.new(asking)) as client:
         run = client.start(asking)
 
         assert run.waiting_for("approve", PATIENCE).what == "approval"

@@ -23,7 +23,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.errors import InvalidInput, KeyConflict, NotSerialisable
-from tests.stage import Stage, all_events, suspended, until
+from tests.engines import Engines, all_events, suspended, until
 
 
 class RecordedResult(BaseModel):
@@ -86,8 +86,8 @@ KEYS = list(ROW)
 
 
 @pytest.mark.req("F13")
-async def test_a_dict_keeps_its_order_on_every_way(stage: Stage) -> None:
-    async with stage.engine(keeps_order, child) as engine:
+async def test_a_dict_keeps_its_order_on_every_way(engines: Engines) -> None:
+    async with engines.new(keeps_order, child) as engine:
         run = await engine.start(keeps_order, ROW)
         await suspended(run)
         await run.signal("go", ROW)
@@ -107,7 +107,7 @@ async def test_a_dict_keeps_its_order_on_every_way(stage: Stage) -> None:
 
 @pytest.mark.req("F13", "K1")
 @pytest.mark.parametrize("input", ["plain", "typed", "named"])
-async def test_a_key_belongs_to_a_dict_in_whatever_order(stage: Stage, input: str) -> None:
+async def test_a_key_belongs_to_a_dict_in_whatever_order(engines: Engines, input: str) -> None:
     @workflow
     async def plain(ctx: Context, row: Any) -> None: ...
 
@@ -118,7 +118,7 @@ async def test_a_key_belongs_to_a_dict_in_whatever_order(stage: Stage, input: st
         return Order(row) if input == "typed" else row
 
     flow: Any = {"plain": plain, "typed": typed, "named": "plain"}[input]
-    async with stage.engine(plain, typed) as engine:
+    async with engines.new(plain, typed) as engine:
         first = await engine.start(flow, given(ROW), key="k")
         again = await engine.start(flow, given(dict(sorted(ROW.items()))), key="k")
 
@@ -128,14 +128,14 @@ async def test_a_key_belongs_to_a_dict_in_whatever_order(stage: Stage, input: st
 
 
 @pytest.mark.req("F13", "K1")
-async def test_a_key_of_an_older_version_is_known_again(memory: Stage) -> None:
+async def test_a_key_of_an_older_version_is_known_again(memory_engines: Engines) -> None:
     """It made its digest of the input with sorted keys, and of a dataclass by its fields."""
     from stepwell.domain.codec import digest
 
     @workflow
     async def typed(ctx: Context, order: Order) -> None: ...
 
-    async with memory.engine(typed, worker=False) as engine:
+    async with memory_engines.new(typed, worker=False) as engine:
         prepared = await engine._prepared(typed, "")
         new = engine._new_run(prepared, Order(ROW), "k", {})
 
@@ -173,10 +173,10 @@ async def goes_on(ctx: Context, rounds: int = 1) -> int:
 
 
 @pytest.mark.req("F13", "F1")
-async def test_a_default_of_the_parameter_counts(stage: Stage) -> None:
+async def test_a_default_of_the_parameter_counts(engines: Engines) -> None:
     nothing: Any = None
     flows = (with_default, optional, plain_default, calls_them, goes_on)
-    async with stage.engine(*flows) as engine:
+    async with engines.new(*flows) as engine:
         assert await engine.run(with_default) == {"default": 1}
         assert await engine.run(with_default, {"given": 2}) == {"given": 2}
         assert await engine.run(optional) == 5
@@ -194,16 +194,16 @@ async def test_a_default_of_the_parameter_counts(stage: Stage) -> None:
 
 
 @pytest.mark.req("F13")
-async def test_a_changed_default_is_no_new_version(stage: Stage) -> None:
+async def test_a_changed_default_is_no_new_version(engines: Engines) -> None:
     @workflow(name="optional")
     async def changed(ctx: Context, count: int | None = 6) -> int | None:
         return count
 
     changed._function.__module__, changed._function.__qualname__ = __name__, "optional"
     assert changed.definition.hash == optional.definition.hash
-    async with stage.engine(optional) as engine:
+    async with engines.new(optional) as engine:
         assert await engine.run(optional) == 5
-    async with stage.engine(changed) as engine:
+    async with engines.new(changed) as engine:
         assert await engine.run(changed) == 6
 
 
@@ -221,8 +221,8 @@ async def listens(ctx: Context) -> list[Any]:
 
 
 @pytest.mark.req("F13", "K11")
-async def test_signals_and_events_take_models_and_dataclasses(stage: Stage) -> None:
-    async with stage.engine(listens) as engine:
+async def test_signals_and_events_take_models_and_dataclasses(engines: Engines) -> None:
+    async with engines.new(listens) as engine:
         run = await engine.start(listens)
         await run.signal("model", RecordedResult(by="ana"))
         await run.signal("vote", Vote("bob", 3))
@@ -258,13 +258,13 @@ async def test_the_sync_client_takes_them_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("F13", "F12")
-async def test_news_and_stateless_signals_take_them(memory: Stage) -> None:
+async def test_news_and_stateless_signals_take_them(memory_engines: Engines) -> None:
     @workflow
     async def tells(ctx: Context) -> str:
         ctx.publish("votes", Vote("ana"))
         return (await ctx.signal("model", RecordedResult)).by
 
-    async with memory.engine(tells) as engine:
+    async with memory_engines.new(tells) as engine:
         run = await engine.start(tells)
         await run.signal("model", RecordedResult(by="bob"))
         assert await run.result(30) == "bob"
@@ -274,8 +274,8 @@ async def test_news_and_stateless_signals_take_them(memory: Stage) -> None:
 
 
 @pytest.mark.req("F13")
-async def test_what_no_class_describes_is_refused_as_before(memory: Stage) -> None:
-    async with memory.engine(listens) as engine:
+async def test_what_no_class_describes_is_refused_as_before(memory_engines: Engines) -> None:
+    async with memory_engines.new(listens) as engine:
         run = await engine.start(listens)
         for value in (object(), [object()], lambda: None):
             with pytest.raises(NotSerialisable):
@@ -299,8 +299,8 @@ class Counting(Machine[Order]):
 
 
 @pytest.mark.req("F13", "M1")
-async def test_a_machine_keeps_the_order_and_takes_dataclasses(stage: Stage) -> None:
-    async with stage.engine(Counting) as engine:
+async def test_a_machine_keeps_the_order_and_takes_dataclasses(engines: Engines) -> None:
+    async with engines.new(Counting) as engine:
         run = await engine.start(Counting, Order(ROW))
         await suspended(run)
         await run.trigger("vote", Vote("aaa"))

@@ -11,7 +11,7 @@ import pytest
 from stepwell import Context, Machine, RunHandle, step, transition, workflow
 from stepwell.errors import InvalidInput, NotWaitingYet, RunEnded, RunNotFound
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import PATIENCE, Stage, suspended
+from tests.engines import PATIENCE, Engines, suspended
 
 
 @dataclass
@@ -61,8 +61,8 @@ async def path_at(run: RunHandle[Any], name: str) -> str:
 
 
 @pytest.mark.req("F16")
-async def test_function_is_awaited_at_its_signal_event_approval_and_sleep(stage: Stage) -> None:
-    async with stage.engine(publishing) as engine:
+async def test_function_is_awaited_at_its_signal_event_approval_and_sleep(engines: Engines) -> None:
+    async with engines.new(publishing) as engine:
         run = await engine.start(publishing)
 
         assert (await run.waiting_for("begin", PATIENCE)).what == "signal"
@@ -75,8 +75,8 @@ async def test_function_is_awaited_at_its_signal_event_approval_and_sleep(stage:
 
 
 @pytest.mark.req("F16")
-async def test_machine_is_awaited_at_its_triggers_places_and_signals(stage: Stage) -> None:
-    async with stage.engine(Article) as engine:
+async def test_machine_is_awaited_at_its_triggers_places_and_signals(engines: Engines) -> None:
+    async with engines.new(Article) as engine:
         run = await engine.start(Article)
 
         asked = await run.waiting_for("accept", PATIENCE)
@@ -90,7 +90,7 @@ async def test_machine_is_awaited_at_its_triggers_places_and_signals(stage: Stag
 
 
 @pytest.mark.req("F16")
-async def test_graph_is_awaited_at_its_nodes(stage: Stage) -> None:
+async def test_graph_is_awaited_at_its_nodes(engines: Engines) -> None:
     nodes = [
         a("L", "loop", times=2),
         a("Ask", "approval", "L"),
@@ -98,7 +98,7 @@ async def test_graph_is_awaited_at_its_nodes(stage: Stage) -> None:
         a("D", "delay", ms=3_600_000),
     ]
     body = chart([START, *nodes, a("Z", "end")], "S>L L>W W>D D>Z")
-    async with stage.engine(body) as engine:
+    async with engines.new(body) as engine:
         run = await engine.start("chart", {})
 
         first = await run.waiting_for("Ask", PATIENCE)
@@ -113,8 +113,8 @@ async def test_graph_is_awaited_at_its_nodes(stage: Stage) -> None:
 
 
 @pytest.mark.req("F16")
-async def test_answered_wait_does_not_count_before_the_next_one_opens(stage: Stage) -> None:
-    async with stage.engine(rounds) as engine:
+async def test_answered_wait_does_not_count_before_the_next_one_opens(engines: Engines) -> None:
+    async with engines.new(rounds) as engine:
         run = await engine.start(rounds, 20)
 
         paths = []
@@ -128,13 +128,13 @@ async def test_answered_wait_does_not_count_before_the_next_one_opens(stage: Sta
 
 
 @pytest.mark.req("F16")
-async def test_answer_that_no_worker_has_taken_does_not_count(stage: Stage) -> None:
-    async with stage.engine(rounds) as engine:
+async def test_answer_that_no_worker_has_taken_does_not_count(engines: Engines) -> None:
+    async with engines.new(rounds) as engine:
         run = await engine.start(rounds, 2)
         await run.waiting_for("approve", PATIENCE)
         await suspended(run)
 
-    async with stage.client() as client:  # nobody takes the answer
+    async with engines.client() as client:  # nobody takes the answer
         run = client.handle(run.id)
         assert (await run.waiting_for("approve")).path == "0/approval:approve#1"
         await run.decide(True)
@@ -143,8 +143,8 @@ async def test_answer_that_no_worker_has_taken_does_not_count(stage: Stage) -> N
 
 
 @pytest.mark.req("F16")
-async def test_run_of_another_process_is_followed(disk: Stage) -> None:
-    async with disk.engine(publishing) as engine, disk.client() as other:
+async def test_run_of_another_process_is_followed(durable_engines: Engines) -> None:
+    async with durable_engines.new(publishing) as engine, durable_engines.client() as other:
         run = await engine.start(publishing)
         far = other.handle(run.id)
         waiter = asyncio.create_task(far.waiting_for("approve", PATIENCE))
@@ -157,8 +157,8 @@ async def test_run_of_another_process_is_followed(disk: Stage) -> None:
 
 
 @pytest.mark.req("F16")
-async def test_time_limit_reports_what_the_run_does_instead(stage: Stage) -> None:
-    async with stage.engine(publishing) as engine:
+async def test_time_limit_reports_what_the_run_does_instead(engines: Engines) -> None:
+    async with engines.new(publishing) as engine:
         run = await engine.start(publishing)
         await suspended(run)
 
@@ -174,7 +174,7 @@ async def test_time_limit_reports_what_the_run_does_instead(stage: Stage) -> Non
 
 
 @pytest.mark.req("F16")
-async def test_time_limit_reports_a_step_that_runs(memory: Stage) -> None:
+async def test_time_limit_reports_a_step_that_runs(memory_engines: Engines) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @step
@@ -186,7 +186,7 @@ async def test_time_limit_reports_a_step_that_runs(memory: Stage) -> None:
     async def printing(ctx: Context) -> None:
         await ctx.step(typeset)
 
-    async with memory.engine(printing) as engine:
+    async with memory_engines.new(printing) as engine:
         run = await engine.start(printing)
         await begun.wait()
 
@@ -196,8 +196,8 @@ async def test_time_limit_reports_a_step_that_runs(memory: Stage) -> None:
 
 
 @pytest.mark.req("F16")
-async def test_end_before_the_wait_is_an_error_with_its_cause(stage: Stage) -> None:
-    async with stage.engine(publishing, rounds, failing) as engine:
+async def test_end_before_the_wait_is_an_error_with_its_cause(engines: Engines) -> None:
+    async with engines.new(publishing, rounds, failing) as engine:
         done, failed = await engine.start(rounds, 0), await engine.start(failing)
         with pytest.raises(RunEnded, match="before it waited for 'approve': the run is completed"):
             await done.waiting_for("approve", PATIENCE)
@@ -213,9 +213,9 @@ async def test_end_before_the_wait_is_an_error_with_its_cause(stage: Stage) -> N
 
 
 @pytest.mark.req("F16")
-async def test_wrong_names_and_unknown_runs_are_refused(memory: Stage) -> None:
+async def test_wrong_names_and_unknown_runs_are_refused(memory_engines: Engines) -> None:
     wrong: Any
-    async with memory.engine(publishing) as engine:
+    async with memory_engines.new(publishing) as engine:
         run = await engine.start(publishing)
         for wrong in ("", 7, None):
             with pytest.raises(InvalidInput, match="the name is"):

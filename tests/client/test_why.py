@@ -14,7 +14,7 @@ from stepwell.client import handle
 from stepwell.domain.status import Status
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
-from tests.stage import SETTINGS, Stage, crash, reaches, suspended, until
+from tests.engines import SETTINGS, Engines, crash, reaches, suspended, until
 
 
 @workflow
@@ -44,8 +44,8 @@ async def waits(ctx: Context, what: str) -> str:
         ("child", "child run"),
     ],
 )
-async def test_wait_is_named_with_its_time(stage: Stage, what: str, text: str) -> None:
-    async with stage.engine(waits) as engine:
+async def test_wait_is_named_with_its_time(engines: Engines, what: str, text: str) -> None:
+    async with engines.new(waits) as engine:
         run = await engine.start(waits, what)
         await suspended(run)
 
@@ -59,7 +59,7 @@ async def test_wait_is_named_with_its_time(stage: Stage, what: str, text: str) -
 
 
 @pytest.mark.req("K28")
-async def test_lease_is_named_with_its_worker_and_step(stage: Stage) -> None:
+async def test_lease_is_named_with_its_worker_and_step(engines: Engines) -> None:
     begun = asyncio.Event()
 
     async def long_step() -> None:
@@ -70,7 +70,7 @@ async def test_lease_is_named_with_its_worker_and_step(stage: Stage) -> None:
     async def busy(ctx: Context) -> None:
         await ctx.step(long_step)
 
-    async with stage.engine(busy, settings=replace(SETTINGS, grace_seconds=0.1)) as engine:
+    async with engines.new(busy, settings=replace(SETTINGS, grace_seconds=0.1)) as engine:
         run = await engine.start(busy)
         await begun.wait()
 
@@ -89,7 +89,7 @@ async def test_lease_is_named_with_its_worker_and_step(stage: Stage) -> None:
 @pytest.mark.req("K28")
 async def test_lease_that_ran_out_is_not_told_as_if_it_lasted() -> None:
     begun, clock = asyncio.Event(), FakeClock()
-    stage = Stage("memory", MemoryStore(clock))
+    engines = Engines("memory", MemoryStore(clock))
     lazy = replace(SETTINGS, reap_seconds=600)  # nobody takes it over while the test looks
 
     async def long_step() -> None:
@@ -100,16 +100,16 @@ async def test_lease_that_ran_out_is_not_told_as_if_it_lasted() -> None:
     async def busy(ctx: Context) -> None:
         await ctx.step(long_step)
 
-    engine = stage.engine(busy, settings=lazy)
+    engine = engines.new(busy, settings=lazy)
     await engine.open()
     run = await engine.start(busy)
     await begun.wait()
     await crash(engine, found_dead=False)
     clock.advance(lazy.lease_seconds)
 
-    async with stage.client() as client:
+    async with engines.client() as client:
         alone = await client.handle(run.id).why()
-    async with stage.engine(busy, settings=lazy) as two:
+    async with engines.new(busy, settings=lazy) as two:
         beside = await two.handle(run.id).why()
 
     assert (alone.code, alone.until, beside.code, beside.until) == ("lease", None, "lease", None)
@@ -121,13 +121,13 @@ async def test_lease_that_ran_out_is_not_told_as_if_it_lasted() -> None:
 @pytest.mark.req("K28")
 async def test_workers_whose_leases_ran_out_do_not_count_as_running() -> None:
     clock = FakeClock()
-    stage = Stage("memory", MemoryStore(clock))
-    engine = stage.engine(waits)
+    engines = Engines("memory", MemoryStore(clock))
+    engine = engines.new(waits)
     await engine.open()
     await crash(engine, found_dead=False)
     clock.advance(SETTINGS.lease_seconds)
 
-    async with stage.engine(waits, worker=False) as client:
+    async with engines.new(waits, worker=False) as client:
         reason = await (await client.start(waits, "x")).why()
 
     assert reason.code == "no_worker"
@@ -136,8 +136,8 @@ async def test_workers_whose_leases_ran_out_do_not_count_as_running() -> None:
 
 
 @pytest.mark.req("K28")
-async def test_missing_worker_version_queue_slot_and_delay_are_told_apart(stage: Stage) -> None:
-    async with stage.engine(waits, worker=False) as client:
+async def test_missing_worker_version_queue_slot_and_delay_are_told_apart(engines: Engines) -> None:
+    async with engines.new(waits, worker=False) as client:
         run = await client.start(waits, "x")
         late = await client.start(waits, "x", delay="1h")
         assert (await run.why()).text == "no worker is running"
@@ -146,24 +146,24 @@ async def test_missing_worker_version_queue_slot_and_delay_are_told_apart(stage:
     @workflow(name="other")
     async def other(ctx: Context) -> None: ...
 
-    async with stage.engine(other) as engine:
+    async with engines.new(other) as engine:
         reason = await engine.handle(run.id).why()
         assert reason.code == "no_worker"
         assert "waits@1" in reason.text
-    async with stage.engine(waits, queues=["elsewhere"]) as engine:
+    async with engines.new(waits, queues=["elsewhere"]) as engine:
         reason = await engine.handle(run.id).why()
         assert (reason.code, "default" in reason.text) == ("no_worker", True)
 
 
 @pytest.mark.req("K28")
-async def test_full_worker_is_told(memory: Stage) -> None:
+async def test_full_worker_is_told(memory_engines: Engines) -> None:
     gate = asyncio.Event()
 
     @workflow
     async def busy(ctx: Context) -> None:
         await ctx.step(gate.wait)
 
-    async with memory.engine(busy, settings=replace(SETTINGS, slots=1)) as engine:
+    async with memory_engines.new(busy, settings=replace(SETTINGS, slots=1)) as engine:
         first = await engine.start(busy)
         await reaches(first, Status.RUNNING)
         second = await engine.start(busy)
@@ -174,17 +174,17 @@ async def test_full_worker_is_told(memory: Stage) -> None:
 
 
 @pytest.mark.req("K28", "F6")
-async def test_a_remote_step_that_nobody_can_take_is_told(stage: Stage) -> None:
+async def test_a_remote_step_that_nobody_can_take_is_told(engines: Engines) -> None:
     @workflow
     async def sends(ctx: Context) -> int:
         return await ctx.step.on(queue="gpu")(abs, -3)
 
-    async with stage.engine(sends) as engine:
+    async with engines.new(sends) as engine:
         run = await engine.start(sends)
         await until(lambda: _says(run, "no worker of that queue is running"))
-        async with stage.engine(steps=[len], queues=["gpu"]):
+        async with engines.new(steps=[len], queues=["gpu"]):
             assert "no worker there has it" in (await run.why()).text
-        async with stage.engine(steps=[abs], queues=["gpu"]):
+        async with engines.new(steps=[abs], queues=["gpu"]):
             assert await run.result(30) == 3
 
 
@@ -194,9 +194,9 @@ async def _says(run: RunHandle[int], text: str) -> bool:
 
 @pytest.mark.req("K28")
 async def test_the_log_of_what_completed_or_is_queued_is_not_read(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with stage.engine(waits) as engine:
+    async with engines.new(waits) as engine:
         ended = await engine.start(waits, "")
         await ended.result()
         queued = await engine.start(waits, "", queue="elsewhere")
@@ -208,14 +208,14 @@ async def test_the_log_of_what_completed_or_is_queued_is_not_read(
 
 @pytest.mark.req("K28")
 async def test_whoever_waits_for_a_run_that_nobody_runs_is_told(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     @workflow
     async def alone(ctx: Context) -> None: ...
 
     monkeypatch.setattr(handle, "_FRESH_SECONDS", 0.01)
     monkeypatch.setattr(handle, "_LOOK_SECONDS", 0.01)
-    async with stage.engine() as engine:
+    async with engines.new() as engine:
         run = await engine.start(alone)
         waiting = asyncio.create_task(run.result())
         await until(lambda: caplog.records)

@@ -19,7 +19,7 @@ from stepwell.store.memory import MemoryStore
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.store.sqlite.store import SqliteStore
 from tests.engine.old_logs import flows
-from tests.stage import SETTINGS, until
+from tests.engines import SETTINGS, until
 
 FOLDER = Path(flows.__file__).parent
 WRITTEN_AT = 1794961850.0  # just after the last of the logs

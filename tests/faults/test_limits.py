@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from stepwell import Engine, RunHandle
+from tests.engines import until
 from tests.faults import audit
 from tests.faults.limited_work import NAMES, PER_WORKFLOW, PER_WORKSPACE, engine
-from tests.stage import until
 
 RUNS = int(os.environ.get("STEPWELL_LIMIT_RUNS", "2004"))
 KILLS = 2

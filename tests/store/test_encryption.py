@@ -22,7 +22,7 @@ from stepwell.store.open import open_store
 from stepwell.store.payloads import CodecChain, Compression, Encryption, PayloadCodec
 from stepwell.store.postgres import migrate
 from stepwell.store.sqlite import database_file as sqlite_file
-from tests.stage import Stage, suspended
+from tests.engines import Engines, suspended
 
 OLD, NEW = b"o" * 32, b"n" * 32
 KEPT = Encryption({"a": OLD}, current="a")
@@ -61,15 +61,15 @@ async def failing(ctx: Context, word: str) -> None:
     await ctx.step(fail, word)
 
 
-async def stored_bytes(stage: Stage) -> bytes:
+async def stored_bytes(engines: Engines) -> bytes:
     """Everything that the database holds."""
-    if isinstance(stage.database, MemoryStore):
-        return repr(vars(stage.database)).encode()
-    assert isinstance(stage.database, str)
-    if stage.kind == "sqlite":
-        folder = Path(stage.database).parent
+    if isinstance(engines.database, MemoryStore):
+        return repr(vars(engines.database)).encode()
+    assert isinstance(engines.database, str)
+    if engines.kind == "sqlite":
+        folder = Path(engines.database).parent
         return b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
-    connection = await asyncpg.connect(stage.database)
+    connection = await asyncpg.connect(engines.database)
     try:
         tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'stepwell'")
         stored = b""
@@ -81,16 +81,18 @@ async def stored_bytes(stage: Stage) -> bytes:
         await connection.close()
 
 
-def plain_store(stage: Stage) -> Store:
-    return stage.database if isinstance(stage.database, MemoryStore) else open_store(str(stage.database))
+def plain_store(engines: Engines) -> Store:
+    return (
+        engines.database if isinstance(engines.database, MemoryStore) else open_store(str(engines.database))
+    )
 
 
 @pytest.mark.req("K42")
-async def test_nothing_that_a_user_wrote_is_kept_in_clear_text(stage: Stage) -> None:
-    async with stage.engine(confide, below, failing, codec=KEPT) as engine:
+async def test_nothing_that_a_user_wrote_is_kept_in_clear_text(engines: Engines) -> None:
+    async with engines.new(confide, below, failing, codec=KEPT) as engine:
         run = await engine.start(confide, "canary-input", tags=TAGS)
         await suspended(run)
-        in_the_middle = await stored_bytes(stage)
+        in_the_middle = await stored_bytes(engines)
         await run.signal("go", "canary-signal")
         await engine.emit("paid", "canary-event", key="7")
         assert await run.result(40) == "canary-signal canary-event"
@@ -109,18 +111,18 @@ async def test_nothing_that_a_user_wrote_is_kept_in_clear_text(stage: Stage) -> 
         assert msgspec.json.decode((await run.info()).tags) == TAGS
 
     assert b"canary" not in in_the_middle
-    assert b"canary" not in await stored_bytes(stage)
+    assert b"canary" not in await stored_bytes(engines)
 
 
 @pytest.mark.req("K42")
-async def test_the_reason_to_cancel_what_nobody_began_is_not_in_clear_text(stage: Stage) -> None:
-    async with stage.engine(worker=False, codec=KEPT) as client:
+async def test_the_reason_to_cancel_what_nobody_began_is_not_in_clear_text(engines: Engines) -> None:
+    async with engines.new(worker=False, codec=KEPT) as client:
         run = await client.start(below, "x")
         await run.cancel("canary-reason")
 
         with pytest.raises(RunCancelled, match="canary-reason"):
             await run.result(40)
-    assert b"canary" not in await stored_bytes(stage)
+    assert b"canary" not in await stored_bytes(engines)
 
 
 @pytest.mark.req("K42")
@@ -144,8 +146,8 @@ def test_facts_that_stay_readable_hold_no_value_of_users() -> None:
     }
 
 
-async def written(stage: Stage, codec: PayloadCodec = KEPT) -> RunHandle[Any]:
-    async with stage.engine(confide, below, codec=codec) as engine:
+async def written(engines: Engines, codec: PayloadCodec = KEPT) -> RunHandle[Any]:
+    async with engines.new(confide, below, codec=codec) as engine:
         run = await engine.start(confide, "x", key="order-1", tags=TAGS)
         await suspended(run)
         return run
@@ -155,51 +157,53 @@ async def written(stage: Stage, codec: PayloadCodec = KEPT) -> RunHandle[Any]:
 @pytest.mark.parametrize(
     "codec", [None, Encryption({"a": NEW}, current="a"), Encryption({"b": NEW}, current="b")]
 )
-async def test_without_the_key_no_engine_opens_it(stage: Stage, codec: PayloadCodec | None) -> None:
-    await written(stage)
-    before = await stored_bytes(stage) if stage.kind != "sqlite" else b""
+async def test_without_the_key_no_engine_opens_it(engines: Engines, codec: PayloadCodec | None) -> None:
+    await written(engines)
+    before = await stored_bytes(engines) if engines.kind != "sqlite" else b""
 
     for worker in (True, False):
         with pytest.raises(CodecMissing) as refused:
-            async with stage.engine(confide, below, codec=codec, worker=worker):
+            async with engines.new(confide, below, codec=codec, worker=worker):
                 pass
         assert "codec" in refused.value.hint
 
-    assert await stored_bytes(stage) == before or stage.kind == "sqlite"
-    async with stage.engine(confide, below, codec=KEPT) as engine:  # nothing was spoiled
+    assert await stored_bytes(engines) == before or engines.kind == "sqlite"
+    async with engines.new(confide, below, codec=KEPT) as engine:  # nothing was spoiled
         assert len(await engine.runs()) == 2
 
 
 @pytest.mark.req("K42")
 @pytest.mark.parametrize("codec", [None, Encryption({"a": NEW}, current="a")])
-async def test_without_the_key_no_sync_client_opens_it(disk: Stage, codec: PayloadCodec | None) -> None:
-    run = await written(disk)
+async def test_without_the_key_no_sync_client_opens_it(
+    durable_engines: Engines, codec: PayloadCodec | None
+) -> None:
+    run = await written(durable_engines)
 
-    with pytest.raises(CodecMissing), SyncClient(str(disk.database), codec=codec):
+    with pytest.raises(CodecMissing), SyncClient(str(durable_engines.database), codec=codec):
         pass
-    with SyncClient(str(disk.database), codec=KEPT) as client:
+    with SyncClient(str(durable_engines.database), codec=KEPT) as client:
         client.handle(run.id).signal("go", "canary-signal")
 
-    assert b"canary" not in await stored_bytes(disk)
-    async with disk.engine(confide, below, codec=KEPT) as engine:
+    assert b"canary" not in await stored_bytes(durable_engines)
+    async with durable_engines.new(confide, below, codec=KEPT) as engine:
         await engine.emit("paid", "yes", key="7")
         assert await engine.handle(run.id).result(40) == "canary-signal yes"
 
 
 @pytest.mark.req("K42", "K32")
-async def test_a_chain_is_not_read_by_half_of_it(stage: Stage) -> None:
-    await written(stage, CodecChain(Compression(), KEPT))
+async def test_a_chain_is_not_read_by_half_of_it(engines: Engines) -> None:
+    await written(engines, CodecChain(Compression(), KEPT))
 
     with pytest.raises(CodecMissing, match="another key or codec"):
-        async with stage.engine(codec=KEPT):
+        async with engines.new(codec=KEPT):
             pass
 
 
 @pytest.mark.req("K42", "K32")
-async def test_who_lacks_the_new_key_is_refused_after_a_rotation(stage: Stage) -> None:
-    run = await written(stage)
+async def test_who_lacks_the_new_key_is_refused_after_a_rotation(engines: Engines) -> None:
+    run = await written(engines)
     rotated = Encryption({"a": OLD, "b": NEW}, current="b")
-    async with stage.engine(confide, below, codec=rotated) as engine:
+    async with engines.new(confide, below, codec=rotated) as engine:
         again = await engine.start(confide, "x", key="order-1")
         assert again.id == run.id
         with pytest.raises(KeyConflict):
@@ -207,30 +211,30 @@ async def test_who_lacks_the_new_key_is_refused_after_a_rotation(stage: Stage) -
         assert msgspec.json.decode((await again.info()).tags) == TAGS
 
     with pytest.raises(CodecMissing, match="'b'"):
-        async with stage.engine(codec=KEPT):
+        async with engines.new(codec=KEPT):
             pass
 
 
 @pytest.mark.req("K42")
-async def test_the_digest_of_an_input_tells_nothing_without_the_key(stage: Stage) -> None:
-    run = await written(stage)
+async def test_the_digest_of_an_input_tells_nothing_without_the_key(engines: Engines) -> None:
+    run = await written(engines)
     guess = digest(b'confide\0"x"')
 
-    assert guess.encode() not in await stored_bytes(stage)
-    async with stage.engine(confide, below, codec=KEPT) as engine:
+    assert guess.encode() not in await stored_bytes(engines)
+    async with engines.new(confide, below, codec=KEPT) as engine:
         copy = await engine.export(run.id)
     assert guess.encode() in copy  # elsewhere, with another key or none, a repeated start is recognised
 
 
 @pytest.mark.req("K42")
-async def test_tags_can_be_indexed_without_the_key(stage: Stage) -> None:
+async def test_tags_can_be_indexed_without_the_key(engines: Engines) -> None:
     """One member a tag, named by a keyed hash; equal tags have equal hashes, also after a rotation."""
-    await written(stage)
+    await written(engines)
     rotated = Encryption({"b": NEW, "a": OLD}, current="b")
-    async with stage.engine(worker=False, codec=rotated) as client:
+    async with engines.new(worker=False, codec=rotated) as client:
         await client.start(below, "x", tags={"customer": "canary", "canary-name": "other"})
 
-    store = plain_store(stage)
+    store = plain_store(engines)
     await store.open(encoded=True)
     try:
         rows = await store.list_runs(RunFilter())
@@ -244,24 +248,24 @@ async def test_tags_can_be_indexed_without_the_key(stage: Stage) -> None:
 
 
 @pytest.mark.req("K42")
-async def test_a_start_from_before_digests_were_masked_is_recognised(stage: Stage) -> None:
-    async with stage.engine(worker=False) as client:
+async def test_a_start_from_before_digests_were_masked_is_recognised(engines: Engines) -> None:
+    async with engines.new(worker=False) as client:
         run = await client.start(below, "x", key="order-1")
-    async with stage.engine(worker=False, codec=KEPT) as client:
+    async with engines.new(worker=False, codec=KEPT) as client:
         assert (await client.start(below, "x", key="order-1")).id == run.id
         with pytest.raises(KeyConflict):
             await client.start(below, "y", key="order-1")
 
 
 @pytest.mark.req("K42")
-async def test_a_value_that_was_changed_is_refused_and_named(memory: Stage) -> None:
-    run = await written(memory)
-    store = memory.database
+async def test_a_value_that_was_changed_is_refused_and_named(memory_engines: Engines) -> None:
+    run = await written(memory_engines)
+    store = memory_engines.database
     assert isinstance(store, MemoryStore)
     kept = store._runs[run.id]
     kept.row = msgspec.structs.replace(kept.row, input=kept.row.input[:-1] + b"!")
 
-    async with memory.engine(worker=False, codec=KEPT) as client:
+    async with memory_engines.new(worker=False, codec=KEPT) as client:
         with pytest.raises(StoreUnusable) as refused:
             await client.handle(run.id).info()
     assert refused.value.context == {"run": run.id, "value": "input"}
@@ -280,7 +284,7 @@ async def test_a_database_of_a_version_without_the_check_knows_what_it_is(
     kind: str, encrypted: bool, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = str(tmp_path / "app.db") if kind == "sqlite" else postgres_url
-    stage = Stage(kind, url)
+    engines = Engines(kind, url)
     module, migrations = LEGACY[kind]
     before = [
         entry
@@ -291,16 +295,16 @@ async def test_a_database_of_a_version_without_the_check_knows_what_it_is(
     monkeypatch.setattr(f"stepwell.store.{kind}.store.must_be_plain", _nothing)
     monkeypatch.setattr("stepwell.store.encoded.agreed", _no_secret)
     monkeypatch.setattr("stepwell.store.encoded.hides", lambda codec: False)
-    async with stage.engine(worker=False, codec=KEPT if encrypted else None) as client:
+    async with engines.new(worker=False, codec=KEPT if encrypted else None) as client:
         run = await client.start(below, "x", tags=TAGS)
     monkeypatch.undo()
 
     if encrypted:
         for wrong in (None, Encryption({"b": NEW}, current="b"), Encryption({"a": NEW}, current="a")):
             with pytest.raises(CodecMissing):
-                async with stage.engine(codec=wrong):
+                async with engines.new(codec=wrong):
                     pass
-    async with stage.engine(below, codec=KEPT if encrypted else None) as engine:
+    async with engines.new(below, codec=KEPT if encrypted else None) as engine:
         await engine.handle(run.id).signal("go", "on")
         assert await engine.handle(run.id).result(40) == "on"
         assert msgspec.json.decode((await engine.handle(run.id).info()).tags) == TAGS

@@ -13,7 +13,7 @@ from stepwell import Context, StartRate, step, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import StoreUnusable
 from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS
-from tests.stage import SETTINGS, Stage, suspended
+from tests.engines import SETTINGS, Engines, suspended
 from tools.postgres import pooler
 from tools.postgres.binaries import say
 
@@ -44,7 +44,7 @@ async def test_a_pooler_that_nobody_told_of_is_named(postgres_url: str, forgivin
     with pooler.Pooler(program, port, more_settings=more) as running:
         for worker in (True, False):
             with pytest.raises(StoreUnusable, match="PgBouncer") as refused:
-                async with Stage("postgres", running.url(postgres_url)).engine(part, worker=worker):
+                async with Engines("postgres", running.url(postgres_url)).new(part, worker=worker):
                     pass
             assert "poll_only=1" in refused.value.hint
 
@@ -75,13 +75,13 @@ async def told(ctx: Context, number: int) -> int:
 @pytest.mark.slow
 @pytest.mark.req("K16", "K19", "K20")
 async def test_engines_work_through_pgbouncer_in_transaction_mode(pooled: str) -> None:
-    stage = Stage("postgres", pooled)
+    engines = Engines("postgres", pooled)
     settings = replace(SETTINGS, poll_seconds=0.2)
     options = {"settings": settings, "steps": [double], "start_rates": [StartRate("workflow", MANY)]}
     async with (
-        stage.engine(whole, part, told, queues=("default", "elsewhere"), **options) as one,
-        stage.engine(whole, part, told, **options),
-        stage.engine(whole, part, worker=False, **options) as client,
+        engines.new(whole, part, told, queues=("default", "elsewhere"), **options) as one,
+        engines.new(whole, part, told, **options),
+        engines.new(whole, part, worker=False, **options) as client,
     ):
         assert one.store.polls
         runs = await client.start_many(whole, range(MANY // 2))

@@ -9,7 +9,7 @@ import pytest
 from stepwell import Context, Engine, workflow
 from stepwell.errors import SettingsInvalid, StoreUnavailable
 from stepwell.store.postgres.pool.dsn import parse
-from tests.stage import SETTINGS
+from tests.engines import SETTINGS
 
 
 @workflow

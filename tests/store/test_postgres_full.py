@@ -22,7 +22,7 @@ from stepwell.store.postgres import wakeups
 from stepwell.store.postgres.pool.budget import SHARE_SECONDS
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.store.postgres.transactions import STEPS_AT_ONCE
-from tests.stage import SETTINGS, until
+from tests.engines import SETTINGS, until
 from tests.store.test_postgres_outage import scene_of
 from tools.postgres.databases import Databases, name_of
 

@@ -23,7 +23,7 @@ from stepwell.store.postgres.pool.slots import ConnectionSlots
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.store_suite import Scene
-from tests.stage import until
+from tests.engines import until
 from tests.store.proxy import Proxy
 
 COMMAND_COMPLETE = b"C\x00\x00\x00"  # of the wire protocol: the statement was executed

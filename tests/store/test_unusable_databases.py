@@ -18,7 +18,7 @@ import pytest
 
 from stepwell import Context, Engine, SyncClient, workflow
 from stepwell.errors import SettingsInvalid, StoreError, StoreUnavailable, StoreUnusable
-from tests.stage import Stage
+from tests.engines import Engines
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,7 +95,7 @@ async def test_unreachable_postgres() -> None:
 
 
 @pytest.mark.req("R4")
-async def test_postgres_database_that_does_not_exist(postgres: Stage) -> None:
+async def test_postgres_database_that_does_not_exist(postgres: Engines) -> None:
     error = await opening(f"{postgres.database}_gone")
 
     assert error.code in ("STORE_UNAVAILABLE", "STORE_UNUSABLE")
@@ -192,7 +192,7 @@ async def test_nothing_is_accepted_into_a_file_that_is_no_longer_there(tmp_path:
 
 
 @pytest.mark.req("R4")
-async def test_a_server_without_a_free_connection_says_so(postgres: Stage) -> None:
+async def test_a_server_without_a_free_connection_says_so(postgres: Engines) -> None:
     address = urlsplit(str(postgres.database))
     role = f"narrow_{uuid.uuid4().hex}"
     connection = await asyncpg.connect(str(postgres.database))

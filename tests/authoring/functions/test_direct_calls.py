@@ -12,7 +12,7 @@ import pytest
 
 from stepwell import Context, Machine, RunFailed, Settings, SyncContext, step, transition, workflow
 from stepwell.errors import DirectStepCall, SettingsInvalid
-from tests.stage import SETTINGS, Stage
+from tests.engines import SETTINGS, Engines
 
 calls: list[int] = []
 
@@ -60,8 +60,8 @@ WRONG = [direct, direct_async, direct_plain, in_branches]
 
 @pytest.mark.req("F13")
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda one: one.definition.name)
-async def test_a_direct_call_is_warned_of_with_its_line(memory: Stage, wrong: Any) -> None:
-    async with memory.engine(wrong) as engine:
+async def test_a_direct_call_is_warned_of_with_its_line(memory_engines: Engines, wrong: Any) -> None:
+    async with memory_engines.new(wrong) as engine:
         with pytest.warns(DirectStepCall, match=r"step charge.*ctx\.step\(charge") as told:
             assert await engine.run(wrong, 5) in ("receipt", ["receipt"])
 
@@ -71,10 +71,10 @@ async def test_a_direct_call_is_warned_of_with_its_line(memory: Stage, wrong: An
 
 @pytest.mark.req("F13")
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda one: one.definition.name)
-async def test_by_setting_it_is_an_error_before_anything_is_done(memory: Stage, wrong: Any) -> None:
+async def test_by_setting_it_is_an_error_before_anything_is_done(memory_engines: Engines, wrong: Any) -> None:
     calls.clear()
     settings = replace(SETTINGS, direct_calls="error")
-    async with memory.engine(wrong, settings=settings) as engine:
+    async with memory_engines.new(wrong, settings=settings) as engine:
         with pytest.raises(RunFailed) as caught:
             await engine.run(wrong, 5)
 
@@ -132,13 +132,13 @@ class Till(Machine[Receipts]):
 
 
 @pytest.mark.req("F13", "M1")
-async def test_in_a_step_a_transition_or_outside_it_is_a_plain_function(stage: Stage) -> None:
+async def test_in_a_step_a_transition_or_outside_it_is_a_plain_function(engines: Engines) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
 
         assert charge(1) == "receipt"
         assert await charge_later(1) == "receipt"
-        async with stage.engine(right, right_plain, Till) as engine:
+        async with engines.new(right, right_plain, Till) as engine:
             assert await engine.run(right, None) == ["receipt"] * 5
             assert await engine.run(right_plain, None) == ["receipt"] * 3
             assert (await engine.run(Till, 7)).kept == ["receipt"] * 3

@@ -12,7 +12,7 @@ import pytest
 
 from stepwell.domain.codec import codec_for
 from stepwell.errors import InvalidDefinition, InvalidInput, NotSerialisable
-from tests.stage import Stage, suspended
+from tests.engines import Engines, suspended
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax of Python 3.12")
 
@@ -85,8 +85,8 @@ def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.req("F9")
-async def test_aliases_are_types_of_inputs_results_and_signals(code: Any, rehearsal: Stage) -> None:
-    async with rehearsal.engine(code.boxed) as engine:
+async def test_aliases_are_types_of_inputs_results_and_signals(code: Any, replayed_engines: Engines) -> None:
+    async with replayed_engines.new(code.boxed) as engine:
         run = await engine.start(code.boxed, [code.Box(1), code.Box(2)])
         await run.signal("label", "x")
 
@@ -94,8 +94,10 @@ async def test_aliases_are_types_of_inputs_results_and_signals(code: Any, rehear
 
 
 @pytest.mark.req("F9")
-async def test_a_generic_workflow_takes_json_and_nothing_that_would_change(code: Any, memory: Stage) -> None:
-    async with memory.engine(code.generic) as engine:
+async def test_a_generic_workflow_takes_json_and_nothing_that_would_change(
+    code: Any, memory_engines: Engines
+) -> None:
+    async with memory_engines.new(code.generic) as engine:
         run = await engine.start(code.generic, [{"a": 1}])
 
         assert await run.result() == {"a": 1}
@@ -104,16 +106,16 @@ async def test_a_generic_workflow_takes_json_and_nothing_that_would_change(code:
 
 
 @pytest.mark.req("F9")
-async def test_an_alias_may_name_itself(code: Any, memory: Stage) -> None:
-    async with memory.engine(code.recursive) as engine:
+async def test_an_alias_may_name_itself(code: Any, memory_engines: Engines) -> None:
+    async with memory_engines.new(code.recursive) as engine:
         run = await engine.start(code.recursive, {"a": [1, None]})
 
         assert await run.result() == {"got": {"a": [1, None]}}
 
 
 @pytest.mark.req("F9")
-async def test_a_machine_takes_aliases(code: Any, memory: Stage) -> None:
-    async with memory.engine(code.Counter) as engine:
+async def test_a_machine_takes_aliases(code: Any, memory_engines: Engines) -> None:
+    async with memory_engines.new(code.Counter) as engine:
         run = await engine.start(code.Counter)
         await suspended(run)
         await run.trigger("count", [1, 2])

@@ -13,7 +13,7 @@ import pytest
 
 from stepwell import Context, RunFailed, StepContext, SyncContext, step, workflow
 from stepwell.errors import InvalidDefinition
-from tests.stage import Stage, all_events, log, suspended
+from tests.engines import Engines, all_events, log, suspended
 
 
 def plain(a: int, b: int = 2) -> int:
@@ -34,7 +34,7 @@ class Adder:
 
 
 @pytest.mark.req("F1")
-async def test_any_function_is_a_step(rehearsal: Stage) -> None:
+async def test_any_function_is_a_step(replayed_engines: Engines) -> None:
     @workflow
     async def calls(ctx: Context) -> list[Any]:
         return [
@@ -49,12 +49,12 @@ async def test_any_function_is_a_step(rehearsal: Stage) -> None:
             await ctx.step(max, [1, 3, 2]),
         ]
 
-    async with rehearsal.engine(calls) as engine:
+    async with replayed_engines.new(calls) as engine:
         assert await (await engine.start(calls)).result() == [3, 6, 9, "lambda", 10, 101, 201, "5", 3]
 
 
 @pytest.mark.req("F1")
-async def test_plain_function_runs_in_a_thread_and_never_blocks_the_engine(memory: Stage) -> None:
+async def test_plain_function_runs_in_a_thread_and_never_blocks_the_engine(memory_engines: Engines) -> None:
     first, second = threading.Event(), threading.Event()
 
     def one() -> bool:
@@ -69,12 +69,12 @@ async def test_plain_function_runs_in_a_thread_and_never_blocks_the_engine(memor
     async def both(ctx: Context) -> list[bool]:
         return list(await asyncio.gather(ctx.step(one), ctx.step(two)))
 
-    async with memory.engine(both) as engine:
+    async with memory_engines.new(both) as engine:
         assert await (await engine.start(both)).result() == [True, True]
 
 
 @pytest.mark.req("F1")
-async def test_name_comes_from_the_function_or_from_name(rehearsal: Stage) -> None:
+async def test_name_comes_from_the_function_or_from_name(replayed_engines: Engines) -> None:
     @step(name="charge card")
     async def charge() -> str:
         return "charged"
@@ -85,7 +85,7 @@ async def test_name_comes_from_the_function_or_from_name(rehearsal: Stage) -> No
         await ctx.step(charge)
         return await ctx.step(charge.options(name="charge again"))
 
-    async with rehearsal.engine(order) as engine:
+    async with replayed_engines.new(order) as engine:
         run = await engine.start(order)
         await run.result()
         info, found = await run.info(), await log(run)
@@ -96,7 +96,7 @@ async def test_name_comes_from_the_function_or_from_name(rehearsal: Stage) -> No
 
 
 @pytest.mark.req("F1")
-async def test_plain_function_is_a_workflow(rehearsal: Stage) -> None:
+async def test_plain_function_is_a_workflow(replayed_engines: Engines) -> None:
     @workflow
     def order(ctx: SyncContext, start: int) -> list[Any]:
         total = 0
@@ -106,7 +106,7 @@ async def test_plain_function_is_a_workflow(rehearsal: Stage) -> None:
         word = ctx.signal("go", str)
         return [total, word, ctx.map(later, [1, 2]), ctx.all([(plain, 1), (later, 2)])]
 
-    async with rehearsal.engine(order) as engine:
+    async with replayed_engines.new(order) as engine:
         run = await engine.start(order, 0)
         await run.signal("go", "on")
 
@@ -114,12 +114,12 @@ async def test_plain_function_is_a_workflow(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("F1")
-async def test_plain_workflows_do_not_starve_their_own_steps(memory: Stage) -> None:
+async def test_plain_workflows_do_not_starve_their_own_steps(memory_engines: Engines) -> None:
     @workflow
     def order(ctx: SyncContext, n: int) -> int:
         return ctx.step(plain, n) + ctx.step(plain, n)
 
-    async with memory.engine(order) as engine:
+    async with memory_engines.new(order) as engine:
         runs = await engine.start_many(order, range(100))
         assert [await run.result() for run in runs] == [2 * n + 4 for n in range(100)]
 
@@ -163,7 +163,7 @@ async def test_generator_and_two_inputs_are_refused() -> None:
 
 
 @pytest.mark.req("F5")
-async def test_recorded_values_are_the_same_on_replay(rehearsal: Stage) -> None:
+async def test_recorded_values_are_the_same_on_replay(replayed_engines: Engines) -> None:
     seen: list[tuple[Any, ...]] = []
 
     @workflow
@@ -175,7 +175,7 @@ async def test_recorded_values_are_the_same_on_replay(rehearsal: Stage) -> None:
         after = ctx.now()
         return [now.isoformat(), after.isoformat(), str(name), ctx.key, ctx.run_id]
 
-    async with rehearsal.engine(values) as engine:
+    async with replayed_engines.new(values) as engine:
         began = datetime.now(UTC)
         run = await engine.start(values, key="my-key")
         now, after, name, key, run_id = await run.result()
@@ -190,7 +190,7 @@ async def test_recorded_values_are_the_same_on_replay(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("F5")
-async def test_random_values_of_two_runs_and_two_places_differ(memory: Stage) -> None:
+async def test_random_values_of_two_runs_and_two_places_differ(memory_engines: Engines) -> None:
     @workflow
     async def values(ctx: Context) -> list[str]:
         async def branch() -> str:
@@ -198,20 +198,20 @@ async def test_random_values_of_two_runs_and_two_places_differ(memory: Stage) ->
 
         return [str(ctx.uuid()), str(ctx.uuid()), *await asyncio.gather(branch(), branch())]
 
-    async with memory.engine(values) as engine:
+    async with memory_engines.new(values) as engine:
         found = [value for _ in range(3) for value in await (await engine.start(values)).result()]
 
     assert len(set(found)) == 12
 
 
 @pytest.mark.req("F5")
-async def test_attempt_counts_how_often_a_worker_took_the_run(memory: Stage) -> None:
+async def test_attempt_counts_how_often_a_worker_took_the_run(memory_engines: Engines) -> None:
     @workflow
     async def counted(ctx: Context) -> int:
         await ctx.signal("go")
         return ctx.attempt
 
-    async with memory.engine(counted) as engine:
+    async with memory_engines.new(counted) as engine:
         run = await engine.start(counted)
         await suspended(run)
         await run.signal("go")
@@ -220,7 +220,7 @@ async def test_attempt_counts_how_often_a_worker_took_the_run(memory: Stage) -> 
 
 
 @pytest.mark.req("F5", "K9")
-async def test_key_of_a_step_is_its_own(rehearsal: Stage) -> None:
+async def test_key_of_a_step_is_its_own(replayed_engines: Engines) -> None:
     @step
     async def keyed(me: StepContext) -> str:
         return me.key
@@ -233,7 +233,7 @@ async def test_key_of_a_step_is_its_own(rehearsal: Stage) -> None:
             *await ctx.all(ctx.step(keyed), ctx.step(keyed)),
         ]
 
-    async with rehearsal.engine(calls) as engine:
+    async with replayed_engines.new(calls) as engine:
         one = await (await engine.start(calls)).result()
         two = await (await engine.start(calls)).result()
 
@@ -241,7 +241,7 @@ async def test_key_of_a_step_is_its_own(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("F12")
-async def test_news_are_recorded_once_and_in_order(rehearsal: Stage) -> None:
+async def test_news_are_recorded_once_and_in_order(replayed_engines: Engines) -> None:
     @workflow
     async def tells(ctx: Context) -> None:
         for n in range(3):
@@ -249,7 +249,7 @@ async def test_news_are_recorded_once_and_in_order(rehearsal: Stage) -> None:
             ctx.publish("said", {"n": n})
             await ctx.step(plain, n)
 
-    async with rehearsal.engine(tells) as engine:
+    async with replayed_engines.new(tells) as engine:
         run = await engine.start(tells)
         await run.result()
         events = await all_events(run)
@@ -276,8 +276,8 @@ async def counts(ctx: Context) -> str:
     return 1  # type: ignore[return-value]  # the mistake
 
 
-async def test_a_result_of_the_wrong_type_is_called_the_result(memory: Stage) -> None:
-    async with memory.engine(counts) as engine:
+async def test_a_result_of_the_wrong_type_is_called_the_result(memory_engines: Engines) -> None:
+    async with memory_engines.new(counts) as engine:
         with pytest.raises(RunFailed, match=r"the workflow's result: .*str") as failed:
             await (await engine.start(counts)).result()
 

@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 from stepwell import Context, RunFailed, workflow
-from tests.stage import Stage, same, suspended
+from tests.engines import Engines, same, suspended
 
 
 class Colour(enum.Enum):
@@ -81,7 +81,9 @@ VALUES: list[tuple[Any, Any]] = [
 
 @pytest.mark.req("F9", "K5")
 @pytest.mark.parametrize(("kind", "value"), VALUES, ids=[str(kind) for kind, _ in VALUES])
-async def test_input_result_and_signal_keep_their_type(rehearsal: Stage, kind: Any, value: Any) -> None:
+async def test_input_result_and_signal_keep_their_type(
+    replayed_engines: Engines, kind: Any, value: Any
+) -> None:
     seen: list[Any] = []
 
     async def echo(given: Any) -> Any:
@@ -97,7 +99,7 @@ async def test_input_result_and_signal_keep_their_type(rehearsal: Stage, kind: A
     body.__annotations__.update({"input": kind, "return": kind, "ctx": Context})
     echoes = workflow(name="echoes")(body)
 
-    async with rehearsal.engine(echoes) as engine:
+    async with replayed_engines.new(echoes) as engine:
         run = await engine.start(echoes, value)
         await suspended(run)
         row = await engine.store.read_run(run.id)
@@ -133,7 +135,7 @@ class Holder:
     ],
 )
 async def test_value_that_cannot_be_kept_fails_at_the_step_with_its_path(
-    memory: Stage, value: Any, where: str
+    memory_engines: Engines, value: Any, where: str
 ) -> None:
     async def make() -> Any:
         return value
@@ -142,7 +144,7 @@ async def test_value_that_cannot_be_kept_fails_at_the_step_with_its_path(
     async def calls(ctx: Context) -> None:
         await ctx.step(make)
 
-    async with memory.engine(calls) as engine:
+    async with memory_engines.new(calls) as engine:
         run = await engine.start(calls)
         with pytest.raises(RunFailed) as caught:
             await run.result()
@@ -162,7 +164,9 @@ class Level(enum.StrEnum):
 
 @pytest.mark.req("F9", "K5")
 @pytest.mark.parametrize("value", [Level.HIGH, [Level.HIGH], {"a": Level.HIGH}])
-async def test_value_that_would_come_back_as_another_type_is_refused(memory: Stage, value: Any) -> None:
+async def test_value_that_would_come_back_as_another_type_is_refused(
+    memory_engines: Engines, value: Any
+) -> None:
     async def make() -> Any:
         return value
 
@@ -170,13 +174,13 @@ async def test_value_that_would_come_back_as_another_type_is_refused(memory: Sta
     async def calls(ctx: Context) -> None:
         await ctx.step(make)
 
-    async with memory.engine(calls) as engine:
+    async with memory_engines.new(calls) as engine:
         with pytest.raises(RunFailed, match="Level"):
             await (await engine.start(calls)).result()
 
 
 @pytest.mark.req("F9")
-async def test_result_that_does_not_fit_its_annotation_fails_at_the_step(memory: Stage) -> None:
+async def test_result_that_does_not_fit_its_annotation_fails_at_the_step(memory_engines: Engines) -> None:
     async def lies() -> Order:
         return {"lines": [{"id": 1}]}  # type: ignore[return-value]  # that is the test
 
@@ -184,7 +188,7 @@ async def test_result_that_does_not_fit_its_annotation_fails_at_the_step(memory:
     async def calls(ctx: Context) -> None:
         await ctx.step(lies)
 
-    async with memory.engine(calls) as engine:
+    async with memory_engines.new(calls) as engine:
         with pytest.raises(RunFailed, match="lines") as caught:
             await (await engine.start(calls)).result()
 
@@ -192,7 +196,9 @@ async def test_result_that_does_not_fit_its_annotation_fails_at_the_step(memory:
 
 
 @pytest.mark.req("F9")
-async def test_workflow_result_that_cannot_be_kept_fails_the_run_and_retry_goes_on(memory: Stage) -> None:
+async def test_workflow_result_that_cannot_be_kept_fails_the_run_and_retry_goes_on(
+    memory_engines: Engines,
+) -> None:
     broken = True
     done: list[int] = []
 
@@ -201,7 +207,7 @@ async def test_workflow_result_that_cannot_be_kept_fails_the_run_and_retry_goes_
         await ctx.step(done.append, 1)
         return object() if broken else "fine"
 
-    async with memory.engine(calls) as engine:
+    async with memory_engines.new(calls) as engine:
         run = await engine.start(calls)
         with pytest.raises(RunFailed) as caught:
             await run.result()

@@ -23,7 +23,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return ""
     if request.param == "sqlite":
         return str(tmp_path / "cases.db")
-    shared: SharedDatabase = request.getfixturevalue("postgres_stage")
+    shared: SharedDatabase = request.getfixturevalue("shared_postgres")
     shared.empty()
     return shared.url
 

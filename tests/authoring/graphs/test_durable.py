@@ -35,7 +35,7 @@ from stepwell.errors import (
 )
 from stepwell.testing import VirtualEngine, crash_everywhere
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import Stage, all_events, crash, suspended
+from tests.engines import Engines, all_events, crash, suspended
 
 
 @node("echo")
@@ -96,7 +96,9 @@ async def test_a_crash_at_every_commit_changes_nothing() -> None:
 
 
 @pytest.mark.req("K16", "G6")
-async def test_a_join_timer_that_ran_out_while_nobody_worked_fires_on_return(disk: Stage) -> None:
+async def test_a_join_timer_that_ran_out_while_nobody_worked_fires_on_return(
+    durable_engines: Engines,
+) -> None:
     """GC-K06"""
     nodes = [
         START,
@@ -108,13 +110,13 @@ async def test_a_join_timer_that_ran_out_while_nobody_worked_fires_on_return(dis
     end = a("Z", "end", output={"t": "{{ctx.j.timedOut}}"})
     nodes[-1]["data"]["outputVariable"] = "j"
     body = chart([*nodes, end], "S>F F>A F>H A>J H-approved>J J>Z")
-    first = disk.engine(body, nodes=[echo])
+    first = durable_engines.new(body, nodes=[echo])
     await first.open()
     run = await first.start("chart", {})
     await suspended(run)
     await crash(first)
 
-    async with disk.engine(body, nodes=[echo]) as engine:
+    async with durable_engines.new(body, nodes=[echo]) as engine:
         again = engine.handle(run.id)
         assert await again.result(timeout=20) == {"t": True}
         fired = [e for e in await all_events(again) if e.kind == "timer_fired"]
@@ -122,13 +124,13 @@ async def test_a_join_timer_that_ran_out_while_nobody_worked_fires_on_return(dis
 
 
 @pytest.mark.req("G16", "G17", "F6")
-async def test_a_node_on_a_queue_is_executed_by_another_worker(disk: Stage) -> None:
+async def test_a_node_on_a_queue_is_executed_by_another_worker(durable_engines: Engines) -> None:
     body = chart(
         [START, e("A", queue="gpu", value="{{ctx.input.n}}"), a("Z", "end", output={"a": "{{ctx.a}}"})],
         "S>A A>Z",
     )
-    owner = disk.engine(body, nodes=[echo])
-    async with owner, disk.engine(nodes=[echo], queues=["gpu"]) as far:
+    owner = durable_engines.new(body, nodes=[echo])
+    async with owner, durable_engines.new(nodes=[echo], queues=["gpu"]) as far:
         run = await owner.start("chart", {"n": 7})
 
         assert await run.result(timeout=20) == {"a": 7}
@@ -141,7 +143,7 @@ async def test_a_node_on_a_queue_is_executed_by_another_worker(disk: Stage) -> N
 
 
 @pytest.mark.req("G12", "G17")
-async def test_a_mistake_of_the_author_is_not_tried_again_on_another_worker(disk: Stage) -> None:
+async def test_a_mistake_of_the_author_is_not_tried_again_on_another_worker(durable_engines: Engines) -> None:
     tries: list[int] = []
 
     @node("wrong")
@@ -150,8 +152,8 @@ async def test_a_mistake_of_the_author_is_not_tried_again_on_another_worker(disk
         raise NodeError("E", "as told", config=True)
 
     body = chart([START, a("A", "wrong", queue="gpu", retry={"delayMs": 1}), a("Z", "end")], "S>A A>Z")
-    owner = disk.engine(body, nodes=[wrong])
-    async with owner, disk.engine(nodes=[wrong], queues=["gpu"]) as far:
+    owner = durable_engines.new(body, nodes=[wrong])
+    async with owner, durable_engines.new(nodes=[wrong], queues=["gpu"]) as far:
         run = await owner.start("chart", {})
 
         with pytest.raises(RunFailed, match="as told"):
@@ -162,7 +164,7 @@ async def test_a_mistake_of_the_author_is_not_tried_again_on_another_worker(disk
 
 
 @pytest.mark.req("G17", "K9")
-async def test_a_node_on_a_queue_keeps_its_own_retry_policy(disk: Stage) -> None:
+async def test_a_node_on_a_queue_keeps_its_own_retry_policy(durable_engines: Engines) -> None:
     tries: list[int] = []
 
     @node("fragile")
@@ -172,8 +174,8 @@ async def test_a_node_on_a_queue_keeps_its_own_retry_policy(disk: Stage) -> None
 
     policy = {"maxAttempts": 5, "delayMs": 1, "nonRetryable": ["E_TWO"]}
     body = chart([START, a("A", "fragile", queue="gpu", retry=policy), a("Z", "end")], "S>A A>Z")
-    owner = disk.engine(body, nodes=[fragile])
-    async with owner, disk.engine(nodes=[fragile], queues=["gpu"]):
+    owner = durable_engines.new(body, nodes=[fragile])
+    async with owner, durable_engines.new(nodes=[fragile], queues=["gpu"]):
         run = await owner.start("chart", {})
 
         with pytest.raises(RunFailed, match="E_TWO"):
@@ -182,10 +184,10 @@ async def test_a_node_on_a_queue_keeps_its_own_retry_policy(disk: Stage) -> None
 
 
 @pytest.mark.req("K17", "N11")
-async def test_a_broadcast_event_reaches_a_waiting_node(stage: Stage) -> None:
+async def test_a_broadcast_event_reaches_a_waiting_node(engines: Engines) -> None:
     wait = a("W", "wait", event="paid", key="{{ctx.input.id}}", outputVariable="w")
     body = chart([START, wait, a("Z", "end", output={"w": "{{ctx.w}}"})], "S>W W>Z")
-    async with stage.engine(body) as engine:
+    async with engines.new(body) as engine:
         mine, other = await engine.start("chart", {"id": "a"}), await engine.start("chart", {"id": "b"})
         await suspended(mine)
         await suspended(other)
@@ -197,11 +199,11 @@ async def test_a_broadcast_event_reaches_a_waiting_node(stage: Stage) -> None:
 
 
 @pytest.mark.req("N12", "K15")
-async def test_only_those_who_were_asked_decide(stage: Stage) -> None:
+async def test_only_those_who_were_asked_decide(engines: Engines) -> None:
     """GC-K27"""
     ask = a("H", "approval", assignees=["{{ctx.input.boss}}", "role:finance"])
     body = chart([START, ask, a("Z", "end", output={"ok": True})], "S>H H-approved>Z")
-    async with stage.engine(body) as engine:
+    async with engines.new(body) as engine:
         runs = [await engine.start("chart", {"boss": "ana"}) for _ in range(2)]
         for run in runs:
             await suspended(run)
@@ -218,14 +220,14 @@ async def test_only_those_who_were_asked_decide(stage: Stage) -> None:
 
 
 @pytest.mark.req("G11", "K28")
-async def test_a_retry_container_between_two_attempts_is_running_and_says_when(stage: Stage) -> None:
+async def test_a_retry_container_between_two_attempts_is_running_and_says_when(engines: Engines) -> None:
     @node("breaks")
     async def breaks(config: dict[str, Any], ctx: dict[str, Any], helpers: Any) -> None:
         raise NodeError("E")
 
     box = a("R", "retry", maxAttempts=2, delayMs=3_600_000)
     body = chart([START, box, a("A", "breaks", "R", retry={"maxAttempts": 1}), a("Z", "end")], "S>R R>Z")
-    async with stage.engine(body, nodes=[breaks]) as engine:
+    async with engines.new(body, nodes=[breaks]) as engine:
         run = await engine.start("chart", {})
         reason = await run.why()
         while reason.code != "retry":
@@ -240,7 +242,9 @@ async def test_a_retry_container_between_two_attempts_is_running_and_says_when(s
 
 @pytest.mark.req("G12")
 @pytest.mark.parametrize(("type", "code"), [("bad", "OUTPUT_NOT_JSON"), ("big", "OUTPUT_TOO_LARGE")])
-async def test_an_output_that_cannot_be_kept_fails_the_node(memory: Stage, type: str, code: str) -> None:
+async def test_an_output_that_cannot_be_kept_fails_the_node(
+    memory_engines: Engines, type: str, code: str
+) -> None:
     """GC-K20, GC-K21"""
     handler = {"bad": bad, "big": big}[type]
     body = chart(
@@ -252,15 +256,15 @@ async def test_an_output_that_cannot_be_kept_fails_the_node(memory: Stage, type:
         ],
         "S>A A>Z A-error>H H>Z",
     )
-    async with memory.engine(body, nodes=[handler]) as engine:
+    async with memory_engines.new(body, nodes=[handler]) as engine:
         assert await (await engine.start("chart", {})).result() == {"c": code}
 
 
 @pytest.mark.req("K18", "N22")
-async def test_a_workflow_that_calls_itself_ends_at_the_depth_limit(memory: Stage) -> None:
+async def test_a_workflow_that_calls_itself_ends_at_the_depth_limit(memory_engines: Engines) -> None:
     """GC-K13"""
     body = chart([START, a("W", "workflow", workflow="deep"), a("Z", "end")], "S>W W>Z", name="deep")
-    async with memory.engine(body) as engine:
+    async with memory_engines.new(body) as engine:
         run = await engine.start("deep", {})
         with pytest.raises(RunFailed):
             await run.result()
@@ -270,19 +274,19 @@ async def test_a_workflow_that_calls_itself_ends_at_the_depth_limit(memory: Stag
 
 
 @pytest.mark.req("N22")
-async def test_a_detached_child_lives_on(stage: Stage) -> None:
+async def test_a_detached_child_lives_on(engines: Engines) -> None:
     """GC-K15"""
     w = a("W", "workflow", workflow="idle", wait=False, outputVariable="w")
     body = chart([START, w, a("Z", "end", output={"w": "{{ctx.w}}"})], "S>W W>Z")
-    async with stage.engine(idle, body) as engine:
+    async with engines.new(idle, body) as engine:
         found = await (await engine.start("chart", {})).result()
 
         assert await engine.handle(found["w"]["runId"]).result(timeout=20) is None
 
 
 @pytest.mark.req("G15")
-async def test_a_test_run_is_deleted_with_all_its_rows(stage: Stage) -> None:
-    async with stage.engine(idle, nodes=[echo]) as engine:
+async def test_a_test_run_is_deleted_with_all_its_rows(engines: Engines) -> None:
+    async with engines.new(idle, nodes=[echo]) as engine:
         run = await engine.start_graph(chart([START, e("A"), a("Z", "end")], "S>A A>Z"), {}, test=True)
         await run.result()
 
@@ -318,11 +322,11 @@ async def test_without_a_store_only_the_workflows_that_were_given_are_known() ->
 
 
 @pytest.mark.req("K26")
-async def test_a_graph_is_rerun_with_the_same_or_another_input(stage: Stage) -> None:
+async def test_a_graph_is_rerun_with_the_same_or_another_input(engines: Engines) -> None:
     body = chart(
         [START, e("A", value="{{ctx.input.n}}"), a("Z", "end", output={"a": "{{ctx.a}}"})], "S>A A>Z"
     )
-    async with stage.engine(body, nodes=[echo]) as engine:
+    async with engines.new(body, nodes=[echo]) as engine:
         run = await engine.start("chart", {"n": 1})
         assert await run.result() == {"a": 1}
 
@@ -335,7 +339,7 @@ def test_engines_take_graphs_by_type() -> None:
 
 
 @pytest.mark.req("K26")
-async def test_a_graph_is_rerun_from_a_node_and_keeps_its_siblings(stage: Stage) -> None:
+async def test_a_graph_is_rerun_from_a_node_and_keeps_its_siblings(engines: Engines) -> None:
     """GC-K24: a causal cut, not a prefix of the log."""
     done: list[str] = []
 
@@ -347,7 +351,7 @@ async def test_a_graph_is_rerun_from_a_node_and_keeps_its_siblings(stage: Stage)
     t = [a(id, "tell", outputVariable=id.lower()) for id in ("A", "B", "C")]
     end = a("Z", "end", output={"c": "{{ctx.c}}", "b": "{{ctx.b}}"})
     body = chart([START, a("F", "fork"), *t, a("J", "merge"), end], "S>F F>A A>C F>B C>J B>J J>Z")
-    async with stage.engine(body, nodes=[tell]) as engine:
+    async with engines.new(body, nodes=[tell]) as engine:
         run = await engine.start("chart", {})
         await run.result()
         done.clear()
@@ -359,7 +363,7 @@ async def test_a_graph_is_rerun_from_a_node_and_keeps_its_siblings(stage: Stage)
 
 
 @pytest.mark.req("K26")
-async def test_a_fork_with_an_edited_output_does_what_follows_from_it_again(stage: Stage) -> None:
+async def test_a_fork_with_an_edited_output_does_what_follows_from_it_again(engines: Engines) -> None:
     done: list[str] = []
 
     @node("tell", handles=("out", "other"))
@@ -373,7 +377,7 @@ async def test_a_fork_with_an_edited_output_does_what_follows_from_it_again(stag
     )
     edges = "S>F F>A A>C A-other>D F>B C>J D>J B>J J>Z"
     body = chart([START, a("F", "fork"), *t, a("J", "merge"), end], edges)
-    async with stage.engine(body, nodes=[tell]) as engine:
+    async with engines.new(body, nodes=[tell]) as engine:
         run = await engine.start("chart", {})
         assert await run.result() == {"c": "AC", "b": "B", "d": 0}
         before = await all_events(run)
@@ -396,7 +400,7 @@ async def test_a_fork_with_an_edited_output_does_what_follows_from_it_again(stag
 
 
 @pytest.mark.req("K26")
-async def test_a_rerun_from_inside_a_loop_keeps_the_iterations_before(memory: Stage) -> None:
+async def test_a_rerun_from_inside_a_loop_keeps_the_iterations_before(memory_engines: Engines) -> None:
     done: list[str] = []
 
     @node("tell")
@@ -407,7 +411,7 @@ async def test_a_rerun_from_inside_a_loop_keeps_the_iterations_before(memory: St
     loop = a("L", "loop", items="[1, 2, 3]", collect="ctx.a", outputVariable="l")
     nodes = [START, loop, a("A", "tell", "L", outputVariable="a"), a("X", "tell")]
     body = chart([*nodes, a("Z", "end", output={"r": "{{ctx.l.results}}"})], "S>L L>X X>Z")
-    async with memory.engine(body, nodes=[tell]) as engine:
+    async with memory_engines.new(body, nodes=[tell]) as engine:
         run = await engine.start_graph(body, {})
         await run.result()
         done.clear()

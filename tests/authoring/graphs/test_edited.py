@@ -14,7 +14,7 @@ from stepwell.authoring.graphs.workflow import graph
 from stepwell.domain.status import Status
 from stepwell.errors import RunCancelled, RunTimedOut
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import SETTINGS, Stage, kinds, reaches, suspended, ticket, until
+from tests.engines import SETTINGS, Engines, kinds, reaches, suspended, ticket, until
 
 SOON = replace(SETTINGS, reap_seconds=0.05)
 
@@ -72,10 +72,10 @@ def test_where_nodes_lie_is_no_part_of_a_version() -> None:
 
 @pytest.mark.req("K37", "G18")
 @pytest.mark.parametrize("edited", [moved(asking()), asking(2)], ids=["moved", "other"])
-async def test_a_run_goes_on_from_the_graph_it_began_with(stage: Stage, edited: dict[str, Any]) -> None:
-    run_id = await left_waiting(stage.engine(asking()), asking())
+async def test_a_run_goes_on_from_the_graph_it_began_with(engines: Engines, edited: dict[str, Any]) -> None:
+    run_id = await left_waiting(engines.new(asking()), asking())
 
-    async with stage.engine(edited) as engine:
+    async with engines.new(edited) as engine:
         run = engine.handle(run_id)
         await run.decide("approved")
 
@@ -84,19 +84,19 @@ async def test_a_run_goes_on_from_the_graph_it_began_with(stage: Stage, edited: 
 
 
 @pytest.mark.req("K37")
-async def test_a_run_of_a_version_that_nobody_computes_any_more_goes_on(stage: Stage) -> None:
+async def test_a_run_of_a_version_that_nobody_computes_any_more_goes_on(engines: Engines) -> None:
     """Versions were hashes of the whole JSON once, with the positions."""
-    run_id = await left_waiting(stage.engine(graph(asking(), version="0123456789ab")), asking())
+    run_id = await left_waiting(engines.new(graph(asking(), version="0123456789ab")), asking())
 
-    async with stage.engine(asking()) as engine:
+    async with engines.new(asking()) as engine:
         await engine.handle(run_id).decide("approved")
 
         assert await engine.handle(run_id).result("40s") == {"answer": 1}
 
 
 @pytest.mark.req("K37")
-async def test_a_worker_learns_of_graphs_that_come_after_it(stage: Stage) -> None:
-    async with stage.engine(other, settings=SOON) as worker, stage.engine(asking(), worker=False) as client:
+async def test_a_worker_learns_of_graphs_that_come_after_it(engines: Engines) -> None:
+    async with engines.new(other, settings=SOON) as worker, engines.new(asking(), worker=False) as client:
         run = await client.start("asking", {})
         await suspended(run)
         await run.decide("approved")
@@ -106,10 +106,10 @@ async def test_a_worker_learns_of_graphs_that_come_after_it(stage: Stage) -> Non
 
 
 @pytest.mark.req("K37")
-async def test_a_wait_of_an_edited_graph_still_expires(stage: Stage) -> None:
-    run_id = await left_waiting(stage.engine(asking(suspendTtlMs=300)), asking())
+async def test_a_wait_of_an_edited_graph_still_expires(engines: Engines) -> None:
+    run_id = await left_waiting(engines.new(asking(suspendTtlMs=300)), asking())
 
-    async with stage.engine(asking(2)) as engine:
+    async with engines.new(asking(2)) as engine:
         run = engine.handle(run_id)
         await reaches(run, Status.FAILED)
 
@@ -117,20 +117,20 @@ async def test_a_wait_of_an_edited_graph_still_expires(stage: Stage) -> None:
 
 
 @pytest.mark.req("K37")
-async def test_only_a_worker_that_has_the_node_types_takes_the_run(stage: Stage) -> None:
-    run_id = await left_waiting(stage.engine(echoing(), nodes=[echo]), echoing())
+async def test_only_a_worker_that_has_the_node_types_takes_the_run(engines: Engines) -> None:
+    run_id = await left_waiting(engines.new(echoing(), nodes=[echo]), echoing())
 
-    async with stage.engine(other, settings=SOON) as without:
+    async with engines.new(other, settings=SOON) as without:
         run = without.handle(run_id)
         await run.decide("approved")
         assert "no worker has echoing@" in (await run.why()).text
-        async with stage.engine(other, nodes=[echo], settings=SOON) as able:
+        async with engines.new(other, nodes=[echo], settings=SOON) as able:
             assert await able.handle(run_id).result("40s") == {"e": "echoed"}
 
 
 @pytest.mark.req("K37")
-async def test_a_run_that_brings_its_graph_goes_to_a_worker_that_has_the_node_types(stage: Stage) -> None:
-    async with stage.engine(other, settings=SOON), stage.engine(nodes=[echo], worker=False) as client:
+async def test_a_run_that_brings_its_graph_goes_to_a_worker_that_has_the_node_types(engines: Engines) -> None:
+    async with engines.new(other, settings=SOON), engines.new(nodes=[echo], worker=False) as client:
         run = await client.start_graph(echoing(), {})
 
         async def passed_on() -> bool:
@@ -138,7 +138,7 @@ async def test_a_run_that_brings_its_graph_goes_to_a_worker_that_has_the_node_ty
             return found is not None and found.needs.startswith("graph/1:echoing@")
 
         await until(passed_on)
-        async with stage.engine(other, nodes=[echo], settings=SOON):
+        async with engines.new(other, nodes=[echo], settings=SOON):
             await suspended(run)
             await run.decide("approved")
 
@@ -147,10 +147,10 @@ async def test_a_run_that_brings_its_graph_goes_to_a_worker_that_has_the_node_ty
 
 
 @pytest.mark.req("K37")
-async def test_a_graph_that_nobody_can_serve_can_be_cancelled(stage: Stage) -> None:
-    run_id = await left_waiting(stage.engine(echoing(), nodes=[echo]), echoing())
+async def test_a_graph_that_nobody_can_serve_can_be_cancelled(engines: Engines) -> None:
+    run_id = await left_waiting(engines.new(echoing(), nodes=[echo]), echoing())
 
-    async with stage.engine(other, settings=SOON) as engine:
+    async with engines.new(other, settings=SOON) as engine:
         run = engine.handle(run_id)
         assert await run.cancel("enough")
 
@@ -160,16 +160,16 @@ async def test_a_graph_that_nobody_can_serve_can_be_cancelled(stage: Stage) -> N
 
 
 @pytest.mark.req("K37")
-async def test_a_graph_that_nobody_can_serve_expires_and_can_be_retried(stage: Stage) -> None:
+async def test_a_graph_that_nobody_can_serve_expires_and_can_be_retried(engines: Engines) -> None:
     body = echoing(suspendTtlMs=300)
-    run_id = await left_waiting(stage.engine(body, nodes=[echo]), body)
+    run_id = await left_waiting(engines.new(body, nodes=[echo]), body)
 
-    async with stage.engine(other, settings=SOON) as engine:
+    async with engines.new(other, settings=SOON) as engine:
         run = engine.handle(run_id)
         with pytest.raises(RunTimedOut, match="no worker had graph echoing"):
             await run.result("40s")
 
-    async with stage.engine(other, nodes=[echo], settings=SOON) as engine:
+    async with engines.new(other, nodes=[echo], settings=SOON) as engine:
         run = engine.handle(run_id)
         await run.retry()
         await reaches(run, Status.FAILED)
@@ -182,12 +182,12 @@ async def gone(ctx: Context, x: Any) -> None:
 
 
 @pytest.mark.req("K37")
-async def test_a_function_that_nobody_has_can_be_cancelled(stage: Stage) -> None:
-    async with stage.engine(gone) as engine:
+async def test_a_function_that_nobody_has_can_be_cancelled(engines: Engines) -> None:
+    async with engines.new(gone) as engine:
         run = await engine.start(gone, 1)
         await suspended(run)
 
-    async with stage.engine(other, settings=SOON) as engine:
+    async with engines.new(other, settings=SOON) as engine:
         assert await engine.handle(run.id).cancel("enough")
 
         with pytest.raises(RunCancelled, match="enough"):
@@ -212,16 +212,16 @@ def undoing() -> Any:
 
 
 @pytest.mark.req("K37")
-async def test_what_a_run_did_is_left_to_a_worker_that_can_undo_it(stage: Stage) -> None:
+async def test_what_a_run_did_is_left_to_a_worker_that_can_undo_it(engines: Engines) -> None:
     """Its worker may only be restarting: the cancel waits for it."""
     there = undoing()
-    async with stage.engine(there) as engine:
+    async with engines.new(there) as engine:
         run: RunHandle[Any] = await engine.start(there, 1)
         await suspended(run)
     find: Callable[[str], Any] = lambda name: None  # noqa: E731
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stepwell.engine.worker.rerouter.find", find)
-        async with stage.engine(other, settings=SOON) as engine:
+        async with engines.new(other, settings=SOON) as engine:
             assert engine.worker is not None
             await engine.handle(run.id).cancel("enough")
             assert not await engine.worker._rerouter.look()
@@ -229,7 +229,7 @@ async def test_what_a_run_did_is_left_to_a_worker_that_can_undo_it(stage: Stage)
             assert found is not None
             assert found.needs == "undoing@1"
 
-    async with stage.engine(there, settings=SOON) as engine:
+    async with engines.new(there, settings=SOON) as engine:
         with pytest.raises(RunCancelled, match="enough"):
             await engine.handle(run.id).result("40s")
         assert "compensation_completed" in await kinds(engine.handle(run.id))

@@ -25,7 +25,7 @@ from stepwell import (
     workflow,
 )
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import Stage, crash, kinds, suspended
+from tests.engines import Engines, crash, kinds, suspended
 
 
 class Order(BaseModel):
@@ -78,8 +78,8 @@ def order_graph() -> dict[str, Any]:
 
 
 @pytest.mark.req("G20", "N23", "N22", "G13")
-async def test_a_graph_calls_custom_nodes_steps_and_workflows(stage: Stage) -> None:
-    async with stage.engine(shout, order_graph(), nodes=[place_order], steps=[double]) as engine:
+async def test_a_graph_calls_custom_nodes_steps_and_workflows(engines: Engines) -> None:
+    async with engines.new(shout, order_graph(), nodes=[place_order], steps=[double]) as engine:
         run = await engine.start("order", {"sku": "tea"})
 
         assert await run.result() == {
@@ -90,21 +90,21 @@ async def test_a_graph_calls_custom_nodes_steps_and_workflows(stage: Stage) -> N
 
 
 @pytest.mark.req("G20")
-async def test_a_handler_chooses_its_handle(memory: Stage) -> None:
+async def test_a_handler_chooses_its_handle(memory_engines: Engines) -> None:
     ways = [a("A", "set", values={"way": "high"}), a("B", "set", values={"way": "low"})]
     done = a("Z", "end", output={"way": "{{ctx.way}}"})
     body = chart([START, a("G", "shop:grade"), *ways, done], "S>G G-high>A G>B A>Z B>Z")
-    async with memory.engine(body, nodes=[grade]) as engine:
+    async with memory_engines.new(body, nodes=[grade]) as engine:
         assert await (await engine.start("chart", {"total": 500})).result() == {"way": "high"}
         assert await (await engine.start("chart", {"total": 5})).result() == {"way": "low"}
 
 
 @pytest.mark.req("G20")
-async def test_an_unknown_type_is_refused_with_a_suggestion(memory: Stage) -> None:
+async def test_an_unknown_type_is_refused_with_a_suggestion(memory_engines: Engines) -> None:
     body = chart([START, a("A", "shop:ordr"), a("Z", "end")], "S>A A>Z")
 
     with pytest.raises(InvalidGraph) as error:
-        memory.engine(body, nodes=[place_order])
+        memory_engines.new(body, nodes=[place_order])
 
     assert error.value.codes == ["NODE_TYPE"]
     assert "shop:order" in error.value.problems[0].suggestion
@@ -129,21 +129,21 @@ def offers(function: str, edges: str = "A>J B>J") -> dict[str, Any]:
 
 
 @pytest.mark.req("G7")
-async def test_a_registered_function_merges_branches(stage: Stage) -> None:
-    async with stage.engine(offers("cheapest"), nodes=[cheapest]) as engine:
+async def test_a_registered_function_merges_branches(engines: Engines) -> None:
+    async with engines.new(offers("cheapest"), nodes=[cheapest]) as engine:
         run = await engine.start("chart", {"sku": "tea"})
         assert await run.result() == {"offer": 5, "asked": "tea"}
 
 
 @pytest.mark.req("G7")
-async def test_a_merge_function_that_errs_fails_the_join(memory: Stage) -> None:
+async def test_a_merge_function_that_errs_fails_the_join(memory_engines: Engines) -> None:
     with pytest.raises(InvalidGraph) as error:
-        memory.engine(offers("cheapst"), nodes=[cheapest])
+        memory_engines.new(offers("cheapst"), nodes=[cheapest])
     assert error.value.codes == ["UNKNOWN_FUNCTION"]
     assert "cheapest" in error.value.problems[0].suggestion
 
     for edges, code in (("A>J B>J", "OUTPUT_NOT_JSON"), ("B>J A>J", "MERGE_FAILED")):
-        async with memory.engine(shout, nodes=[wrong]) as engine:
+        async with memory_engines.new(shout, nodes=[wrong]) as engine:
             run = await engine.start_graph(offers("wrong", edges), {})
             with pytest.raises(RunFailed) as failed:
                 await run.result()
@@ -151,7 +151,7 @@ async def test_a_merge_function_that_errs_fails_the_join(memory: Stage) -> None:
 
 
 @pytest.mark.req("G12")
-async def test_configuration_errors_are_told_apart_and_not_tried_again(memory: Stage) -> None:
+async def test_configuration_errors_are_told_apart_and_not_tried_again(memory_engines: Engines) -> None:
     body = chart(
         [
             START,
@@ -160,7 +160,7 @@ async def test_configuration_errors_are_told_apart_and_not_tried_again(memory: S
         ],
         "S>O O>Z",
     )
-    async with memory.engine(body, nodes=[place_order]) as engine:
+    async with memory_engines.new(body, nodes=[place_order]) as engine:
         run = await engine.start("chart", {"sku": "tea", "many": "lots"})
         with pytest.raises(RunFailed, match="integer"):
             await run.result()
@@ -172,7 +172,7 @@ async def test_configuration_errors_are_told_apart_and_not_tried_again(memory: S
 
 
 @pytest.mark.req("N22")
-async def test_the_failure_of_a_child_fails_the_node(stage: Stage) -> None:
+async def test_the_failure_of_a_child_fails_the_node(engines: Engines) -> None:
     body = chart(
         [
             START,
@@ -182,12 +182,12 @@ async def test_the_failure_of_a_child_fails_the_node(stage: Stage) -> None:
         ],
         "S>W W>Z W-error>H H>Z",
     )
-    async with stage.engine(breaks, body) as engine:
+    async with engines.new(breaks, body) as engine:
         assert await (await engine.start("chart", {})).result() == {"why": "no"}
 
 
 @pytest.mark.req("N22")
-async def test_a_function_runs_a_graph_as_its_child(stage: Stage) -> None:
+async def test_a_function_runs_a_graph_as_its_child(engines: Engines) -> None:
     doubled = graph(
         chart(
             [START, a("T", "transform", expression="ctx.input.n * 2", outputVariable="r"),
@@ -201,12 +201,12 @@ async def test_a_function_runs_a_graph_as_its_child(stage: Stage) -> None:
         result = await ctx.run(doubled, {"n": n})
         return int(result["r"])
 
-    async with stage.engine(parent, doubled) as engine:
+    async with engines.new(parent, doubled) as engine:
         assert await (await engine.start(parent, 21)).result() == 42
 
 
 @pytest.mark.req("G15")
-async def test_a_test_run_of_an_unsaved_graph_leaves_no_definition(stage: Stage) -> None:
+async def test_a_test_run_of_an_unsaved_graph_leaves_no_definition(engines: Engines) -> None:
     id = "3f0c9a52-8a5d-4e0f-9b4e-0d6c1f2a7b11"
     body = chart(
         [START, a(id, "shop:order", sku="x", outputVariable="o", pinned={"sku": "pinned"}),
@@ -215,7 +215,7 @@ async def test_a_test_run_of_an_unsaved_graph_leaves_no_definition(stage: Stage)
         name="unsaved",
     )  # fmt: skip
     body["edges"] = [{"source": "S", "target": id}, {"source": id, "target": "Z"}]
-    async with stage.engine(shout, nodes=[place_order]) as engine:
+    async with engines.new(shout, nodes=[place_order]) as engine:
         run = await engine.start_graph(body, {}, test=True)
 
         assert await run.result() == {"o": {"sku": "pinned"}}
@@ -227,17 +227,19 @@ async def test_a_test_run_of_an_unsaved_graph_leaves_no_definition(stage: Stage)
 
 @pytest.mark.req("G15", "N15")
 @pytest.mark.parametrize("pinned", ["denied", {"response": "denied", "comment": "no"}])
-async def test_a_pinned_decision_says_which_way_to_go(memory: Stage, pinned: Any) -> None:
+async def test_a_pinned_decision_says_which_way_to_go(memory_engines: Engines, pinned: Any) -> None:
     nodes = [a("Q", "approval", outputVariable="q", pinned=pinned), a("Y", "end", output={"y": 1})]
     end = a("Z", "end", output={"z": "{{ctx.q.response}}"})
     body = chart([START, *nodes, end], "S>Q Q-approved>Y Q-denied>Z")
-    async with memory.engine() as engine:
+    async with memory_engines.new() as engine:
         run = await engine.start_graph(body, {}, test=True)
         assert await run.result(timeout=60) == {"z": "denied"}
 
 
 @pytest.mark.req("G15", "N8", "N9", "N20")
-async def test_what_is_pinned_to_control_nodes_leads_on_as_their_own_results_do(memory: Stage) -> None:
+async def test_what_is_pinned_to_control_nodes_leads_on_as_their_own_results_do(
+    memory_engines: Engines,
+) -> None:
     nodes = [
         a("C", "condition", branches=[{"id": "big", "when": "ctx.input.missing > 1"}], pinned="big"),
         a("W", "switch", value="ctx.input.x", cases=[{"id": "one", "equals": 1}], pinned="default"),
@@ -245,7 +247,7 @@ async def test_what_is_pinned_to_control_nodes_leads_on_as_their_own_results_do(
         a("Z", "end", output={"v": "{{ctx.v}}"}),
     ]
     body = chart([START, *nodes], "S>C C-big>W W-default>V V>Z")
-    async with memory.engine() as engine:
+    async with memory_engines.new() as engine:
         run = await engine.start_graph(body, {}, test=True)
 
         assert await run.result(timeout=60) == {"v": 7}
@@ -260,32 +262,34 @@ async def test_what_is_pinned_to_control_nodes_leads_on_as_their_own_results_do(
         ("approval", {}),
     ],
 )
-async def test_what_is_pinned_and_names_no_way_fails_the_node(memory: Stage, type: str, data: Any) -> None:
+async def test_what_is_pinned_and_names_no_way_fails_the_node(
+    memory_engines: Engines, type: str, data: Any
+) -> None:
     body = chart([START, a("Q", type, pinned={"x": 1}, **data), a("Z", "end")], "S>Q Q-error>Z")
     body["nodes"][2]["data"] = {"output": {"code": "{{ctx.error.code}}"}}
-    async with memory.engine() as engine:
+    async with memory_engines.new() as engine:
         run = await engine.start_graph(body, {}, test=True)
 
         assert await run.result(timeout=60) == {"code": "NODE_CONFIG"}
 
 
 @pytest.mark.req("G15", "K22")
-async def test_a_run_that_brought_its_graph_goes_on_with_another_worker(stage: Stage) -> None:
+async def test_a_run_that_brought_its_graph_goes_on_with_another_worker(engines: Engines) -> None:
     body = chart([START, a("H", "approval"), a("Z", "end", output={"ok": True})], "S>H H-approved>Z")
-    first = stage.engine(shout)
+    first = engines.new(shout)
     await first.open()
     run = await first.start_graph(body, {})
     await suspended(run)
     await crash(first)
 
-    async with stage.engine(shout) as engine:
+    async with engines.new(shout) as engine:
         again = engine.handle(run.id)
         await again.decide("approved")
         assert await again.result() == {"ok": True}
 
 
 @pytest.mark.req("G21")
-async def test_graphs_come_from_files_and_python(memory: Stage, tmp_path: Path) -> None:
+async def test_graphs_come_from_files_and_python(memory_engines: Engines, tmp_path: Path) -> None:
     from stepwell.authoring.graphs.format.yaml import write_yaml
 
     g = GraphBuilder("built")
@@ -298,17 +302,17 @@ async def test_graphs_come_from_files_and_python(memory: Stage, tmp_path: Path) 
     as_json.write_text(json.dumps({**g.as_dict(), "name": "from-json"}))
     as_yaml.write_text(write_yaml({**g.as_dict(), "name": "from-yaml"}))
 
-    async with memory.engine(g, str(as_json), as_yaml) as engine:
+    async with memory_engines.new(g, str(as_json), as_yaml) as engine:
         for name in ("built", "from-json", "from-yaml"):
             assert await (await engine.start(name, {"n": 11})).result() == {"size": "big"}
             assert await (await engine.start(name, {"n": 1})).result() == {"size": "small"}
 
 
 @pytest.mark.req("N1", "K8")
-async def test_the_input_is_checked_against_the_start_nodes_schema(memory: Stage) -> None:
+async def test_the_input_is_checked_against_the_start_nodes_schema(memory_engines: Engines) -> None:
     schema = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
     made = graph(chart([a("S", "start", inputSchema=schema), a("Z", "end")], "S>Z"))
-    async with memory.engine(made) as engine:
+    async with memory_engines.new(made) as engine:
         with pytest.raises(Exception, match="id"):
             await engine.start(made, {})
         with pytest.raises(Exception, match="id"):
@@ -317,8 +321,8 @@ async def test_the_input_is_checked_against_the_start_nodes_schema(memory: Stage
 
 
 @pytest.mark.req("G16")
-async def test_the_trace_tells_each_node(memory: Stage) -> None:
-    async with memory.engine(shout, order_graph(), nodes=[place_order], steps=[double]) as engine:
+async def test_the_trace_tells_each_node(memory_engines: Engines) -> None:
+    async with memory_engines.new(shout, order_graph(), nodes=[place_order], steps=[double]) as engine:
         run = await engine.start("order", {"sku": "tea"})
         await run.result()
         told = await engine.trace(run)
@@ -337,7 +341,7 @@ async def test_the_trace_tells_each_node(memory: Stage) -> None:
 
 
 @pytest.mark.req("K11")
-async def test_a_failed_graph_is_retried_where_it_failed(stage: Stage) -> None:
+async def test_a_failed_graph_is_retried_where_it_failed(engines: Engines) -> None:
     tries: list[str] = []
 
     @node("flaky")
@@ -349,7 +353,7 @@ async def test_a_failed_graph_is_retried_where_it_failed(stage: Stage) -> None:
 
     done = a("Z", "end", output={"b": "{{ctx.b}}"})
     body = chart([START, a("A", "flaky"), a("B", "flaky", outputVariable="b"), done], "S>A A>B B>Z")
-    async with stage.engine(body, nodes=[flaky]) as engine:
+    async with engines.new(body, nodes=[flaky]) as engine:
         run = await engine.start("chart", {})
         with pytest.raises(RunFailed, match="no network"):
             await run.result()
@@ -362,7 +366,7 @@ async def test_a_failed_graph_is_retried_where_it_failed(stage: Stage) -> None:
 
 
 @pytest.mark.req("K11", "G15")
-async def test_a_failed_run_that_brought_its_graph_is_retried_by_any_worker(stage: Stage) -> None:
+async def test_a_failed_run_that_brought_its_graph_is_retried_by_any_worker(engines: Engines) -> None:
     tries: list[str] = []
 
     @node("flaky")
@@ -374,7 +378,7 @@ async def test_a_failed_run_that_brought_its_graph_is_retried_by_any_worker(stag
 
     done = a("Z", "end", output={"b": "{{ctx.b}}"})
     body = chart([START, a("A", "flaky"), a("B", "flaky", outputVariable="b"), done], "S>A A>B B>Z")
-    async with stage.engine(shout, nodes=[flaky]) as engine:
+    async with engines.new(shout, nodes=[flaky]) as engine:
         run = await engine.start_graph(body, {}, test=True)
         with pytest.raises(RunFailed, match="no network"):
             await run.result()
@@ -386,13 +390,13 @@ async def test_a_failed_run_that_brought_its_graph_is_retried_by_any_worker(stag
 
 
 @pytest.mark.req("K13")
-async def test_cancelling_a_graph_cancels_its_child(stage: Stage) -> None:
+async def test_cancelling_a_graph_cancels_its_child(engines: Engines) -> None:
     @workflow
     async def waits(ctx: Context, x: Any) -> None:
         await ctx.signal("never")
 
     body = chart([START, a("W", "workflow", workflow="waits"), a("Z", "end")], "S>W W>Z")
-    async with stage.engine(waits, body) as engine:
+    async with engines.new(waits, body) as engine:
         run = await engine.start("chart", {})
         await suspended(run)
         (wait,) = (await run.state()).waits.values()
@@ -419,7 +423,7 @@ async def test_cancelling_a_graph_cancels_its_child(stage: Stage) -> None:
     ids=["handle", "negative", "text", "surrogate", "number"],
 )
 async def test_a_handler_that_breaks_its_contract_fails_the_node(
-    memory: Stage, result: NodeResult | NodeError, code: str
+    memory_engines: Engines, result: NodeResult | NodeError, code: str
 ) -> None:
     """A handle that was never declared leads nowhere; the run must not end as if all was well."""
 
@@ -431,12 +435,14 @@ async def test_a_handler_that_breaks_its_contract_fails_the_node(
 
     handler = a("H", "set", values={"code": "{{ctx.error.code}}"})
     nodes = [START, a("O", "odd"), handler, a("Z", "end", output={"code": "{{default(ctx?.code, '')}}"})]
-    async with memory.engine(chart(nodes, "S>O O>Z O-error>H H>Z"), nodes=[odd]) as engine:
+    async with memory_engines.new(chart(nodes, "S>O O>Z O-error>H H>Z"), nodes=[odd]) as engine:
         assert await (await engine.start("chart", {})).result(timeout=60) == {"code": code}
 
 
 @pytest.mark.req("G12", "K9")
-async def test_a_retry_container_does_not_repeat_what_trying_again_cannot_help(memory: Stage) -> None:
+async def test_a_retry_container_does_not_repeat_what_trying_again_cannot_help(
+    memory_engines: Engines,
+) -> None:
     tries: list[str] = []
 
     @node("wrong")
@@ -445,7 +451,7 @@ async def test_a_retry_container_does_not_repeat_what_trying_again_cannot_help(m
         raise NodeError("E", "the author's mistake", config=True)
 
     nodes = [START, a("R", "retry", delayMs=0), a("A", "wrong", "R"), a("Z", "end")]
-    async with memory.engine(chart(nodes, "S>R R>Z"), nodes=[wrong]) as engine:
+    async with memory_engines.new(chart(nodes, "S>R R>Z"), nodes=[wrong]) as engine:
         run = await engine.start("chart", {})
         with pytest.raises(RunFailed):
             await run.result(timeout=60)
@@ -460,10 +466,10 @@ async def broken(config: Any, ctx: Any, helpers: Any) -> None:
 
 
 @pytest.mark.req("G12", "G20")
-async def test_the_error_of_a_handler_is_told_with_its_class(rehearsal: Stage) -> None:
+async def test_the_error_of_a_handler_is_told_with_its_class(replayed_engines: Engines) -> None:
     g = GraphBuilder("breaking")
     g.start() >> g.node("t:broken", "look") >> g.end("done")
-    async with rehearsal.engine(g, nodes=[broken]) as engine:
+    async with replayed_engines.new(g, nodes=[broken]) as engine:
         run = await engine.start("breaking", {})
 
         with pytest.raises(RunFailed, match="failed: look: KeyError: 'price'"):

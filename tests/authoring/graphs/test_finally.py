@@ -11,7 +11,7 @@ from stepwell import Retry, RunFailed, node
 from stepwell.domain.status import Status
 from stepwell.errors import RunCancelled
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import Stage, crash, suspended, until
+from tests.engines import Engines, crash, suspended, until
 
 
 class Room:
@@ -38,12 +38,12 @@ class Room:
 
 
 @pytest.mark.req("N16", "K13")
-async def test_a_cancelled_run_cleans_up_after_a_crash_too(stage: Stage) -> None:
+async def test_a_cancelled_run_cleans_up_after_a_crash_too(engines: Engines) -> None:
     room = Room()
     nodes = [a("T", "try") | {"data": {"finally": "K"}}, a("Q", "approval", "T")]
     nodes += [a("K", "enter", "T"), a("D", "delay", "T", ms=300), a("L", "enter", "T")]
     body = chart([START, *nodes, a("Z", "end")], "S>T T>Z K>D D>L")
-    dying = stage.engine(body, nodes=[room.enter])
+    dying = engines.new(body, nodes=[room.enter])
     await dying.open()
     run = await dying.start("chart", {})
     await suspended(run)
@@ -51,7 +51,7 @@ async def test_a_cancelled_run_cleans_up_after_a_crash_too(stage: Stage) -> None
     await until(lambda: room.seen)
     await crash(dying)
 
-    async with stage.engine(body, nodes=[room.enter]) as engine:
+    async with engines.new(body, nodes=[room.enter]) as engine:
         with pytest.raises(RunCancelled):
             await engine.handle(run.id).result(timeout=60)
         assert room.seen[-1] == "L"
@@ -62,12 +62,12 @@ async def test_a_cancelled_run_cleans_up_after_a_crash_too(stage: Stage) -> None
 
 
 @pytest.mark.req("N16", "K9")
-async def test_a_run_that_cleaned_up_and_failed_is_retried(stage: Stage) -> None:
+async def test_a_run_that_cleaned_up_and_failed_is_retried(engines: Engines) -> None:
     room = Room()
     nodes = [a("F", "fork"), a("T", "try") | {"data": {"finally": "K"}}, a("A", "enter", "T")]
     nodes += [a("K", "enter", "T"), a("B", "enter")]
     body = chart([START, *nodes, a("Z", "end")], "S>F F>T F>B T>Z B>Z")
-    async with stage.engine(body, nodes=[room.enter]) as engine:
+    async with engines.new(body, nodes=[room.enter]) as engine:
         run = await engine.start("chart", {})
         with pytest.raises(RunFailed, match="broken"):
             await run.result(timeout=60)
@@ -85,12 +85,14 @@ async def test_a_run_that_cleaned_up_and_failed_is_retried(stage: Stage) -> None
 
 
 @pytest.mark.req("N16", "K26")
-async def test_a_fork_does_not_take_over_what_cleaned_up_after_what_it_undoes(memory: Stage) -> None:
+async def test_a_fork_does_not_take_over_what_cleaned_up_after_what_it_undoes(
+    memory_engines: Engines,
+) -> None:
     room = Room()
     nodes = [a("F", "fork"), a("T", "try") | {"data": {"finally": "K"}}, a("A", "enter", "T")]
     nodes += [a("K", "enter", "T"), a("B", "enter")]
     body = chart([START, *nodes, a("Z", "end")], "S>F F>T F>B T>Z B>Z")
-    async with memory.engine(body, nodes=[room.enter]) as engine:
+    async with memory_engines.new(body, nodes=[room.enter]) as engine:
         failed = await engine.start("chart", {})
         with pytest.raises(RunFailed):
             await failed.result(timeout=60)

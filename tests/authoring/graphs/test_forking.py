@@ -9,7 +9,7 @@ import pytest
 from stepwell import NodeResult, Retry, RunHandle, node
 from stepwell.errors import InvalidInput, StepNotFound
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import Stage, all_events, suspended, until
+from tests.engines import Engines, all_events, suspended, until
 
 _END = a("Z", "end", output={"h": "{{ctx.h.response}}", "w": "{{default(ctx?.w, 0)}}"})
 _BODY = chart(
@@ -34,8 +34,8 @@ async def _asked(run: RunHandle[Any], path: str) -> None:
 
 
 @pytest.mark.req("K26", "G9")
-async def test_a_decision_and_an_event_are_edited_in_a_fork(stage: Stage) -> None:
-    async with stage.engine(_BODY) as engine:
+async def test_a_decision_and_an_event_are_edited_in_a_fork(engines: Engines) -> None:
+    async with engines.new(_BODY) as engine:
         run = await engine.start("chart", {})
         assert await _answered(run) == {"h": "approved", "w": {"n": 1}}
         last = (await all_events(run))[-1].seq
@@ -50,8 +50,8 @@ async def test_a_decision_and_an_event_are_edited_in_a_fork(stage: Stage) -> Non
 
 
 @pytest.mark.req("K26", "G9")
-async def test_what_is_done_again_is_asked_again(stage: Stage) -> None:
-    async with stage.engine(_BODY) as engine:
+async def test_what_is_done_again_is_asked_again(engines: Engines) -> None:
+    async with engines.new(_BODY) as engine:
         run = await engine.start("chart", {})
         await _answered(run)
 
@@ -65,10 +65,10 @@ async def test_what_is_done_again_is_asked_again(stage: Stage) -> None:
 
 
 @pytest.mark.req("K26")
-async def test_an_event_that_nobody_had_taken_is_there_in_the_fork_too(memory: Stage) -> None:
+async def test_an_event_that_nobody_had_taken_is_there_in_the_fork_too(memory_engines: Engines) -> None:
     waits = [a(id, "wait", event="go", key=id, outputVariable=id.lower()) for id in ("V", "W")]
     body = chart([START, *waits, a("Z", "end", output={"v": "{{ctx.v}}", "w": "{{ctx.w}}"})], "S>V V>W W>Z")
-    async with memory.engine(body) as engine:
+    async with memory_engines.new(body) as engine:
         run = await engine.start("chart", {})
         await suspended(run)
         await run.event("go", "w", key="W")  # taken out of the mailbox when its wait begins
@@ -85,11 +85,11 @@ async def test_an_event_that_nobody_had_taken_is_there_in_the_fork_too(memory: S
 
 
 @pytest.mark.req("K26")
-async def test_a_wait_that_ran_out_is_answered_in_a_fork(memory: Stage) -> None:
+async def test_a_wait_that_ran_out_is_answered_in_a_fork(memory_engines: Engines) -> None:
     waits = [a("H", "approval", timeoutMs=1, outputVariable="h"), a("D", "delay", ms=1)]
     end = a("Z", "end", output={"h": "{{ctx.h}}"})
     body = chart([START, *waits, end], "S>D D>H H-approved>Z H-timeout>Z")
-    async with memory.engine(body) as engine:
+    async with memory_engines.new(body) as engine:
         run = await engine.start("chart", {})
         assert await run.result(timeout=60) == {"h": {"timedOut": True}}
         last = (await all_events(run))[-1].seq
@@ -108,7 +108,7 @@ async def test_a_wait_that_ran_out_is_answered_in_a_fork(memory: Stage) -> None:
 
 
 @pytest.mark.req("K26", "N17", "N20")
-async def test_what_was_tried_again_is_done_again_from_its_first_attempt(memory: Stage) -> None:
+async def test_what_was_tried_again_is_done_again_from_its_first_attempt(memory_engines: Engines) -> None:
     begun: list[str] = []
 
     @node("fragile", retry=Retry(1))
@@ -125,7 +125,7 @@ async def test_what_was_tried_again_is_done_again_from_its_first_attempt(memory:
         a("W", "workflow", workflow="kid", retry={"maxAttempts": 2, "delayMs": 1}),
     ]
     body = chart([START, *nodes, a("Z", "end")], "S>R R>W W>Z")
-    async with memory.engine(body, kid, nodes=[fragile]) as engine:
+    async with memory_engines.new(body, kid, nodes=[fragile]) as engine:
         run = await engine.start("chart", {})
         assert await run.result(timeout=60) == {}
         assert begun == ["A", "A", "B", "B"]

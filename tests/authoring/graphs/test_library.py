@@ -12,7 +12,7 @@ from stepwell.authoring.graphs.format.diff import diff
 from stepwell.domain.commit import WorkerInfo
 from stepwell.errors import Conflict, StepwellError, UnknownWorkflow
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import Stage, suspended
+from tests.engines import Engines, suspended
 
 
 @workflow
@@ -26,8 +26,8 @@ def waiting(answer: int, name: str = "saved") -> dict[str, Any]:
 
 
 @pytest.mark.req("G18", "K22")
-async def test_a_run_keeps_the_version_it_began_with(stage: Stage) -> None:
-    async with stage.engine(other) as engine:
+async def test_a_run_keeps_the_version_it_began_with(engines: Engines) -> None:
+    async with engines.new(other) as engine:
         library = engine.library
         await library.create(waiting(1))
         assert await library.publish("saved") == "1"
@@ -49,8 +49,8 @@ async def test_a_run_keeps_the_version_it_began_with(stage: Stage) -> None:
 
 
 @pytest.mark.req("G19")
-async def test_create_read_update_delete(stage: Stage) -> None:
-    async with stage.engine(other) as engine:
+async def test_create_read_update_delete(engines: Engines) -> None:
+    async with engines.new(other) as engine:
         library = engine.library
         created = await library.create(waiting(1))
         with pytest.raises(Conflict):
@@ -69,8 +69,8 @@ async def test_create_read_update_delete(stage: Stage) -> None:
 
 
 @pytest.mark.req("G18")
-async def test_a_draft_cannot_be_started_and_a_broken_one_not_saved(memory: Stage) -> None:
-    async with memory.engine(other) as engine:
+async def test_a_draft_cannot_be_started_and_a_broken_one_not_saved(memory_engines: Engines) -> None:
+    async with memory_engines.new(other) as engine:
         await engine.library.create(waiting(1))
 
         with pytest.raises(UnknownWorkflow, match="version"):
@@ -81,8 +81,8 @@ async def test_a_draft_cannot_be_started_and_a_broken_one_not_saved(memory: Stag
 
 
 @pytest.mark.req("G18")
-async def test_a_difference_names_what_changed(memory: Stage) -> None:
-    async with memory.engine(other) as engine:
+async def test_a_difference_names_what_changed(memory_engines: Engines) -> None:
+    async with memory_engines.new(other) as engine:
         library = engine.library
         await library.create(waiting(1))
         await library.publish("saved")
@@ -129,9 +129,9 @@ def caller(name: str, **data: Any) -> dict[str, Any]:
 
 
 @pytest.mark.req("N22", "G18", "K22")
-async def test_a_graph_calls_a_published_graph_in_the_version_of_that_moment(stage: Stage) -> None:
+async def test_a_graph_calls_a_published_graph_in_the_version_of_that_moment(engines: Engines) -> None:
     """GC-K14: resolved when the node starts, and recorded."""
-    async with stage.engine(caller("saved")) as engine:
+    async with engines.new(caller("saved")) as engine:
         await engine.library.create(waiting(1))
         await engine.library.publish("saved")
         run = await engine.start("caller", {})
@@ -154,8 +154,8 @@ async def test_a_graph_calls_a_published_graph_in_the_version_of_that_moment(sta
 
 
 @pytest.mark.req("N22")
-async def test_a_workflow_that_nobody_knows_fails_the_node(memory: Stage) -> None:
-    async with memory.engine(caller("saved", version=7)) as engine:
+async def test_a_workflow_that_nobody_knows_fails_the_node(memory_engines: Engines) -> None:
+    async with memory_engines.new(caller("saved", version=7)) as engine:
         await engine.library.create(waiting(1))
         await engine.library.publish("saved")
         run = await engine.start("caller", {})
@@ -167,13 +167,13 @@ async def test_a_workflow_that_nobody_knows_fails_the_node(memory: Stage) -> Non
 
 
 @pytest.mark.req("N22", "K18")
-async def test_a_graph_calls_a_function_that_another_worker_has(disk: Stage) -> None:
+async def test_a_graph_calls_a_function_that_another_worker_has(durable_engines: Engines) -> None:
     @workflow
     async def far(ctx: Context, x: dict[str, int]) -> int:
         return x["n"] + 1
 
-    other_worker = disk.engine(far)
-    async with disk.engine(caller("far", input={"n": "{{ctx.input.n}}"})) as engine, other_worker:
+    other_worker = durable_engines.new(far)
+    async with durable_engines.new(caller("far", input={"n": "{{ctx.input.n}}"})) as engine, other_worker:
         run = await engine.start("caller", {"n": 41})
         await run.event("go")
 
@@ -181,8 +181,8 @@ async def test_a_graph_calls_a_function_that_another_worker_has(disk: Stage) -> 
 
 
 @pytest.mark.req("G19")
-async def test_of_two_who_save_over_the_same_draft_one_is_told_who_changed_what(stage: Stage) -> None:
-    async with stage.engine(other) as engine, stage.engine(other) as second:
+async def test_of_two_who_save_over_the_same_draft_one_is_told_who_changed_what(engines: Engines) -> None:
+    async with engines.new(other) as engine, engines.new(other) as second:
         seen = (await engine.library.create(waiting(0))).hash
         names = ("ana", "joe")
 
@@ -209,8 +209,8 @@ async def test_of_two_who_save_over_the_same_draft_one_is_told_who_changed_what(
 
 
 @pytest.mark.req("G18", "G19")
-async def test_those_who_create_and_publish_at_once_do_not_overwrite_one_another(stage: Stage) -> None:
-    async with stage.engine(other) as engine, stage.engine(other) as second:
+async def test_those_who_create_and_publish_at_once_do_not_overwrite_one_another(engines: Engines) -> None:
+    async with engines.new(other) as engine, engines.new(other) as second:
         libraries = (engine.library, second.library)
         made = await asyncio.gather(
             *(library.create(waiting(i), by=f"u{i}") for i, library in enumerate(libraries)),
@@ -225,9 +225,9 @@ async def test_those_who_create_and_publish_at_once_do_not_overwrite_one_another
 
 
 @pytest.mark.req("G18", "G19")
-async def test_an_engine_without_workflows_runs_what_is_saved(stage: Stage) -> None:
+async def test_an_engine_without_workflows_runs_what_is_saved(engines: Engines) -> None:
     body = chart([START, a("Z", "end", output={"v": 1})], "S>Z", name="alone")
-    async with stage.engine() as engine:
+    async with engines.new() as engine:
         await engine.library.create(body)
         await engine.library.publish("alone")
 
@@ -239,9 +239,9 @@ async def test_an_engine_without_workflows_runs_what_is_saved(stage: Stage) -> N
 
 @pytest.mark.req("G18")
 async def test_who_gives_up_the_first_start_does_not_keep_the_engine_from_working(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with stage.engine() as engine:
+    async with engines.new() as engine:
         await engine.library.create(chart([START, a("Z", "end", output={"x": 1})], "S>Z", name="saved"))
         await engine.library.publish("saved")
         real, asked = engine.store.register, asyncio.Event()
@@ -283,9 +283,9 @@ def test_what_is_no_graph_is_not_compared(wrong: Any) -> None:
 
 @pytest.mark.req("G19", "K37")
 async def test_a_graph_is_forgotten_at_once_with_its_draft(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with stage.engine(other) as engine:
+    async with engines.new(other) as engine:
         await engine.library.create(waiting(1))
         await engine.library.publish("saved")
         monkeypatch.setattr(failpoints, "hit", failpoints.parse("define.before=raise:2"))
@@ -298,10 +298,10 @@ async def test_a_graph_is_forgotten_at_once_with_its_draft(
 
 
 @pytest.mark.req("G18", "K37")
-async def test_a_moved_node_is_a_change_of_the_draft_and_no_new_version(stage: Stage) -> None:
+async def test_a_moved_node_is_a_change_of_the_draft_and_no_new_version(engines: Engines) -> None:
     moved = waiting(1)
     moved["nodes"][1]["position"] = {"x": 5, "y": 6}
-    async with stage.engine(other) as engine:
+    async with engines.new(other) as engine:
         created = await engine.library.create(waiting(1))
         await engine.library.publish("saved")
 

@@ -11,7 +11,7 @@ import pytest
 from stepwell import Concurrency, Context, Limit, RunHandle, Status, node, step, workflow
 from stepwell.errors import InvalidDefinition, InvalidInput
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import Stage, suspended, until
+from tests.engines import Engines, suspended, until
 
 CAP = 10
 
@@ -53,9 +53,9 @@ async def started(engine: Any, count: int) -> list[RunHandle[Any]]:
 
 @pytest.mark.slow
 @pytest.mark.req("K19", "K28", "G11")
-async def test_the_eleventh_run_stays_pending_and_starts_when_a_slot_is_free(stage: Stage) -> None:
+async def test_the_eleventh_run_stays_pending_and_starts_when_a_slot_is_free(engines: Engines) -> None:
     gates = Gates()
-    async with stage.engine(gated(), nodes=[gates.node()]) as engine:
+    async with engines.new(gated(), nodes=[gates.node()]) as engine:
         runs = await started(engine, CAP + 3)
         await until(lambda: len(gates.inside) == CAP)
         why = await runs[CAP].why()
@@ -76,11 +76,11 @@ async def test_the_eleventh_run_stays_pending_and_starts_when_a_slot_is_free(sta
 
 @pytest.mark.slow
 @pytest.mark.req("K19")
-async def test_suspended_graphs_hold_no_slot(stage: Stage) -> None:
+async def test_suspended_graphs_hold_no_slot(engines: Engines) -> None:
     body = chart(
         [START, a("H", "approval"), a("Z", "end", output={"ok": True})], "S>H H-approved>Z", concurrency=2
     )
-    async with stage.engine(body) as engine:
+    async with engines.new(body) as engine:
         runs = await started(engine, 6)
 
         for run in runs:
@@ -89,9 +89,9 @@ async def test_suspended_graphs_hold_no_slot(stage: Stage) -> None:
 
 @pytest.mark.slow
 @pytest.mark.req("K19", "T4")
-async def test_a_limit_is_changed_while_runs_wait_for_it(stage: Stage) -> None:
+async def test_a_limit_is_changed_while_runs_wait_for_it(engines: Engines) -> None:
     gates = Gates()
-    async with stage.engine(gated(concurrency=1), nodes=[gates.node()]) as engine:
+    async with engines.new(gated(concurrency=1), nodes=[gates.node()]) as engine:
         runs = await started(engine, 5)
         await until(lambda: len(gates.inside) == 1)
 
@@ -113,12 +113,12 @@ async def test_a_limit_is_changed_while_runs_wait_for_it(stage: Stage) -> None:
 
 @pytest.mark.slow
 @pytest.mark.req("K19")
-async def test_one_run_for_each_customer_from_start_to_end(stage: Stage) -> None:
+async def test_one_run_for_each_customer_from_start_to_end(engines: Engines) -> None:
     @workflow
     async def serve(ctx: Context, customer: str) -> str:
         return str(await ctx.signal("done"))
 
-    async with stage.engine(serve) as engine:
+    async with engines.new(serve) as engine:
         one = Concurrency("customer/7", 1, "run")
         first = await engine.start(serve, "7", concurrency=one)
         await suspended(first)
@@ -135,7 +135,7 @@ async def test_one_run_for_each_customer_from_start_to_end(stage: Stage) -> None
 
 @pytest.mark.slow
 @pytest.mark.req("K19")
-async def test_functions_have_a_concurrency_of_their_own(memory: Stage) -> None:
+async def test_functions_have_a_concurrency_of_their_own(memory_engines: Engines) -> None:
     inside, most = 0, 0
 
     @step
@@ -151,7 +151,7 @@ async def test_functions_have_a_concurrency_of_their_own(memory: Stage) -> None:
     async def narrow(ctx: Context, name: str) -> str:
         return await ctx.step(enter, name)
 
-    async with memory.engine(narrow) as engine:
+    async with memory_engines.new(narrow) as engine:
         runs = [await engine.start(narrow, str(number)) for number in range(6)]
 
         assert [await run.result() for run in runs] == ["0", "1", "2", "3", "4", "5"]
@@ -159,10 +159,10 @@ async def test_functions_have_a_concurrency_of_their_own(memory: Stage) -> None:
 
 
 @pytest.mark.req("K19")
-async def test_limits_that_make_no_sense_are_refused(memory: Stage) -> None:
+async def test_limits_that_make_no_sense_are_refused(memory_engines: Engines) -> None:
     with pytest.raises(InvalidDefinition, match="concurrency=0"):
         workflow(concurrency=0)
-    async with memory.client() as engine:
+    async with memory_engines.client() as engine:
         with pytest.raises(InvalidInput, match="is not a kind of limit"):
             await engine.set_limit("planet", "earth", 1)  # type: ignore[arg-type]  # as from JSON
         with pytest.raises(InvalidInput, match="a limit cannot be -1"):

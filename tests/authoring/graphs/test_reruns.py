@@ -25,7 +25,7 @@ from stepwell.testing.graphs.task import registry
 from stepwell.testing.graphs.virtual import Patient, VirtualClock, run_virtually
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.authoring.graphs.test_cases import CASES
-from tests.stage import Stage, all_events
+from tests.engines import Engines, all_events
 
 ALONE = [case for case in CASES if not case.events and "invalid" not in case.expect]
 
@@ -90,12 +90,14 @@ class Tells:
 
 
 @pytest.mark.req("K26", "G8")
-async def test_what_a_failed_join_led_to_is_done_again_with_the_branch_that_failed_it(stage: Stage) -> None:
+async def test_what_a_failed_join_led_to_is_done_again_with_the_branch_that_failed_it(
+    engines: Engines,
+) -> None:
     tells = Tells("A")
     nodes = [a("F", "fork"), a("A", "tell"), a("B", "tell"), a("J", "merge", errorStrategy="collect-all")]
     nodes += [a("H", "tell", outputVariable="h"), a("Z", "end", output={"h": "{{default(ctx?.h, 'none')}}"})]
     body = chart([START, *nodes], "S>F F>A F>B A>J B>J J-error>H H>Z J>Z")
-    async with stage.engine(body, nodes=[tells.node()]) as engine:
+    async with engines.new(body, nodes=[tells.node()]) as engine:
         run = await engine.start("chart", {})
         assert await run.result(timeout=60) == {"h": "H"}
         tells.done.clear()
@@ -108,12 +110,14 @@ async def test_what_a_failed_join_led_to_is_done_again_with_the_branch_that_fail
 
 
 @pytest.mark.req("K26", "K37")
-async def test_a_node_is_done_again_also_when_a_node_without_an_answer_fails_elsewhere(stage: Stage) -> None:
+async def test_a_node_is_done_again_also_when_a_node_without_an_answer_fails_elsewhere(
+    engines: Engines,
+) -> None:
     tells = Tells()
     fails = a("P", "set", values={"x": "{{ctx.missing}}"})
     nodes = [a("A", "tell"), a("D", "delay", ms=200), fails, a("Z", "end")]
     body = chart([START, *nodes], "S>A S>D D>P P>Z A>Z")
-    async with stage.engine(body, nodes=[tells.node()]) as engine:
+    async with engines.new(body, nodes=[tells.node()]) as engine:
         run = await engine.start("chart", {})
         with pytest.raises(RunFailed, match="missing"):
             await run.result(timeout=60)
@@ -128,7 +132,7 @@ async def test_a_node_is_done_again_also_when_a_node_without_an_answer_fails_els
 
 
 @pytest.mark.req("K26", "N17")
-async def test_a_rerun_from_a_later_attempt_keeps_those_before(memory: Stage) -> None:
+async def test_a_rerun_from_a_later_attempt_keeps_those_before(memory_engines: Engines) -> None:
     tells = Tells("B")
     nodes = [
         a("R", "retry", maxAttempts=2, delayMs=0),
@@ -137,7 +141,7 @@ async def test_a_rerun_from_a_later_attempt_keeps_those_before(memory: Stage) ->
         a("Z", "end"),
     ]
     body = chart([START, *nodes], "S>R A>B R>Z")
-    async with memory.engine(body, nodes=[tells.node()]) as engine:
+    async with memory_engines.new(body, nodes=[tells.node()]) as engine:
         run = await engine.start("chart", {})
         with pytest.raises(RunFailed):
             await run.result(timeout=60)
@@ -159,11 +163,11 @@ async def test_a_rerun_from_a_later_attempt_keeps_those_before(memory: Stage) ->
 
 
 @pytest.mark.req("K26", "K11")
-async def test_what_a_person_sent_on_is_not_done_again(stage: Stage) -> None:
+async def test_what_a_person_sent_on_is_not_done_again(engines: Engines) -> None:
     tells = Tells("B")
     nodes = [a("A", "tell"), a("B", "tell"), a("C", "tell"), a("Z", "end")]
     body = chart([START, *nodes], "S>A A>B B>C C>Z")
-    async with stage.engine(body, nodes=[tells.node()]) as engine:
+    async with engines.new(body, nodes=[tells.node()]) as engine:
         run = await engine.start("chart", {})
         with pytest.raises(RunFailed):
             await run.result(timeout=60)
@@ -179,11 +183,11 @@ async def test_what_a_person_sent_on_is_not_done_again(stage: Stage) -> None:
 
 
 @pytest.mark.req("K26")
-async def test_an_edit_of_what_is_not_reached_any_more_is_refused(memory: Stage) -> None:
+async def test_an_edit_of_what_is_not_reached_any_more_is_refused(memory_engines: Engines) -> None:
     tells = Tells("A")
     nodes = [a("A", "tell"), a("B", "tell"), a("H", "tell"), a("Z", "end")]
     body = chart([START, *nodes], "S>A A>B A-error>H H>Z B>Z")
-    async with memory.engine(body, nodes=[tells.node()]) as engine:
+    async with memory_engines.new(body, nodes=[tells.node()]) as engine:
         run = await engine.start("chart", {})
         await run.result(timeout=60)
         last = (await all_events(run))[-1].seq
@@ -210,7 +214,7 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.req("K26")
-async def test_a_rerun_from_a_node_takes_work_in_proportion_to_the_run(memory: Stage) -> None:
+async def test_a_rerun_from_a_node_takes_work_in_proportion_to_the_run(memory_engines: Engines) -> None:
     nodes = [
         a("F", "fork"),
         a("L", "loop", items="ctx.input", mode="parallel", concurrency=50),
@@ -224,7 +228,7 @@ async def test_a_rerun_from_a_node_takes_work_in_proportion_to_the_run(memory: S
         a("Z", "end"),
     ]
     body = chart([START, *nodes], "S>F F>L F>K LF>A LF>B A>J B>J L>M K>M M>Z")
-    async with memory.engine(body, nodes=[Tells().node()]) as engine:
+    async with memory_engines.new(body, nodes=[Tells().node()]) as engine:
 
         async def work(count: int) -> int:
             run = await engine.start("chart", list(range(count)))
@@ -236,10 +240,10 @@ async def test_a_rerun_from_a_node_takes_work_in_proportion_to_the_run(memory: S
 
 
 @pytest.mark.req("K26", "GR-P3")
-async def test_edits_of_many_outputs_take_work_in_proportion_to_the_run(memory: Stage) -> None:
+async def test_edits_of_many_outputs_take_work_in_proportion_to_the_run(memory_engines: Engines) -> None:
     nodes = [a("L", "loop", items="ctx.input"), a("W", "wait", "L", event="go"), a("A", "tell", "L")]
     body = chart([START, *nodes, a("Z", "end")], "S>L W>A L>Z")
-    async with memory.engine(body, nodes=[Tells().node()]) as engine:
+    async with memory_engines.new(body, nodes=[Tells().node()]) as engine:
 
         async def work(count: int) -> int:
             run = await engine.start("chart", list(range(count)))

@@ -12,7 +12,7 @@ from stepwell.authoring.graphs.format.cron import cron_fault
 from stepwell.authoring.graphs.workflow import GraphTools
 from stepwell.domain.commit import Definition
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import Stage
+from tests.engines import Engines
 
 
 @workflow
@@ -31,7 +31,7 @@ async def own_key(context: StepContext, told: str) -> list[str]:
 
 
 @pytest.mark.req("K37", "G16")
-async def test_a_node_has_one_key(stage: Stage) -> None:
+async def test_a_node_has_one_key(engines: Engines) -> None:
     nodes = [
         START,
         a("L", "loop", items="[1]", collect="ctx.k", outputVariable="l"),
@@ -40,7 +40,7 @@ async def test_a_node_has_one_key(stage: Stage) -> None:
         a("Z", "end", output={"k": "{{ctx.l.results[0]}}", "c": "{{ctx.c}}"}),
     ]
     body = chart(nodes, "S>L L>C C>Z")
-    async with stage.engine(body, nodes=[keyed], steps=[own_key]) as engine:
+    async with engines.new(body, nodes=[keyed], steps=[own_key]) as engine:
         run = await engine.start("chart", {})
 
         found = await run.result(timeout=60)
@@ -108,10 +108,10 @@ def test_a_schedule_without_a_cron_or_in_an_unknown_time_zone_is_told() -> None:
 
 
 @pytest.mark.req("K37", "G18")
-async def test_a_graph_that_was_saved_before_is_run_as_it_is(stage: Stage) -> None:
+async def test_a_graph_that_was_saved_before_is_run_as_it_is(engines: Engines) -> None:
     old = PlanBuilder(stored=True).build(plain(errorWorkflow="tell"))
     body = GraphTools([], {}).workflow(old.definition, stored=True).definition
-    async with stage.engine(other) as engine:
+    async with engines.new(other) as engine:
         with pytest.raises(InvalidGraph, match="errorWorkflow"):
             await engine.library.create(plain(errorWorkflow="tell"))
         await engine.library.create(plain())

@@ -20,7 +20,7 @@ from stepwell import Engine, RunHandle, Status
 from stepwell.domain.messages import EndNotice, step_ended
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.authoring.graphs.topologies import GRAPHS, SETTINGS, Z, w, work
-from tests.stage import Stage, all_events, until
+from tests.engines import Engines, all_events, until
 
 RUNS = {"linear": 100, "diamond-and": 50}
 MORE = 5  # runs of each other shape
@@ -71,7 +71,7 @@ async def settled_once(run: RunHandle[Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.req("G6", "K6", "K22")
 async def test_twelve_topologies_on_two_processes_dispatch_nothing_twice(
-    postgres: Stage, tmp_path: Path
+    postgres: Engines, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger"
     async with client(postgres.database) as engine:
@@ -90,7 +90,7 @@ async def test_twelve_topologies_on_two_processes_dispatch_nothing_twice(
 @pytest.mark.slow
 @pytest.mark.req("K4", "G6")
 async def test_a_killed_process_loses_nothing_and_records_nothing_twice(
-    postgres: Stage, tmp_path: Path
+    postgres: Engines, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger"
     async with client(postgres.database) as engine:
@@ -108,7 +108,7 @@ async def test_a_killed_process_loses_nothing_and_records_nothing_twice(
 @pytest.mark.slow
 @pytest.mark.req("K2", "G6", "G17")
 async def test_results_that_come_twice_from_two_processes_dispatch_nothing_twice(
-    postgres: Stage, tmp_path: Path
+    postgres: Engines, tmp_path: Path
 ) -> None:
     """GC-K02: every result of a remote node is delivered again, by another process."""
     ledger = tmp_path / "ledger"

@@ -9,7 +9,7 @@ import pytest
 from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.testing.graphs.task import registry
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import Stage
+from tests.engines import Engines
 
 
 def warned(*nodes: dict[str, Any], edges: str = "S>A", **settings: Any) -> list[tuple[str, str, str]]:
@@ -73,9 +73,9 @@ def test_a_variable_that_hides_what_nodes_see_is_told(name: str) -> None:
 
 
 @pytest.mark.req("G18")
-async def test_whoever_saves_a_graph_is_told(memory: Stage) -> None:
+async def test_whoever_saves_a_graph_is_told(memory_engines: Engines) -> None:
     body = chart([START, a("A", "set", values={"x": "{{env.HOME}}"}), a("Z", "end")], "S>A A>Z", name="odd")
-    async with memory.engine(chart([START], "")) as engine:
+    async with memory_engines.new(chart([START], "")) as engine:
         saved = await engine.library.create(body)
         again = await engine.library.update("odd", body)
 

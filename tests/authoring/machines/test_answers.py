@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Machine, Retry, RunHandle, StepContext, step, transition
-from tests.stage import Stage, all_events, kinds, parked, suspended, until
+from tests.engines import Engines, all_events, kinds, parked, suspended, until
 
 FAR = "far"
 
@@ -55,12 +55,12 @@ class Stubborn(Machine[dict[str, Any]]):
 
 
 @pytest.mark.req("M9", "K21")
-async def test_a_remote_step_of_a_body_comes_back_after_a_park(stage: Stage) -> None:
-    async with stage.engine(Parcel) as engine:
+async def test_a_remote_step_of_a_body_comes_back_after_a_park(engines: Engines) -> None:
+    async with engines.new(Parcel) as engine:
         run = await engine.start(Parcel, None)
         await parked(run)
         # Only now somebody takes it: the run is parked when each result comes.
-        async with stage.engine(steps=[weigh, stumble], queues=[FAR]):
+        async with engines.new(steps=[weigh, stumble], queues=[FAR]):
             assert await run.result(30) == {"one": 2, "two": [3, 13]}
 
         assert (await kinds(run)).count("step_completed") == 3
@@ -79,8 +79,8 @@ async def _asked(run: RunHandle[Any], *names: str) -> dict[str, str]:
 
 
 @pytest.mark.req("M9", "K15")
-async def test_a_decision_for_a_body_comes_after_a_park(stage: Stage) -> None:
-    async with stage.engine(Asking) as engine:
+async def test_a_decision_for_a_body_comes_after_a_park(engines: Engines) -> None:
+    async with engines.new(Asking) as engine:
         run = await engine.start(Asking, None)
         [first] = (await _asked(run, "first")).values()
         await run.decide("yes", path=first, by="ana")
@@ -94,9 +94,9 @@ async def test_a_decision_for_a_body_comes_after_a_park(stage: Stage) -> None:
 
 
 @pytest.mark.req("M9", "K15")
-async def test_an_answer_that_the_attempt_did_not_ask_for_is_set_aside(stage: Stage) -> None:
+async def test_an_answer_that_the_attempt_did_not_ask_for_is_set_aside(engines: Engines) -> None:
     Stubborn.begun = 0
-    async with stage.engine(Stubborn) as engine:
+    async with engines.new(Stubborn) as engine:
         run = await engine.start(Stubborn, None)
         [path] = (await _asked(run, "ask")).values()
         await run.decide("old", path=path, by="ana")

@@ -11,7 +11,7 @@ import pytest
 
 from stepwell import Context, Engine, Machine, RunHandle, StepContext, step, transition
 from stepwell.errors import RunCancelled, RunFailed
-from tests.stage import PATIENCE, SETTINGS, Stage, kinds, suspended, until
+from tests.engines import PATIENCE, SETTINGS, Engines, kinds, suspended, until
 
 SOON = 0.05
 
@@ -33,8 +33,8 @@ class Shelf(Machine[list[str]]):
 
 
 @pytest.mark.req("M9", "K25")
-async def test_documents_that_branches_save_are_kept(rehearsal: Stage) -> None:
-    async with rehearsal.engine(Shelf) as engine:
+async def test_documents_that_branches_save_are_kept(replayed_engines: Engines) -> None:
+    async with replayed_engines.new(Shelf) as engine:
         run = await engine.start(Shelf, None)
 
         assert await run.result(15) == ["a", "b"]
@@ -54,8 +54,8 @@ class Shaky(Machine[list[Any]]):
 
 
 @pytest.mark.req("M9", "M3")
-async def test_the_error_of_a_branch_is_told_while_one_before_it_waits(rehearsal: Stage) -> None:
-    async with rehearsal.engine(Shaky) as engine:
+async def test_the_error_of_a_branch_is_told_while_one_before_it_waits(replayed_engines: Engines) -> None:
+    async with replayed_engines.new(Shaky) as engine:
         run = await engine.start(Shaky, None)
 
         with pytest.raises(RunFailed, match="the second"):
@@ -93,8 +93,8 @@ class Waiting(Machine[list[Any]]):
 
 
 @pytest.mark.req("M9", "K14")
-async def test_a_body_parks_when_the_branches_that_are_left_wait(memory: Stage) -> None:
-    async with memory.engine(Waiting) as engine:
+async def test_a_body_parks_when_the_branches_that_are_left_wait(memory_engines: Engines) -> None:
+    async with memory_engines.new(Waiting) as engine:
         run = await engine.start(Waiting, "all")
 
         async def fired() -> bool:
@@ -110,8 +110,10 @@ async def test_a_body_parks_when_the_branches_that_are_left_wait(memory: Stage) 
 
 @pytest.mark.req("M9")
 @pytest.mark.parametrize("how", ["gather", "tasks", "wait", "group"])
-async def test_a_body_that_waits_for_tasks_of_its_own_keeps_its_lease(memory: Stage, how: str) -> None:
-    async with memory.engine(Waiting) as engine:
+async def test_a_body_that_waits_for_tasks_of_its_own_keeps_its_lease(
+    memory_engines: Engines, how: str
+) -> None:
+    async with memory_engines.new(Waiting) as engine:
         run = await engine.start(Waiting, how)
 
         async def fired() -> bool:
@@ -134,8 +136,8 @@ class Racing(Machine[list[Any]]):
 
 
 @pytest.mark.req("M9", "K14")
-async def test_a_body_parks_in_verbs_inside_verbs(memory: Stage) -> None:
-    async with memory.engine(Racing) as engine:
+async def test_a_body_parks_in_verbs_inside_verbs(memory_engines: Engines) -> None:
+    async with memory_engines.new(Racing) as engine:
         run = await engine.start(Racing)
         for name in ("one", "two"):
             await suspended(run)
@@ -177,14 +179,14 @@ class Watchful(Machine[list[Any]]):
 @pytest.mark.req("M9", "M3")
 @pytest.mark.parametrize(("how", "heard"), [("errors", [["gone"]]), ("plain", [["gone", "slept"]])])
 async def test_the_code_of_a_body_that_is_left_does_not_go_on(
-    memory: Stage, how: str, heard: list[Any]
+    memory_engines: Engines, how: str, heard: list[Any]
 ) -> None:
     HEARD.clear()
-    async with memory.engine(Watchful, settings=replace(SETTINGS, grace_seconds=0.2)) as engine:
+    async with memory_engines.new(Watchful, settings=replace(SETTINGS, grace_seconds=0.2)) as engine:
         run = await engine.start(Watchful, how)
         await until(lambda: _opened(run))
         await asyncio.sleep(0.2)  # the plain branch is over
-    async with memory.engine(Watchful) as engine:
+    async with memory_engines.new(Watchful) as engine:
         run = engine.handle(run.id)
         await run.signal("go", "gone")
         await run.result(15)
@@ -197,9 +199,11 @@ async def _opened(run: RunHandle[Any], waits: int = 1) -> bool:
 
 
 @pytest.mark.req("M9")
-async def test_a_body_with_a_timeout_of_asyncio_keeps_its_place_until_it_comes(memory: Stage) -> None:
+async def test_a_body_with_a_timeout_of_asyncio_keeps_its_place_until_it_comes(
+    memory_engines: Engines,
+) -> None:
     HEARD.clear()
-    async with memory.engine(Watchful) as engine:
+    async with memory_engines.new(Watchful) as engine:
         run = await engine.start(Watchful, "timeout")
 
         await run.result(15)
@@ -209,10 +213,10 @@ async def test_a_body_with_a_timeout_of_asyncio_keeps_its_place_until_it_comes(m
 
 
 @pytest.mark.req("M9")
-async def test_a_body_that_waits_for_what_anybody_may_send_keeps_its_place(memory: Stage) -> None:
+async def test_a_body_that_waits_for_what_anybody_may_send_keeps_its_place(memory_engines: Engines) -> None:
     """A queue may be filled from outside the run, and nobody would hear it if the body were left."""
     HEARD.clear()
-    async with memory.engine(Watchful) as engine:
+    async with memory_engines.new(Watchful) as engine:
         run = await engine.start(Watchful, "queue")
 
         await until(lambda: _opened(run))
@@ -243,8 +247,10 @@ class Group(Machine[list[str]]):
 
 
 @pytest.mark.req("M9", "K5")
-async def test_branches_of_a_group_keep_their_answers_when_the_body_begins_again(rehearsal: Stage) -> None:
-    async with rehearsal.engine(Group) as engine:
+async def test_branches_of_a_group_keep_their_answers_when_the_body_begins_again(
+    replayed_engines: Engines,
+) -> None:
+    async with replayed_engines.new(Group) as engine:
         run = await engine.start(Group, None)
 
         assert await run.result(15) == ["late", "early"]
@@ -269,8 +275,8 @@ class Named(Machine[list[str]]):
 
 @pytest.mark.req("M9", "K5")
 @pytest.mark.parametrize("names", ["stuvwxyz", "zyxwvuts", "xxxxxxxx", "xyxyxyxy"])
-async def test_steps_of_tasks_with_names_are_not_repeated(rehearsal: Stage, names: str) -> None:
-    async with rehearsal.engine(Named) as engine:
+async def test_steps_of_tasks_with_names_are_not_repeated(replayed_engines: Engines, names: str) -> None:
+    async with replayed_engines.new(Named) as engine:
         run = await engine.start(Named, names)
         await suspended(run)
         await run.signal("go")
@@ -301,8 +307,8 @@ class Outside(Machine[list[str]]):
 
 @pytest.mark.req("M9")
 @pytest.mark.parametrize("where", ["thread", "callback"])
-async def test_ctx_outside_the_tasks_of_a_body_is_told(memory: Stage, where: str) -> None:
-    async with memory.engine(Outside) as engine:
+async def test_ctx_outside_the_tasks_of_a_body_is_told(memory_engines: Engines, where: str) -> None:
+    async with memory_engines.new(Outside) as engine:
         run = await engine.start(Outside, where)
 
         with pytest.raises(RunFailed, match="use uses ctx outside its own tasks") as told:
@@ -343,9 +349,9 @@ class Careful(Machine[list[str]]):
 
 @pytest.mark.req("K13", "M9")
 @pytest.mark.parametrize("how", ["wait", "gather", "all"])
-async def test_a_cancel_reaches_every_branch_of_a_body(memory: Stage, how: str) -> None:
+async def test_a_cancel_reaches_every_branch_of_a_body(memory_engines: Engines, how: str) -> None:
     CLEANED.clear()
-    async with memory.engine(Careful) as engine:
+    async with memory_engines.new(Careful) as engine:
         run = await engine.start(Careful, how)
         await (suspended(run) if how == "all" else until(lambda: _opened(run, waits=2)))
 
@@ -362,7 +368,9 @@ async def same_number(number: int) -> int:
 
 
 @pytest.mark.req("M6")
-async def test_a_look_at_long_transitions_does_not_park_what_is_just_being_asked(memory: Stage) -> None:
+async def test_a_look_at_long_transitions_does_not_park_what_is_just_being_asked(
+    memory_engines: Engines,
+) -> None:
     """The look came between a branch's question and its way to the workflow's loop."""
     engines: list[Engine] = []
 
@@ -380,7 +388,7 @@ async def test_a_look_at_long_transitions_does_not_park_what_is_just_being_asked
 
             self.state = sum(await asyncio.gather(ask(1), ask(2)))
 
-    async with memory.engine(Slow) as engine:
+    async with memory_engines.new(Slow) as engine:
         engines.append(engine)
         run = await engine.start(Slow)
         async with asyncio.timeout(PATIENCE):

@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, Machine, RunFailed, step, transition
 from stepwell.errors import InvalidInput, WrongPlace
-from tests.stage import Stage, all_events, kinds, suspended, until
+from tests.engines import Engines, all_events, kinds, suspended, until
 
 UNDONE: list[str] = []
 
@@ -56,12 +56,14 @@ def booking(
 
 @pytest.mark.req("F8", "K27", "M3")
 @pytest.mark.parametrize("changed", [{"place": "check"}, {"state": Renamed}], ids=["place", "state"])
-async def test_what_live_runs_need_and_is_gone_holds_them(disk: Stage, changed: dict[str, Any]) -> None:
+async def test_what_live_runs_need_and_is_gone_holds_them(
+    durable_engines: Engines, changed: dict[str, Any]
+) -> None:
     UNDONE.clear()
-    async with disk.engine(booking()) as engine:
+    async with durable_engines.new(booking()) as engine:
         run = await engine.start("Hotel")
         await suspended(run)
-    async with disk.engine(booking(**changed)) as engine:
+    async with durable_engines.new(booking(**changed)) as engine:
         run = engine.handle(run.id)
         await run.trigger("approve", 3)
         with pytest.raises(RunFailed) as failed:
@@ -73,7 +75,7 @@ async def test_what_live_runs_need_and_is_gone_holds_them(disk: Stage, changed: 
     assert state.checkpoint is not None
     assert (state.checkpoint.place, UNDONE) == ("review", [])
 
-    async with disk.engine(booking()) as engine:  # the old code again
+    async with durable_engines.new(booking()) as engine:  # the old code again
         run = engine.handle(run.id)
         await run.retry()
 
@@ -87,12 +89,12 @@ async def test_what_live_runs_need_and_is_gone_holds_them(disk: Stage, changed: 
     ids=["name", "type"],
 )
 async def test_a_question_that_changed_is_asked_anew(
-    disk: Stage, changed: dict[str, Any], trigger: str, payload: Any
+    durable_engines: Engines, changed: dict[str, Any], trigger: str, payload: Any
 ) -> None:
-    async with disk.engine(booking()) as engine:
+    async with durable_engines.new(booking()) as engine:
         run = await engine.start("Hotel")
         await suspended(run)
-    async with disk.engine(booking(**changed)) as engine:
+    async with durable_engines.new(booking(**changed)) as engine:
         run = engine.handle(run.id)
         await run.trigger("approve", 3, by="ana")  # she was asked by the old code
 
@@ -135,12 +137,14 @@ def guarded(taken: Any, wait: bool) -> type[Machine[Any]]:
 
 @pytest.mark.req("F8", "M3")
 @pytest.mark.parametrize("wait", [False, True], ids=["automatic", "triggered"])
-async def test_an_input_that_a_guard_cannot_read_any_more_holds_the_run(disk: Stage, wait: bool) -> None:
+async def test_an_input_that_a_guard_cannot_read_any_more_holds_the_run(
+    durable_engines: Engines, wait: bool
+) -> None:
     UNDONE.clear()
-    async with disk.engine(guarded(int, True)) as engine:
+    async with durable_engines.new(guarded(int, True)) as engine:
         run = await engine.start("Guarded", 3)
         await suspended(run)
-    async with disk.engine(guarded(list[int], wait)) as engine:
+    async with durable_engines.new(guarded(list[int], wait)) as engine:
         run = engine.handle(run.id)
         await run.trigger("close")
         with pytest.raises(RunFailed) as failed:
@@ -152,7 +156,7 @@ async def test_an_input_that_a_guard_cannot_read_any_more_holds_the_run(disk: St
 
 
 @pytest.mark.req("F8")
-async def test_a_guard_that_raises_is_no_change_of_code(memory: Stage) -> None:
+async def test_a_guard_that_raises_is_no_change_of_code(memory_engines: Engines) -> None:
     def refuse(state: Booking) -> bool:
         raise InvalidInput("what the guard itself says")
 
@@ -160,7 +164,7 @@ async def test_a_guard_that_raises_is_no_change_of_code(memory: Stage) -> None:
         @transition("start", "end", when=refuse)
         async def go(self, ctx: Context) -> None: ...
 
-    async with memory.engine(Strict) as engine:
+    async with memory_engines.new(Strict) as engine:
         with pytest.raises(RunFailed) as failed:
             await engine.run(Strict, None)
 

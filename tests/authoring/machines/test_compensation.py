@@ -22,7 +22,7 @@ from stepwell.errors import (
     NotRetryable,
     RunTimedOut,
 )
-from tests.stage import Stage, kinds
+from tests.engines import Engines, kinds
 
 UNBOOKED: list[str] = []
 
@@ -42,7 +42,7 @@ class Trip:
 
 
 @pytest.mark.req("K27", "M5")
-async def test_a_machine_undoes_the_steps_of_all_its_transitions(stage: Stage) -> None:
+async def test_a_machine_undoes_the_steps_of_all_its_transitions(engines: Engines) -> None:
     done: list[str] = []
 
     async def cancel_booking(result: str) -> None:
@@ -67,7 +67,7 @@ async def test_a_machine_undoes_the_steps_of_all_its_transitions(stage: Stage) -
             await ctx.step(book, "taxi")
             raise ValueError("no money")
 
-    async with stage.engine(Travel) as engine:
+    async with engines.new(Travel) as engine:
         run = await engine.start(Travel)
         with pytest.raises(RunFailed, match="no money"):
             await run.result()
@@ -79,7 +79,7 @@ async def test_a_machine_undoes_the_steps_of_all_its_transitions(stage: Stage) -
 
 
 @pytest.mark.req("K27", "M2")
-async def test_a_machine_that_went_around_undoes_every_round(rehearsal: Stage) -> None:
+async def test_a_machine_that_went_around_undoes_every_round(replayed_engines: Engines) -> None:
     UNBOOKED.clear()
 
     class Rounds(Machine[int]):
@@ -96,7 +96,7 @@ async def test_a_machine_that_went_around_undoes_every_round(rehearsal: Stage) -
         async def leave(self, ctx: Context) -> None:
             raise ValueError("no")
 
-    async with rehearsal.engine(Rounds) as engine:
+    async with replayed_engines.new(Rounds) as engine:
         with pytest.raises(RunFailed):
             await (await engine.start(Rounds)).result()
 
@@ -115,9 +115,9 @@ class Keeping(Machine[list[str]], on_failure="hold"):
 
 
 @pytest.mark.req("K27", "K4")
-async def test_a_held_machine_is_undone_over_all_its_checkpoints(stage: Stage) -> None:
+async def test_a_held_machine_is_undone_over_all_its_checkpoints(engines: Engines) -> None:
     UNBOOKED.clear()
-    async with stage.engine(Keeping) as engine:
+    async with engines.new(Keeping) as engine:
         run = await engine.start(Keeping, None)
         with pytest.raises(RunFailed):
             await run.result()
@@ -133,7 +133,9 @@ async def test_a_held_machine_is_undone_over_all_its_checkpoints(stage: Stage) -
 
 @pytest.mark.req("K12", "K27", "M3")
 @pytest.mark.parametrize("threaded", [False, True], ids=["async", "thread"])
-async def test_a_run_that_times_out_in_a_transition_stays_at_its_place(memory: Stage, threaded: bool) -> None:
+async def test_a_run_that_times_out_in_a_transition_stays_at_its_place(
+    memory_engines: Engines, threaded: bool
+) -> None:
     UNBOOKED.clear()
     let_go = threading.Event()
 
@@ -156,7 +158,7 @@ async def test_a_run_that_times_out_in_a_transition_stays_at_its_place(memory: S
             async def wait(self, ctx: Context) -> None:
                 await asyncio.Event().wait()
 
-    async with memory.engine(Slow) as engine:
+    async with memory_engines.new(Slow) as engine:
         run = await engine.start(Slow)
         with pytest.raises(RunTimedOut):
             await run.result(15)

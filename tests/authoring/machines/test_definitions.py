@@ -16,7 +16,7 @@ import pytest
 from stepwell import Context, Machine, Retry, transition
 from stepwell.errors import InvalidDefinition, InvalidInput
 from tests.authoring.machines.approvals import Review
-from tests.stage import Stage
+from tests.engines import Engines
 
 
 class Model(pydantic.BaseModel):
@@ -296,7 +296,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 @pytest.mark.req("M1")
-async def test_a_source_may_be_a_list_and_machines_inherit(memory: Stage) -> None:
+async def test_a_source_may_be_a_list_and_machines_inherit(memory_engines: Engines) -> None:
     class Base(Machine[dict[str, str]], abstract=True):
         @transition(["start", "again"], "middle")
         async def enter(self, ctx: Context) -> None:
@@ -309,7 +309,7 @@ async def test_a_source_may_be_a_list_and_machines_inherit(memory: Stage) -> Non
         @transition("middle", "end")
         async def leave(self, ctx: Context) -> None: ...
 
-    async with memory.engine(Whole) as engine:
+    async with memory_engines.new(Whole) as engine:
         run = await engine.start("whole", None)
 
         assert await run.result(15) == {"from": "..."}
@@ -321,13 +321,13 @@ async def test_a_source_may_be_a_list_and_machines_inherit(memory: Stage) -> Non
 
 
 @pytest.mark.req("M1", "F9")
-async def test_state_may_be_a_model_and_the_input_is_checked_at_the_door(stage: Stage) -> None:
+async def test_state_may_be_a_model_and_the_input_is_checked_at_the_door(engines: Engines) -> None:
     class Typed(Machine[Model]):
         @transition("start", "end")
         async def take(self, ctx: Context, order: Model) -> None:
             self.state.amount = order.amount
 
-    async with stage.engine(Typed) as engine:
+    async with engines.new(Typed) as engine:
         assert await engine.run(Typed, Model(amount=3)) == Model(amount=3)
         with pytest.raises(InvalidInput):
             await engine.start(Typed, {"amount": "much"})
@@ -336,13 +336,13 @@ async def test_state_may_be_a_model_and_the_input_is_checked_at_the_door(stage: 
 
 
 @pytest.mark.req("M8", "K8")
-async def test_the_definition_is_json_for_those_without_the_code(stage: Stage) -> None:
-    async with stage.engine(Review):
+async def test_the_definition_is_json_for_those_without_the_code(engines: Engines) -> None:
+    async with engines.new(Review):
         pass
-    if stage.kind == "memory":
+    if engines.kind == "memory":
         body = msgspec.json.decode(Review.definition.body)
     else:
-        async with stage.client() as client:
+        async with engines.client() as client:
             found = await client.store.read_definition("default", "Review", "")
         assert found is not None
         body = msgspec.json.decode(found.body)

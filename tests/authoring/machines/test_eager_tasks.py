@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Machine, step, transition
-from tests.stage import Stage, all_events, suspended
+from tests.engines import Engines, all_events, suspended
 
 EAGER: Any = getattr(asyncio, "eager_task_factory", None)
 pytestmark = pytest.mark.skipif(EAGER is None, reason="asyncio.eager_task_factory is new in Python 3.12")
@@ -34,9 +34,9 @@ async def _one(ctx: Context, number: int) -> int:
 
 
 @pytest.mark.req("M9")
-async def test_eager_branches_have_places_of_their_own(rehearsal: Stage) -> None:
+async def test_eager_branches_have_places_of_their_own(replayed_engines: Engines) -> None:
     asyncio.get_running_loop().set_task_factory(EAGER)
-    async with rehearsal.engine(Eager) as engine:
+    async with replayed_engines.new(Eager) as engine:
         run = await engine.start(Eager, None)
         await suspended(run)
         await run.signal("last", 5)

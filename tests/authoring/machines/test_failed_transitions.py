@@ -22,7 +22,7 @@ from stepwell import (
 )
 from stepwell.errors import InvalidDefinition, NotRetryable, RunFailed, StepError
 from stepwell.testing import VirtualEngine
-from tests.stage import Stage, all_events, suspended
+from tests.engines import Engines, all_events, suspended
 
 
 class Calls:
@@ -144,9 +144,9 @@ class Paying(Machine[dict[str, int]]):
     ("where", "attempts"), [("step", 1), ("process", 1), ("child", 1), ("group", 1), ("handled", 5)]
 )
 async def test_an_inner_step_that_fails_for_good_ends_the_retries_of_its_transition(
-    memory: Stage, where: str, attempts: int
+    memory_engines: Engines, where: str, attempts: int
 ) -> None:
-    async with memory.engine(Paying, refusing) as engine:
+    async with memory_engines.new(Paying, refusing) as engine:
         run = await engine.start(Paying, where)
         with pytest.raises(RunFailed):
             await run.result(30)
@@ -167,7 +167,7 @@ async def test_an_inner_step_that_fails_for_good_ends_the_retries_of_its_transit
     ],
 )
 async def test_after_the_last_attempt_it_goes_elsewhere(
-    stage: Stage, options: dict[str, Any], place: str
+    engines: Engines, options: dict[str, Any], place: str
 ) -> None:
     class Routed(Machine[dict[str, Any]]):
         ends = frozenset({"good", "told"})
@@ -194,7 +194,7 @@ async def test_after_the_last_attempt_it_goes_elsewhere(
         @transition("work", "late", when=lambda state: False)
         async def be_late(self, ctx: Context) -> None: ...
 
-    async with stage.engine(Routed) as engine:
+    async with engines.new(Routed) as engine:
         run = await engine.start(Routed)
         result = await run.result(15)
 
@@ -207,7 +207,7 @@ async def test_after_the_last_attempt_it_goes_elsewhere(
 
 
 @pytest.mark.req("M3", "M5", "K11")
-async def test_a_failed_transition_stays_and_a_person_retries_the_same_visit(stage: Stage) -> None:
+async def test_a_failed_transition_stays_and_a_person_retries_the_same_visit(engines: Engines) -> None:
     calls, paid = Calls(2), []
 
     @step
@@ -226,7 +226,7 @@ async def test_a_failed_transition_stays_and_a_person_retries_the_same_visit(sta
             self.state["paid"] = await ctx.step(pay, 7)
             calls.fail()
 
-    async with stage.engine(Manual) as engine:
+    async with engines.new(Manual) as engine:
         run = await engine.start(Manual)
         await suspended(run)
         await run.trigger("go", "please")
@@ -254,7 +254,7 @@ async def test_a_failed_transition_stays_and_a_person_retries_the_same_visit(sta
 
 
 @pytest.mark.req("M9", "K5")
-async def test_inner_steps_are_shared_by_the_attempts_of_a_visit(rehearsal: Stage) -> None:
+async def test_inner_steps_are_shared_by_the_attempts_of_a_visit(replayed_engines: Engines) -> None:
     calls, done = Calls(2), []
 
     @step
@@ -283,7 +283,7 @@ async def test_inner_steps_are_shared_by_the_attempts_of_a_visit(rehearsal: Stag
             self.state["b"] = await ctx.step(second, 2)
             self.state["c"] = await ctx.run(child, 3)
 
-    async with rehearsal.engine(Shared, child) as engine:
+    async with replayed_engines.new(Shared, child) as engine:
         run = await engine.start(Shared)
 
         assert await run.result(15) == {"a": 1, "b": 2, "c": 3}
@@ -293,7 +293,7 @@ async def test_inner_steps_are_shared_by_the_attempts_of_a_visit(rehearsal: Stag
 
 
 @pytest.mark.req("M9")
-async def test_a_new_visit_is_a_new_scope(rehearsal: Stage) -> None:
+async def test_a_new_visit_is_a_new_scope(replayed_engines: Engines) -> None:
     done = []
 
     @step
@@ -313,13 +313,13 @@ async def test_a_new_visit_is_a_new_scope(rehearsal: Stage) -> None:
         @transition("write", "end")
         async def close(self, ctx: Context) -> None: ...
 
-    async with rehearsal.engine(Loop) as engine:
+    async with replayed_engines.new(Loop) as engine:
         assert await engine.run(Loop, None) == {"n": 3}
     assert done == [0, 1, 2]
 
 
 @pytest.mark.req("M6", "K12")
-async def test_a_timeout_stops_the_body_and_its_steps_and_is_a_failure_for_retry(stage: Stage) -> None:
+async def test_a_timeout_stops_the_body_and_its_steps_and_is_a_failure_for_retry(engines: Engines) -> None:
     stopped: list[str] = []
 
     @step
@@ -339,7 +339,7 @@ async def test_a_timeout_stops_the_body_and_its_steps_and_is_a_failure_for_retry
             finally:
                 stopped.append("body")
 
-    async with stage.engine(Slow) as engine:
+    async with engines.new(Slow) as engine:
         run = await engine.start(Slow)
         with pytest.raises(RunFailed, match=r"work took longer than 0\.5 s") as caught:
             await run.result(15)
@@ -400,13 +400,15 @@ async def test_five_minutes_without_an_end_are_a_failure() -> None:
             await run.result(15)
 
 
-async def test_a_state_that_cannot_be_kept_fails_the_transition_with_its_field(memory: Stage) -> None:
+async def test_a_state_that_cannot_be_kept_fails_the_transition_with_its_field(
+    memory_engines: Engines,
+) -> None:
     class Odd(Machine[dict[str, Any]]):
         @transition("start", "end", retry=Retry(3))
         async def work(self, ctx: Context) -> None:
             self.state["bad"] = {"deep": object()}
 
-    async with memory.engine(Odd) as engine:
+    async with memory_engines.new(Odd) as engine:
         run = await engine.start(Odd)
         with pytest.raises(RunFailed, match=r"bad\.deep"):
             await run.result(15)
@@ -440,9 +442,9 @@ class ReturnsValues(Machine[dict[str, int]]):
     ],
 )
 async def test_a_transition_that_returns_something_is_told_so(
-    memory: Stage, how: str, text: str, hint: str
+    memory_engines: Engines, how: str, text: str, hint: str
 ) -> None:
-    async with memory.engine(ReturnsValues) as engine:
+    async with memory_engines.new(ReturnsValues) as engine:
         run = await engine.start(ReturnsValues, how)
 
         with pytest.raises(RunFailed, match=text) as told:
@@ -478,9 +480,9 @@ class FailsFirst(Machine[Basket]):
 @pytest.mark.req("M5", "M3", "M6")
 @pytest.mark.parametrize(("how", "code"), [("error", "ERROR"), ("timeout", "TRANSITION_TIMED_OUT")])
 async def test_the_first_transition_that_fails_leaves_the_first_state(
-    rehearsal: Stage, how: str, code: str
+    replayed_engines: Engines, how: str, code: str
 ) -> None:
-    async with rehearsal.engine(FailsFirst) as engine:
+    async with replayed_engines.new(FailsFirst) as engine:
         run = await engine.start(FailsFirst, how)
 
         assert (await run.result(30)).items == ["none yet", code]
@@ -519,10 +521,10 @@ class Wrong(Machine[dict[str, int]]):
     ],
 )
 async def test_mistakes_of_a_machine_are_told_in_its_words(
-    memory: Stage, how: str, text: str, hint: str
+    memory_engines: Engines, how: str, text: str, hint: str
 ) -> None:
     KEPT.clear()
-    async with memory.engine(Wrong) as engine:
+    async with memory_engines.new(Wrong) as engine:
         run = await engine.start(Wrong, how)
 
         with pytest.raises(RunFailed) as told:

@@ -11,7 +11,7 @@ from stepwell import Context, Machine, RunFailed, RunHandle, step, transition, w
 from stepwell.domain.commit import LogRow
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput, NotForkable
-from tests.stage import Stage, all_events, suspended
+from tests.engines import Engines, all_events, suspended
 
 ROUNDS = 20
 
@@ -89,8 +89,8 @@ async def rows(run: RunHandle[Any]) -> list[LogRow]:
 
 
 @pytest.mark.req("K26", "M2")
-async def test_fork_from_each_checkpoint_of_twenty_transitions_with_another_state(stage: Stage) -> None:
-    async with stage.engine(Counter) as engine:
+async def test_fork_from_each_checkpoint_of_twenty_transitions_with_another_state(engines: Engines) -> None:
+    async with engines.new(Counter) as engine:
         old = await engine.start(Counter, 0)
         result = await old.result()
         assert result.n == ROUNDS - 2
@@ -113,8 +113,8 @@ async def test_fork_from_each_checkpoint_of_twenty_transitions_with_another_stat
 
 
 @pytest.mark.req("K26")
-async def test_fork_from_each_checkpoint_as_it_was_gives_the_same_end(rehearsal: Stage) -> None:
-    async with rehearsal.engine(Counter) as engine:
+async def test_fork_from_each_checkpoint_as_it_was_gives_the_same_end(replayed_engines: Engines) -> None:
+    async with replayed_engines.new(Counter) as engine:
         old = await engine.start(Counter, 0)
         result, before = await old.result(), await rows(old)
 
@@ -124,8 +124,8 @@ async def test_fork_from_each_checkpoint_as_it_was_gives_the_same_end(rehearsal:
 
 
 @pytest.mark.req("K26", "M9")
-async def test_inner_steps_are_kept_unless_the_state_is_edited(stage: Stage) -> None:
-    async with stage.engine(Review) as engine:
+async def test_inner_steps_are_kept_unless_the_state_is_edited(engines: Engines) -> None:
+    async with engines.new(Review) as engine:
         old = await engine.start(Review)
         await suspended(old)
         broken.append("bank away")
@@ -153,8 +153,8 @@ async def test_inner_steps_are_kept_unless_the_state_is_edited(stage: Stage) -> 
 
 
 @pytest.mark.req("K26")
-async def test_rerun_from_a_transition(stage: Stage) -> None:
-    async with stage.engine(Review) as engine:
+async def test_rerun_from_a_transition(engines: Engines) -> None:
+    async with engines.new(Review) as engine:
         old = await engine.start(Review)
         await suspended(old)
         await old.trigger("approve", {"by": "ana"})
@@ -170,8 +170,8 @@ async def test_rerun_from_a_transition(stage: Stage) -> None:
 
 
 @pytest.mark.req("K26")
-async def test_a_state_that_does_not_fit_or_has_no_place_is_refused(stage: Stage) -> None:
-    async with stage.engine(Review) as engine:
+async def test_a_state_that_does_not_fit_or_has_no_place_is_refused(engines: Engines) -> None:
+    async with engines.new(Review) as engine:
         old = await engine.start(Review)
         await suspended(old)
         [opened] = await old.checkpoints()
@@ -192,7 +192,7 @@ async def test_a_state_that_does_not_fit_or_has_no_place_is_refused(stage: Stage
 
 
 @pytest.mark.req("K25", "K26")
-async def test_what_a_failed_attempt_saved_is_not_seen_in_its_fork(memory: Stage) -> None:
+async def test_what_a_failed_attempt_saved_is_not_seen_in_its_fork(memory_engines: Engines) -> None:
     class Files(Machine[Count]):
         @transition("start", "filed")
         async def file(self, ctx: Context) -> None:
@@ -205,7 +205,7 @@ async def test_what_a_failed_attempt_saved_is_not_seen_in_its_fork(memory: Stage
         async def close(self, ctx: Context) -> None: ...
 
     broken.append("no")
-    async with memory.engine(Files) as engine:
+    async with memory_engines.new(Files) as engine:
         old = await engine.start(Files)
         with pytest.raises(RunFailed):
             await old.result(15)
@@ -219,7 +219,7 @@ async def test_what_a_failed_attempt_saved_is_not_seen_in_its_fork(memory: Stage
 
 
 @pytest.mark.req("K26", "K28", "M4")
-async def test_a_fork_tells_that_the_old_runs_child_does_not_call_it_back(memory: Stage) -> None:
+async def test_a_fork_tells_that_the_old_runs_child_does_not_call_it_back(memory_engines: Engines) -> None:
     @workflow
     async def check(ctx: Context) -> str:
         return await ctx.signal("word", str)
@@ -233,7 +233,7 @@ async def test_a_fork_tells_that_the_old_runs_child_does_not_call_it_back(memory
         async def checked(self, ctx: Context, word: str) -> None:
             self.state.said.append(word)
 
-    async with memory.engine(Delegates, check) as engine:
+    async with memory_engines.new(Delegates, check) as engine:
         old = await engine.start(Delegates)
         await suspended(old)
         [checkpoint] = await old.checkpoints()
@@ -270,8 +270,8 @@ async def failing(ctx: Context, what: str) -> str:
 
 
 @pytest.mark.req("K26")
-async def test_what_failed_in_a_transition_is_skipped_by_giving_its_output(stage: Stage) -> None:
-    async with stage.engine(Awaiting, failing) as engine:
+async def test_what_failed_in_a_transition_is_skipped_by_giving_its_output(engines: Engines) -> None:
+    async with engines.new(Awaiting, failing) as engine:
         run = await engine.start(Awaiting)
         for path in ["0/work@2/fail#1", "0/work@2/child:failing#1", "0/work@2/signal:answer#1"]:
             with pytest.raises(RunFailed):
@@ -282,8 +282,8 @@ async def test_what_failed_in_a_transition_is_skipped_by_giving_its_output(stage
 
 
 @pytest.mark.req("K26")
-async def test_an_output_that_is_in_the_state_already_is_not_edited_in_vain(memory: Stage) -> None:
-    async with memory.engine(Awaiting, failing) as engine:
+async def test_an_output_that_is_in_the_state_already_is_not_edited_in_vain(memory_engines: Engines) -> None:
+    async with memory_engines.new(Awaiting, failing) as engine:
         old = await engine.start(Awaiting)
         with pytest.raises(RunFailed):
             await old.result(15)

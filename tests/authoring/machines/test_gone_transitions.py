@@ -10,7 +10,7 @@ import pytest
 
 from stepwell import Context, Engine, Machine, RunFailed, RunHandle, step, transition
 from stepwell.errors import RunCancelled
-from tests.stage import Stage, crash, kinds, suspended, until
+from tests.engines import Engines, crash, kinds, suspended, until
 
 DONE: list[str] = []
 
@@ -92,11 +92,11 @@ async def halfway(engine: Engine, *, asked: bool) -> RunHandle[Any]:
     ids=["other", "its rival", "guarded", "asked", "was asked", "both asked", "no longer asked", "now asked"],
 )
 async def test_a_transition_that_is_gone_in_the_middle_of_it_holds_the_run(
-    disk: Stage, before: dict[str, Any], after: dict[str, Any]
+    durable_engines: Engines, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    async with disk.engine(trip(**before)) as engine:
+    async with durable_engines.new(trip(**before)) as engine:
         run = await halfway(engine, asked="wait" in before["train"][1])
-    async with disk.engine(trip(**after)) as engine:
+    async with durable_engines.new(trip(**after)) as engine:
         run = engine.handle(run.id)
         await run.signal("go", "now")
         with pytest.raises(RunFailed) as failed:
@@ -105,7 +105,7 @@ async def test_a_transition_that_is_gone_in_the_middle_of_it_holds_the_run(
     assert "has begun to leave 'start' by 'train'" in failed.value.message
     assert "new version=" in failed.value.hint
 
-    async with disk.engine(trip(**before)) as engine:  # the old code again
+    async with durable_engines.new(trip(**before)) as engine:  # the old code again
         run = engine.handle(run.id)
         await run.retry()
 
@@ -128,11 +128,11 @@ async def test_a_transition_that_is_gone_in_the_middle_of_it_holds_the_run(
     ids=["new rival", "guard", "asked, new rival", "asked, guard"],
 )
 async def test_a_transition_that_is_begun_is_ended_whatever_the_ways_beside_it(
-    disk: Stage, before: dict[str, Any], after: dict[str, Any]
+    durable_engines: Engines, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    async with disk.engine(trip(**before)) as engine:
+    async with durable_engines.new(trip(**before)) as engine:
         run = await halfway(engine, asked="wait" in before["train"][1])
-    async with disk.engine(trip(**after)) as engine:
+    async with durable_engines.new(trip(**after)) as engine:
         run = engine.handle(run.id)
         await run.signal("go", "now")
 
@@ -142,9 +142,9 @@ async def test_a_transition_that_is_begun_is_ended_whatever_the_ways_beside_it(
 
 @pytest.mark.req("F8", "M4")
 async def test_a_trigger_that_was_taken_and_is_gone_before_its_body_did_anything_holds_the_run(
-    disk: Stage,
+    durable_engines: Engines,
 ) -> None:
-    async with disk.engine(trip(train=(by_thought, WAITS))) as engine:
+    async with durable_engines.new(trip(train=(by_thought, WAITS))) as engine:
         run = await engine.start("Journey")
         await suspended(run)
         await run.trigger("train")
@@ -154,7 +154,7 @@ async def test_a_trigger_that_was_taken_and_is_gone_before_its_body_did_anything
 
         await until(taken)
         await crash(engine)
-    async with disk.engine(trip(bus=(by_bus, WAITS))) as engine:
+    async with durable_engines.new(trip(bus=(by_bus, WAITS))) as engine:
         with pytest.raises(RunFailed) as failed:
             await engine.handle(run.id).result(15)
 
@@ -165,11 +165,11 @@ async def test_a_trigger_that_was_taken_and_is_gone_before_its_body_did_anything
 @pytest.mark.req("F8", "M3")
 @pytest.mark.parametrize("mended", [True, False], ids=["mended", "given up"])
 async def test_a_run_whose_transition_is_gone_is_undone_when_a_person_says_so(
-    memory: Stage, mended: bool
+    memory_engines: Engines, mended: bool
 ) -> None:
-    async with memory.engine(trip(train=(by_train, {}))) as engine:
+    async with memory_engines.new(trip(train=(by_train, {}))) as engine:
         run = await halfway(engine, asked=False)
-    async with memory.engine(trip(bus=(by_bus, {}))) as engine:
+    async with memory_engines.new(trip(bus=(by_bus, {}))) as engine:
         run = engine.handle(run.id)
         await run.cancel()
         with pytest.raises(RunFailed) as failed:
@@ -180,7 +180,7 @@ async def test_a_run_whose_transition_is_gone_is_undone_when_a_person_says_so(
             await run.compensate()
             await until(lambda: DONE == ["train", "undo train"])
             return
-    async with memory.engine(trip(train=(by_train, {}))) as engine:
+    async with memory_engines.new(trip(train=(by_train, {}))) as engine:
         run = engine.handle(run.id)
         await run.retry()
         await run.cancel()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Machine, RunFailed, step, transition
-from tests.stage import Stage, all_events, suspended
+from tests.engines import Engines, all_events, suspended
 
 CHARGED: list[str] = []
 
@@ -32,9 +32,9 @@ def review(*, change: str = "", form: Any = str) -> type[Machine[Any]]:
     return Review
 
 
-async def waiting(stage: Stage) -> str:
+async def waiting(engines: Engines) -> str:
     CHARGED.clear()
-    async with stage.engine(review()) as engine:
+    async with engines.new(review()) as engine:
         run = await engine.start("review")
         await suspended(run)
     return run.id
@@ -44,10 +44,10 @@ async def waiting(stage: Stage) -> str:
 @pytest.mark.parametrize(
     ("change", "charged"), [("patches", []), ("patches behind", ["behind"]), ("inserts", ["new"])]
 )
-async def test_a_decision_reaches_the_changed_code(stage: Stage, change: str, charged: list[str]) -> None:
+async def test_a_decision_reaches_the_changed_code(engines: Engines, change: str, charged: list[str]) -> None:
     """A transition does not replay: a step that is new is done wherever it stands, `patched` keeps it out."""
-    run_id = await waiting(stage)
-    async with stage.engine(review(change=change)) as engine:
+    run_id = await waiting(engines)
+    async with engines.new(review(change=change)) as engine:
         run = engine.handle(run_id)
         await run.decide("yes", by="ana")
 
@@ -58,10 +58,10 @@ async def test_a_decision_reaches_the_changed_code(stage: Stage, change: str, ch
 @pytest.mark.req("K36", "M3", "K11")
 @pytest.mark.parametrize("changed", [{"change": "removes"}, {"form": int}], ids=["removed", "form"])
 async def test_a_decision_that_the_changed_code_does_not_take_is_kept(
-    stage: Stage, changed: dict[str, Any]
+    engines: Engines, changed: dict[str, Any]
 ) -> None:
-    run_id = await waiting(stage)
-    async with stage.engine(review(**changed)) as engine:
+    run_id = await waiting(engines)
+    async with engines.new(review(**changed)) as engine:
         run = engine.handle(run_id)
         await run.decide("yes", by="ana")
         for _ in range(2):  # a retry on the same code changes nothing
@@ -72,7 +72,7 @@ async def test_a_decision_that_the_changed_code_does_not_take_is_kept(
             await run.retry()
         with pytest.raises(RunFailed):
             await run.result(30)
-    async with stage.engine(review()) as engine:
+    async with engines.new(review()) as engine:
         run = engine.handle(run_id)
         await run.retry()
 
@@ -82,8 +82,8 @@ async def test_a_decision_that_the_changed_code_does_not_take_is_kept(
 
 
 @pytest.mark.req("K36", "M3")
-async def test_patched_is_true_in_a_transition_that_begins_and_stays_so(rehearsal: Stage) -> None:
-    async with rehearsal.engine(review(change="patches")) as engine:
+async def test_patched_is_true_in_a_transition_that_begins_and_stays_so(replayed_engines: Engines) -> None:
+    async with replayed_engines.new(review(change="patches")) as engine:
         CHARGED.clear()
         run = await engine.start("review")
         await suspended(run)

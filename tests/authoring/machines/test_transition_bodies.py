@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, Machine, RunFailed, SyncContext, transition, workflow
 from stepwell.errors import AlreadyDecided, InvalidDefinition, RunCancelled, WrongPlace
-from tests.stage import Stage, suspended, until
+from tests.engines import Engines, suspended, until
 
 FAR = "far"
 _kept: dict[str, Any] = {}
@@ -50,8 +50,10 @@ def nested(ctx: SyncContext, plain: bool) -> None:
 @pytest.mark.req("M9", "F2")
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("program", [Nested, NestedPlain, nested])
-async def test_the_ctx_of_a_run_is_refused_in_its_steps(memory: Stage, program: Any, plain: bool) -> None:
-    async with memory.engine(program) as engine:
+async def test_the_ctx_of_a_run_is_refused_in_its_steps(
+    memory_engines: Engines, program: Any, plain: bool
+) -> None:
+    async with memory_engines.new(program) as engine:
         with pytest.raises(RunFailed, match=r"uses ctx outside|ctx was used outside") as caught:
             await engine.run(program, plain)
 
@@ -96,8 +98,8 @@ class Plain(Machine[dict[str, Any]]):
 
 
 @pytest.mark.req("M9", "F6")
-async def test_a_plain_transition_sends_steps_to_queues_too(stage: Stage) -> None:
-    async with stage.engine(Plain), stage.engine(steps=[abs], queues=[FAR]) as far:
+async def test_a_plain_transition_sends_steps_to_queues_too(engines: Engines) -> None:
+    async with engines.new(Plain), engines.new(steps=[abs], queues=[FAR]) as far:
         assert await far.run(Plain, -3) == {"near": 3, "far": 3}
 
 
@@ -118,9 +120,9 @@ class Slow(Machine[dict[str, Any]]):
 
 
 @pytest.mark.req("M4", "K15")
-async def test_triggers_while_a_transition_runs_hear_who_decided(memory: Stage) -> None:
+async def test_triggers_while_a_transition_runs_hear_who_decided(memory_engines: Engines) -> None:
     _kept["gate"], _kept["approving"] = asyncio.Event(), asyncio.Event()
-    async with memory.engine(Slow) as engine:
+    async with memory_engines.new(Slow) as engine:
         run = await engine.start(Slow, None)
         await suspended(run)
         await run.trigger("approve", by="ana")
@@ -143,12 +145,12 @@ async def test_triggers_while_a_transition_runs_hear_who_decided(memory: Stage) 
 
 
 @pytest.mark.req("M4")
-async def test_a_function_has_no_triggers(memory: Stage) -> None:
+async def test_a_function_has_no_triggers(memory_engines: Engines) -> None:
     @workflow
     async def waits(ctx: Context) -> None:
         await ctx.signal("go")
 
-    async with memory.engine(waits) as engine:
+    async with memory_engines.new(waits) as engine:
         run = await engine.start(waits)
 
         with pytest.raises(WrongPlace, match="not a machine") as caught:

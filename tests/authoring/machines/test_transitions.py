@@ -11,7 +11,7 @@ import pytest
 from stepwell import Context, Machine, Retry, Status, step, transition, workflow
 from stepwell.errors import RunFailed
 from stepwell.testing import VirtualEngine
-from tests.stage import Stage, all_events, crash, kinds, reaches, suspended, until
+from tests.engines import Engines, all_events, crash, kinds, reaches, suspended, until
 
 
 @dataclass
@@ -64,8 +64,8 @@ async def transitions(run: Any) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.req("M1", "M2", "M4", "K24")
-async def test_a_machine_runs_to_its_wait_and_goes_on_with_the_trigger(stage: Stage) -> None:
-    async with stage.engine(Refund) as engine:
+async def test_a_machine_runs_to_its_wait_and_goes_on_with_the_trigger(engines: Engines) -> None:
+    async with engines.new(Refund) as engine:
         run = await engine.start(Refund, 7)
         await suspended(run)
 
@@ -84,8 +84,8 @@ async def test_a_machine_runs_to_its_wait_and_goes_on_with_the_trigger(stage: St
 
 
 @pytest.mark.req("M2")
-async def test_automatic_transitions_are_one_commit_each(memory: Stage) -> None:
-    async with memory.engine(Counter) as engine:
+async def test_automatic_transitions_are_one_commit_each(memory_engines: Engines) -> None:
+    async with memory_engines.new(Counter) as engine:
         commits: list[list[str]] = []
         commit = engine.store.commit
 
@@ -116,7 +116,7 @@ class Counter(Machine[dict[str, int]]):
 
 
 @pytest.mark.req("M2", "F10")
-async def test_a_claim_reads_the_log_from_the_last_checkpoint_only(stage: Stage) -> None:
+async def test_a_claim_reads_the_log_from_the_last_checkpoint_only(engines: Engines) -> None:
     class Long(Machine[dict[str, int]]):
         @transition("start", "turn")
         async def begin(self, ctx: Context) -> None:
@@ -130,7 +130,7 @@ async def test_a_claim_reads_the_log_from_the_last_checkpoint_only(stage: Stage)
         async def finish(self, ctx: Context) -> None: ...
 
     read: list[int] = []
-    async with stage.engine(Long) as engine:
+    async with engines.new(Long) as engine:
         run = await engine.start(Long)
         await suspended(run)
         claim = engine.store.claim
@@ -148,20 +148,20 @@ async def test_a_claim_reads_the_log_from_the_last_checkpoint_only(stage: Stage)
 
 
 @pytest.mark.req("M4", "K4")
-async def test_a_wait_survives_restarts(disk: Stage) -> None:
-    async with disk.engine(Refund) as engine:
+async def test_a_wait_survives_restarts(durable_engines: Engines) -> None:
+    async with durable_engines.new(Refund) as engine:
         run = await engine.start(Refund, 7)
         await suspended(run)
-    async with disk.client() as client:  # no code, no worker
+    async with durable_engines.client() as client:  # no code, no worker
         await client.handle(run.id).trigger("approve", {"by": "bo"})
-    async with disk.engine(Refund) as engine:
+    async with durable_engines.new(Refund) as engine:
         result = await engine.handle(run.id, Refund).result(15)
 
     assert result == Trail(7, ["noted", "bo", "paid 7"])
 
 
 @pytest.mark.req("M7")
-async def test_guards_and_priorities_choose(rehearsal: Stage) -> None:
+async def test_guards_and_priorities_choose(replayed_engines: Engines) -> None:
     class Sorting(Machine[dict[str, str]]):
         ends = frozenset({"small", "large", "huge"})
 
@@ -174,7 +174,7 @@ async def test_guards_and_priorities_choose(rehearsal: Stage) -> None:
         @transition("start", "huge", when=lambda state, input: input >= 100, priority=1)
         async def burst(self, ctx: Context) -> None: ...
 
-    async with rehearsal.engine(Sorting) as engine:
+    async with replayed_engines.new(Sorting) as engine:
         runs = [await engine.start(Sorting, n) for n in (1, 10, 1000)]
         for run in runs:
             await run.result(15)
@@ -184,7 +184,7 @@ async def test_guards_and_priorities_choose(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("M7")
-async def test_the_choice_of_a_visit_stays_when_its_guard_turns(memory: Stage) -> None:
+async def test_the_choice_of_a_visit_stays_when_its_guard_turns(memory_engines: Engines) -> None:
     """Guards are Python and may change their mind; what was begun is finished."""
     asked = []
 
@@ -203,7 +203,7 @@ async def test_the_choice_of_a_visit_stays_when_its_guard_turns(memory: Stage) -
         @transition("start", "right")
         async def go_right(self, ctx: Context) -> None: ...
 
-    async with memory.engine(Fickle) as engine:
+    async with memory_engines.new(Fickle) as engine:
         run = await engine.start(Fickle)
         await suspended(run)
         await run.signal("on")
@@ -212,12 +212,12 @@ async def test_the_choice_of_a_visit_stays_when_its_guard_turns(memory: Stage) -
     assert [t for t, _, _ in await transitions(run)] == ["go_left"]
 
 
-async def test_a_place_without_a_way_out_is_told(memory: Stage) -> None:
+async def test_a_place_without_a_way_out_is_told(memory_engines: Engines) -> None:
     class Stuck(Machine[dict[str, int]]):
         @transition("start", "end", when=lambda state: "n" in state)
         async def go(self, ctx: Context) -> None: ...
 
-    async with memory.engine(Stuck) as engine:
+    async with memory_engines.new(Stuck) as engine:
         run = await engine.start(Stuck)
 
         with pytest.raises(RunFailed) as caught:
@@ -228,7 +228,7 @@ async def test_a_place_without_a_way_out_is_told(memory: Stage) -> None:
 
 
 @pytest.mark.req("M9")
-async def test_a_body_has_the_whole_context(rehearsal: Stage) -> None:
+async def test_a_body_has_the_whole_context(replayed_engines: Engines) -> None:
     @workflow
     async def double(ctx: Context, n: int) -> int:
         return n * 2
@@ -249,7 +249,7 @@ async def test_a_body_has_the_whole_context(rehearsal: Stage) -> None:
             state["random"] = 0 <= ctx.random() < 1
             ctx.publish("news", 1)
 
-    async with rehearsal.engine(Busy, double) as engine:
+    async with replayed_engines.new(Busy, double) as engine:
         run = await engine.start(Busy)
         await run.signal("go", 5)
 
@@ -267,7 +267,9 @@ async def test_a_body_has_the_whole_context(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("M9")
-async def test_a_plain_function_is_a_body_in_a_thread_with_the_same_context(rehearsal: Stage) -> None:
+async def test_a_plain_function_is_a_body_in_a_thread_with_the_same_context(
+    replayed_engines: Engines,
+) -> None:
     import threading
 
     class Plain(Machine[dict[str, Any]]):
@@ -278,14 +280,14 @@ async def test_a_plain_function_is_a_body_in_a_thread_with_the_same_context(rehe
             ctx.sleep(0.01)
             self.state["all"] = ctx.all([(pay, 1), (pay, 2)])
 
-    async with rehearsal.engine(Plain) as engine:
+    async with replayed_engines.new(Plain) as engine:
         result = await engine.run(Plain, None)
 
     assert result == {"thread": True, "paid": "paid 3", "all": ["paid 1", "paid 2"]}
 
 
 @pytest.mark.req("M9", "K18")
-async def test_functions_call_machines_and_machines_call_functions(stage: Stage) -> None:
+async def test_functions_call_machines_and_machines_call_functions(engines: Engines) -> None:
     @workflow
     async def add(ctx: Context, n: int) -> int:
         return n + 1
@@ -299,12 +301,12 @@ async def test_functions_call_machines_and_machines_call_functions(stage: Stage)
     async def outer(ctx: Context, n: int) -> int:
         return (await ctx.run(Inner, n))["n"] + 1
 
-    async with stage.engine(outer, Inner, add) as engine:
+    async with engines.new(outer, Inner, add) as engine:
         assert await engine.run(outer, 1) == 3
 
 
 @pytest.mark.req("M9", "K13")
-async def test_cancel_lets_the_body_clean_up_and_cancels_its_children(stage: Stage) -> None:
+async def test_cancel_lets_the_body_clean_up_and_cancels_its_children(engines: Engines) -> None:
     cleaned = []
 
     @step
@@ -323,7 +325,7 @@ async def test_cancel_lets_the_body_clean_up_and_cancels_its_children(stage: Sta
             finally:
                 await ctx.step(clean)
 
-    async with stage.engine(Long, endless) as engine:
+    async with engines.new(Long, endless) as engine:
         run = await engine.start(Long)
         await suspended(run)
         assert await run.cancel("enough")
@@ -366,7 +368,7 @@ async def test_the_second_attempt_cleans_up_as_the_first_does(delay: float) -> N
 
 
 @pytest.mark.req("K13")
-async def test_cancel_stops_a_body_that_awaits_something_of_its_own(stage: Stage) -> None:
+async def test_cancel_stops_a_body_that_awaits_something_of_its_own(engines: Engines) -> None:
     stopped = []
     begun = asyncio.Event()
 
@@ -380,7 +382,7 @@ async def test_cancel_stops_a_body_that_awaits_something_of_its_own(stage: Stage
                 stopped.append(1)
                 raise
 
-    async with stage.engine(Plain) as engine:
+    async with engines.new(Plain) as engine:
         run = await engine.start(Plain)
         await begun.wait()
         await run.cancel()
@@ -390,7 +392,7 @@ async def test_cancel_stops_a_body_that_awaits_something_of_its_own(stage: Stage
 
 
 @pytest.mark.req("M3", "K4")
-async def test_a_worker_that_dies_in_a_body_leaves_no_trace_of_it(stage: Stage) -> None:
+async def test_a_worker_that_dies_in_a_body_leaves_no_trace_of_it(engines: Engines) -> None:
     begun: list[int] = []
 
     class Doomed(Machine[dict[str, Any]]):
@@ -407,21 +409,21 @@ async def test_a_worker_that_dies_in_a_body_leaves_no_trace_of_it(stage: Stage) 
             if len(begun) == 1:
                 await asyncio.sleep(3600)
 
-    async with stage.client() as watcher:
-        first = stage.engine(Doomed)
+    async with engines.client() as watcher:
+        first = engines.new(Doomed)
         await first.open()
         run = await first.start(Doomed)
         await until(lambda: begun)
-        watched = watcher.handle(run.id) if stage.kind != "memory" else run
+        watched = watcher.handle(run.id) if engines.kind != "memory" else run
         state = await watched.state()
         assert state.checkpoint is not None
         assert (state.checkpoint.place, bytes(state.checkpoint.state)) == ("middle", b'{"opened":1}')
-        if stage.kind == "memory":
+        if engines.kind == "memory":
             assert first.worker is not None
             for work in list(first.worker.active.values()):
                 work.lose()
         await crash(first)
-        async with stage.engine(Doomed) as second:
+        async with engines.new(Doomed) as second:
             result = await second.handle(run.id, Doomed).result(15)
 
             assert result == {"opened": 1, "half": 1, "paid": "paid 1"}
@@ -430,7 +432,7 @@ async def test_a_worker_that_dies_in_a_body_leaves_no_trace_of_it(stage: Stage) 
 
 
 @pytest.mark.req("M5", "K10")
-async def test_a_failed_run_keeps_its_place(stage: Stage) -> None:
+async def test_a_failed_run_keeps_its_place(engines: Engines) -> None:
     class Broken(Machine[dict[str, int]]):
         @transition("start", "middle")
         async def open(self, ctx: Context) -> None:
@@ -441,7 +443,7 @@ async def test_a_failed_run_keeps_its_place(stage: Stage) -> None:
             self.state["n"] = 2
             raise ValueError("boom")
 
-    async with stage.engine(Broken) as engine:
+    async with engines.new(Broken) as engine:
         run = await engine.start(Broken)
         with pytest.raises(RunFailed, match="boom"):
             await run.result(15)

@@ -23,14 +23,14 @@ from stepwell.errors import (
     WrongPlace,
 )
 from tests.authoring.machines.approvals import Approval, Review
-from tests.stage import Stage, all_events, suspended, until
+from tests.engines import Engines, all_events, suspended, until
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.req("M4", "K15")
-async def test_a_trigger_that_fits_no_current_place_is_a_conflict(stage: Stage) -> None:
-    async with stage.engine(Review) as engine:
+async def test_a_trigger_that_fits_no_current_place_is_a_conflict(engines: Engines) -> None:
+    async with engines.new(Review) as engine:
         run = await engine.start(Review)
         await suspended(run)
 
@@ -44,8 +44,8 @@ async def test_a_trigger_that_fits_no_current_place_is_a_conflict(stage: Stage) 
 
 
 @pytest.mark.req("M4", "K15")
-async def test_a_payload_is_checked_before_anything_is_written(stage: Stage) -> None:
-    async with stage.engine(Review) as engine:
+async def test_a_payload_is_checked_before_anything_is_written(engines: Engines) -> None:
+    async with engines.new(Review) as engine:
         run = await engine.start(Review)
         await suspended(run)
         await run.trigger("submit")
@@ -79,8 +79,10 @@ class Typed(Machine[Approved]):
 
 
 @pytest.mark.req("M4", "K24")
-async def test_a_payload_may_be_a_value_of_its_type_and_the_state_is_read_as_one(memory: Stage) -> None:
-    async with memory.engine(Typed) as engine:
+async def test_a_payload_may_be_a_value_of_its_type_and_the_state_is_read_as_one(
+    memory_engines: Engines,
+) -> None:
+    async with memory_engines.new(Typed) as engine:
         run = await engine.start(Typed, None)
         await suspended(run)
         with pytest.raises(NotSerialisable):
@@ -94,14 +96,14 @@ async def test_a_payload_may_be_a_value_of_its_type_and_the_state_is_read_as_one
 
 
 @pytest.mark.req("M4", "K15")
-async def test_a_second_click_never_answers_the_next_question(stage: Stage) -> None:
+async def test_a_second_click_never_answers_the_next_question(engines: Engines) -> None:
     """`rework` leads back to the same place: the same trigger fits again, for another question."""
-    async with stage.engine(Review) as engine, stage.client() as other:
+    async with engines.new(Review) as engine, engines.client() as other:
         run = await engine.start(Review)
         await suspended(run)
         await run.trigger("submit")
         await until(lambda: _offers(run, "rework"))
-        slow = (other if stage.kind != "memory" else engine).handle(run.id)
+        slow = (other if engines.kind != "memory" else engine).handle(run.id)
         message = await _held(slow, "rework", {"by": "bo"})  # his page shows the first question
         await run.trigger("rework", {"by": "ana"}, by="ana")
         await until(lambda: _offers(run, "submit"))
@@ -140,8 +142,8 @@ async def _held(run: Any, name: str, payload: Any) -> Any:
 
 
 @pytest.mark.req("M4", "K15")
-async def test_after_the_end_a_trigger_hears_who_decided(stage: Stage) -> None:
-    async with stage.engine(Review) as engine:
+async def test_after_the_end_a_trigger_hears_who_decided(engines: Engines) -> None:
+    async with engines.new(Review) as engine:
         run = await engine.start(Review)
         await _through(run)
         await run.result(15)
@@ -160,9 +162,9 @@ async def _through(run: Any) -> None:
 
 
 @pytest.mark.req("M4")
-async def test_a_signal_is_kept_until_a_place_takes_it(stage: Stage) -> None:
+async def test_a_signal_is_kept_until_a_place_takes_it(engines: Engines) -> None:
     """The other policy: what comes early waits."""
-    async with stage.engine(Review) as engine:
+    async with engines.new(Review) as engine:
         run = await engine.start(Review)
         await run.signal("publish")
         await run.signal("approve", {"by": "early"})
@@ -174,16 +176,16 @@ async def test_a_signal_is_kept_until_a_place_takes_it(stage: Stage) -> None:
 
 
 @pytest.mark.req("M4", "K15")
-def test_two_people_in_two_processes_and_exactly_one_wins(disk: Stage) -> None:
+def test_two_people_in_two_processes_and_exactly_one_wins(durable_engines: Engines) -> None:
     wins, losses = [], []
     for _ in range(5):
-        run_id, workers = asyncio.run(_prepared(disk)), []
+        run_id, workers = asyncio.run(_prepared(durable_engines)), []
         for person, name in (("ana", "approve"), ("bo", "rework")):
             command = [
                 sys.executable,
                 "-m",
                 "tests.authoring.machines.approvals",
-                str(disk.database),
+                str(durable_engines.database),
                 run_id,
                 name,
                 person,
@@ -209,8 +211,8 @@ def test_two_people_in_two_processes_and_exactly_one_wins(disk: Stage) -> None:
         assert "ana decided 'approve' at 20" in line or "bo decided 'rework' at 20" in line
 
 
-async def _prepared(disk: Stage) -> str:
-    async with disk.engine(Review) as engine:
+async def _prepared(durable_engines: Engines) -> str:
+    async with durable_engines.new(Review) as engine:
         run = await engine.start(Review)
         await until(lambda: _offers(run, "submit"))
         await run.trigger("submit")
@@ -230,8 +232,8 @@ async def _state(run: Any) -> Any:
 
 
 @pytest.mark.req("M4", "K28")
-async def test_what_it_waits_for_is_told(stage: Stage) -> None:
-    async with stage.engine(Review) as engine:
+async def test_what_it_waits_for_is_told(engines: Engines) -> None:
+    async with engines.new(Review) as engine:
         run = await engine.start(Review)
         await suspended(run)
         await run.trigger("submit")
@@ -247,7 +249,7 @@ async def test_what_it_waits_for_is_told(stage: Stage) -> None:
 
 
 @pytest.mark.req("M4")
-async def test_a_payload_that_only_the_code_refuses_leaves_the_question_open(memory: Stage) -> None:
+async def test_a_payload_that_only_the_code_refuses_leaves_the_question_open(memory_engines: Engines) -> None:
     """Signals are not checked at the door: one that does not fit is set aside, the place still waits."""
 
     class Asks(Machine[dict[str, str]]):
@@ -255,7 +257,7 @@ async def test_a_payload_that_only_the_code_refuses_leaves_the_question_open(mem
         async def approve(self, ctx: Context, approval: Approval) -> None:
             self.state["by"] = approval.by
 
-    async with memory.engine(Asks) as engine:
+    async with memory_engines.new(Asks) as engine:
         run = await engine.start(Asks)
         await suspended(run)
         await run.signal("approve", {"by": 7})
@@ -267,7 +269,7 @@ async def test_a_payload_that_only_the_code_refuses_leaves_the_question_open(mem
 
 
 @pytest.mark.req("M4", "K18")
-async def test_a_sub_workflow_calls_back(stage: Stage) -> None:
+async def test_a_sub_workflow_calls_back(engines: Engines) -> None:
     """The child lives over several transitions; its result triggers the one that waits for it."""
 
     @workflow
@@ -290,19 +292,19 @@ async def test_a_sub_workflow_calls_back(stage: Stage) -> None:
         @transition("waiting", "end", wait=True)
         async def skip(self, ctx: Context) -> None: ...
 
-    async with stage.engine(Delegates, check) as engine:
+    async with engines.new(Delegates, check) as engine:
         run = await engine.start(Delegates)
         await suspended(run)
         child = (await _state(run))["child"]
         assert child in (await run.why()).text
-    async with stage.engine(Delegates, check) as engine:
+    async with engines.new(Delegates, check) as engine:
         await engine.handle(child).signal("word", "bo")
 
         assert (await engine.handle(run.id, Delegates).result(15))["by"] == "bo"
 
 
 @pytest.mark.req("M4", "K18")
-async def test_a_call_back_that_comes_early_is_kept(rehearsal: Stage) -> None:
+async def test_a_call_back_that_comes_early_is_kept(replayed_engines: Engines) -> None:
     @workflow
     async def quick(ctx: Context) -> str:
         return "soon"
@@ -320,7 +322,7 @@ async def test_a_call_back_that_comes_early_is_kept(rehearsal: Stage) -> None:
         async def checked(self, ctx: Context, word: str) -> None:
             self.state["word"] = word
 
-    async with rehearsal.engine(Delegates, quick) as engine:
+    async with replayed_engines.new(Delegates, quick) as engine:
         run = await engine.start(Delegates)
         await until(lambda: _offers(run, "go_on"))
         await run.trigger("go_on")
@@ -330,7 +332,7 @@ async def test_a_call_back_that_comes_early_is_kept(rehearsal: Stage) -> None:
 
 @pytest.mark.req("M4", "K28")
 @pytest.mark.parametrize("early", [True, False])
-async def test_why_tells_of_a_call_back_that_triggers_nothing(rehearsal: Stage, early: bool) -> None:
+async def test_why_tells_of_a_call_back_that_triggers_nothing(replayed_engines: Engines, early: bool) -> None:
     """A child fails, the next one's result is of the wrong type, before or after the machine waits."""
 
     @workflow
@@ -363,7 +365,7 @@ async def test_why_tells_of_a_call_back_that_triggers_nothing(rehearsal: Stage, 
             await engine.handle(child).signal("go")
         return child
 
-    async with rehearsal.engine(Delegates, check) as engine:
+    async with replayed_engines.new(Delegates, check) as engine:
         run = await engine.start(Delegates)
         failed = await child_of(run, 1)
         await until(lambda: _says(run, f"(checked: child run {failed} ended as failed and triggers nothing)"))
@@ -384,7 +386,7 @@ async def _says(run: RunHandle[Any], words: str) -> bool:
 
 
 @pytest.mark.req("M4", "K15")
-async def test_of_several_triggers_that_were_kept_the_first_one_counts(rehearsal: Stage) -> None:
+async def test_of_several_triggers_that_were_kept_the_first_one_counts(replayed_engines: Engines) -> None:
     """Also over a checkpoint, and whatever order the transitions are written in."""
 
     class Early(Machine[list[str]]):
@@ -402,7 +404,7 @@ async def test_of_several_triggers_that_were_kept_the_first_one_counts(rehearsal
         async def right(self, ctx: Context, why: str) -> None:
             self.state.append(f"right {why}")
 
-    async with rehearsal.engine(Early) as engine:
+    async with replayed_engines.new(Early) as engine:
         run = await engine.start(Early)
         for name, why in (("right", 7), ("right", "b"), ("left", "c"), ("right", "d")):
             await run.signal(name, why)
@@ -415,7 +417,9 @@ async def test_of_several_triggers_that_were_kept_the_first_one_counts(rehearsal
 
 
 @pytest.mark.req("M4", "K6")
-async def test_signals_that_wait_over_checkpoints_are_known_after_a_restart(rehearsal: Stage) -> None:
+async def test_signals_that_wait_over_checkpoints_are_known_after_a_restart(
+    replayed_engines: Engines,
+) -> None:
     """Each is taken once, also when a claim reads the log from a later checkpoint; a repeat is no news."""
 
     class Slow(Machine[dict[str, Any]]):
@@ -434,7 +438,7 @@ async def test_signals_that_wait_over_checkpoints_are_known_after_a_restart(rehe
         async def word(self, ctx: Context, text: str) -> None:
             self.state["got"].append(text)
 
-    async with rehearsal.engine(Slow) as engine:
+    async with replayed_engines.new(Slow) as engine:
         run = await engine.start(Slow)
         for n in range(3):
             await run.signal("word", f"{n}", id=f"{n}")

@@ -14,7 +14,7 @@ import pytest
 from stepwell import Context, RunFailed, Status, SyncContext, step, workflow
 from stepwell.errors import RunCancelled
 from stepwell.testing import VirtualEngine
-from tests.stage import Stage, crash, suspended, until
+from tests.engines import Engines, crash, suspended, until
 
 heard: list[str] = []
 
@@ -109,10 +109,10 @@ def careful_of(way: Callable[[Context], Awaitable[None]]) -> Any:
 @pytest.mark.req("F13", "K13")
 @pytest.mark.parametrize("way", WAYS)
 async def test_except_cancelled_error_runs_when_the_run_is_cancelled(
-    rehearsal: Stage, way: Callable[[Context], Awaitable[None]]
+    replayed_engines: Engines, way: Callable[[Context], Awaitable[None]]
 ) -> None:
     careful = careful_of(way)
-    async with rehearsal.engine(careful, child) as engine:
+    async with replayed_engines.new(careful, child) as engine:
         run = await engine.start(careful)
         await suspended(run)
         assert heard == []  # to be put aside is not to be cancelled
@@ -124,9 +124,9 @@ async def test_except_cancelled_error_runs_when_the_run_is_cancelled(
 
 
 @pytest.mark.req("F13", "K13")
-async def test_on_every_store_and_in_the_middle_of_a_step(stage: Stage) -> None:
+async def test_on_every_store_and_in_the_middle_of_a_step(engines: Engines) -> None:
     careful = careful_of(maps)
-    async with stage.engine(careful) as engine:
+    async with engines.new(careful) as engine:
         run = await engine.start(careful)
         await until(lambda: engine.worker is not None and engine.worker._runner.running)
         await run.cancel()
@@ -137,7 +137,7 @@ async def test_on_every_store_and_in_the_middle_of_a_step(stage: Stage) -> None:
 
 
 @pytest.mark.req("F13", "K13", "K4")
-async def test_the_cleanup_goes_on_after_a_crash(stage: Stage) -> None:
+async def test_the_cleanup_goes_on_after_a_crash(engines: Engines) -> None:
     gate = asyncio.Event()
 
     async def slow() -> None:
@@ -153,7 +153,7 @@ async def test_the_cleanup_goes_on_after_a_crash(stage: Stage) -> None:
             await ctx.step(slow)
             raise
 
-    dying = stage.engine(careful)
+    dying = engines.new(careful)
     await dying.open()
     run = await dying.start(careful)
     await suspended(run)
@@ -161,7 +161,7 @@ async def test_the_cleanup_goes_on_after_a_crash(stage: Stage) -> None:
     await until(lambda: "slow" in heard)
     await crash(dying)
     gate.set()
-    async with stage.engine(careful) as engine:
+    async with engines.new(careful) as engine:
         with pytest.raises(RunCancelled):
             await engine.handle(run.id).result(30)
 
@@ -169,7 +169,7 @@ async def test_the_cleanup_goes_on_after_a_crash(stage: Stage) -> None:
 
 
 @pytest.mark.req("F13", "K13")
-async def test_a_plain_function_hears_it_too_and_its_thread_is_free_again(memory: Stage) -> None:
+async def test_a_plain_function_hears_it_too_and_its_thread_is_free_again(memory_engines: Engines) -> None:
     @workflow
     def careful(ctx: SyncContext) -> None:
         try:
@@ -178,7 +178,7 @@ async def test_a_plain_function_hears_it_too_and_its_thread_is_free_again(memory
             ctx.step(note, "cleaned up")
             raise
 
-    async with memory.engine(careful) as engine:
+    async with memory_engines.new(careful) as engine:
         for _ in range(3):
             run = await engine.start(careful)
             await suspended(run)
@@ -192,7 +192,7 @@ async def test_a_plain_function_hears_it_too_and_its_thread_is_free_again(memory
 
 
 @pytest.mark.req("F13", "K13")
-async def test_tasks_in_the_background_clean_up_too(rehearsal: Stage) -> None:
+async def test_tasks_in_the_background_clean_up_too(replayed_engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> None:
         async def helper() -> None:
@@ -206,7 +206,7 @@ async def test_tasks_in_the_background_clean_up_too(rehearsal: Stage) -> None:
         await ctx.signal("go")
         await task
 
-    async with rehearsal.engine(parent) as engine:
+    async with replayed_engines.new(parent) as engine:
         run = await engine.start(parent)
         await suspended(run)
         await run.cancel()
@@ -217,7 +217,7 @@ async def test_tasks_in_the_background_clean_up_too(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("F13", "K13")
-async def test_a_shielded_task_comes_to_its_end_for_who_awaits_it(rehearsal: Stage) -> None:
+async def test_a_shielded_task_comes_to_its_end_for_who_awaits_it(replayed_engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> None:
         async def critical() -> None:
@@ -231,7 +231,7 @@ async def test_a_shielded_task_comes_to_its_end_for_who_awaits_it(rehearsal: Sta
             await task
             raise
 
-    async with rehearsal.engine(parent) as engine:
+    async with replayed_engines.new(parent) as engine:
         run = await engine.start(parent)
         await suspended(run)
         await run.cancel()
@@ -242,7 +242,7 @@ async def test_a_shielded_task_comes_to_its_end_for_who_awaits_it(rehearsal: Sta
 
 
 @pytest.mark.req("F13", "K13")
-async def test_code_that_takes_the_cancel_back_ends_cancelled_all_the_same(memory: Stage) -> None:
+async def test_code_that_takes_the_cancel_back_ends_cancelled_all_the_same(memory_engines: Engines) -> None:
     @workflow
     async def stubborn(ctx: Context) -> str:
         try:
@@ -251,7 +251,7 @@ async def test_code_that_takes_the_cancel_back_ends_cancelled_all_the_same(memor
             await ctx.step(note, "so what")
         return "done"
 
-    async with memory.engine(stubborn) as engine:
+    async with memory_engines.new(stubborn) as engine:
         run = await engine.start(stubborn)
         await suspended(run)
         await run.cancel("enough")
@@ -291,9 +291,11 @@ SEEN = ["changed by a step", "0.333"]
 
 
 @pytest.mark.req("F13")
-async def test_steps_see_the_context_variables_of_the_code_that_calls_them(stage: Stage) -> None:
+async def test_steps_see_the_context_variables_of_the_code_that_calls_them(engines: Engines) -> None:
     steps = (
-        [on_the_loop, in_a_thread, in_a_transaction] if stage.kind != "memory" else [on_the_loop, in_a_thread]
+        [on_the_loop, in_a_thread, in_a_transaction]
+        if engines.kind != "memory"
+        else [on_the_loop, in_a_thread]
     )
 
     @workflow
@@ -316,7 +318,7 @@ async def test_steps_see_the_context_variables_of_the_code_that_calls_them(stage
         decimal.getcontext().prec = 3
         return [before, *(ctx.step(one, 1) for one in steps)]  # type: ignore[call-overload]  # any of them
 
-    async with stage.engine(flow, plain) as engine:
+    async with engines.new(flow, plain) as engine:
         *seen, of_branch, after = await engine.run(flow, None)
         assert seen == [["ana", *SEEN]] * (len(steps) + 1)
         assert of_branch == ["bob", *SEEN]
@@ -327,7 +329,7 @@ async def test_steps_see_the_context_variables_of_the_code_that_calls_them(stage
 
 
 @pytest.mark.req("F13")
-async def test_each_attempt_begins_with_those_of_the_caller(memory: Stage) -> None:
+async def test_each_attempt_begins_with_those_of_the_caller(memory_engines: Engines) -> None:
     from stepwell import Retry
 
     @step(retry=Retry(2, delay=0.001))
@@ -344,13 +346,13 @@ async def test_each_attempt_begins_with_those_of_the_caller(memory: Stage) -> No
         user.set("ana")
         return await ctx.step(second_time_lucky)
 
-    async with memory.engine(flow) as engine:
+    async with memory_engines.new(flow) as engine:
         assert await engine.run(flow, None) == "ana"
     assert heard == ["ana", "ana"]
 
 
 @pytest.mark.req("F13", "F2")
-async def test_ctx_is_still_refused_in_a_step(memory: Stage) -> None:
+async def test_ctx_is_still_refused_in_a_step(memory_engines: Engines) -> None:
     @workflow
     async def flow(ctx: Context) -> list[str]:
         async def beside() -> str:
@@ -367,7 +369,7 @@ async def test_ctx_is_still_refused_in_a_step(memory: Stage) -> None:
                 told.append(str(error))
         return told
 
-    async with memory.engine(flow) as engine:
+    async with memory_engines.new(flow) as engine:
         told = await engine.run(flow, None)
 
     assert ["outside its workflow's code" in text for text in told] == [True, True]

@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, Retry, RunFailed, StepContext, WaitTimedOut, step, workflow
 from stepwell.errors import StepError
-from tests.stage import DEAF, Stage, all_events, crash, suspended, until
+from tests.engines import DEAF, Engines, all_events, crash, suspended, until
 
 
 async def charge(who: str) -> str:
@@ -17,7 +17,9 @@ async def charge(who: str) -> str:
 
 
 @pytest.mark.req("F2", "K5")
-async def test_branches_that_finish_in_another_order_on_replay_get_their_own_results(stage: Stage) -> None:
+async def test_branches_that_finish_in_another_order_on_replay_get_their_own_results(
+    engines: Engines,
+) -> None:
     """Hazard 1: two branches `charge, ship`; first B is faster, after the crash A would be."""
     gates = {"A": asyncio.Event(), "B": asyncio.Event()}
     done: list[str] = []
@@ -34,7 +36,7 @@ async def test_branches_that_finish_in_another_order_on_replay_get_their_own_res
     async def both(ctx: Context) -> list[Any]:
         return list(await asyncio.gather(branch(ctx, "A"), branch(ctx, "B")))
 
-    dying = stage.engine(both)
+    dying = engines.new(both)
     await dying.open()
     run = await dying.start(both)
     await until(lambda: len(done) == 2)
@@ -46,7 +48,7 @@ async def test_branches_that_finish_in_another_order_on_replay_get_their_own_res
     await until(b_is_recorded)
     await crash(dying)
     gates["A"].set()
-    async with stage.engine(both) as engine:
+    async with engines.new(both) as engine:
         found = await engine.handle(run.id).result(15)
 
     assert found == [["A", "charge(A)", "ship(A)"], ["B", "charge(B)", "ship(B)"]]
@@ -55,7 +57,7 @@ async def test_branches_that_finish_in_another_order_on_replay_get_their_own_res
 
 @pytest.mark.req("F2")
 @pytest.mark.parametrize("style", ["gather", "group", "create_task"])
-async def test_nested_branches_replay_the_same(rehearsal: Stage, style: str) -> None:
+async def test_nested_branches_replay_the_same(replayed_engines: Engines, style: str) -> None:
     async def leaf(name: str) -> str:
         await asyncio.sleep(0.001 * (hash(name) % 5))
         return name
@@ -82,7 +84,7 @@ async def test_nested_branches_replay_the_same(rehearsal: Stage, style: str) -> 
 
         return await node("r", 2)
 
-    async with rehearsal.engine(tree) as engine:
+    async with replayed_engines.new(tree) as engine:
         found = await (await engine.start(tree)).result()
 
     def expected(name: str, depth: int) -> list[Any]:
@@ -94,7 +96,7 @@ async def test_nested_branches_replay_the_same(rehearsal: Stage, style: str) -> 
 
 
 @pytest.mark.req("F2")
-async def test_loops_count_their_steps(rehearsal: Stage) -> None:
+async def test_loops_count_their_steps(replayed_engines: Engines) -> None:
     seen: list[int] = []
 
     async def note(n: int) -> int:
@@ -105,7 +107,7 @@ async def test_loops_count_their_steps(rehearsal: Stage) -> None:
     async def loops(ctx: Context) -> list[int]:
         return [await ctx.step(note, n) for n in range(20) if n % 3]
 
-    async with rehearsal.engine(loops) as engine:
+    async with replayed_engines.new(loops) as engine:
         wanted = [n for n in range(20) if n % 3]
         assert await (await engine.start(loops)).result() == wanted
 
@@ -113,7 +115,7 @@ async def test_loops_count_their_steps(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("F2")
-async def test_asyncio_primitives_between_branches_work(rehearsal: Stage) -> None:
+async def test_asyncio_primitives_between_branches_work(replayed_engines: Engines) -> None:
     @workflow
     async def pipe(ctx: Context) -> list[str]:
         queue: asyncio.Queue[str | None] = asyncio.Queue(maxsize=1)
@@ -136,12 +138,12 @@ async def test_asyncio_primitives_between_branches_work(rehearsal: Stage) -> Non
         _, found = await asyncio.gather(produce(), consume())
         return found
 
-    async with rehearsal.engine(pipe) as engine:
+    async with replayed_engines.new(pipe) as engine:
         assert await (await engine.start(pipe)).result() == ["charge(a)", "charge(b)", "charge(c)"]
 
 
 @pytest.mark.req("F4")
-async def test_map_keeps_the_order_and_the_limit(rehearsal: Stage) -> None:
+async def test_map_keeps_the_order_and_the_limit(replayed_engines: Engines) -> None:
     running, most = 0, 0
 
     async def work(n: int) -> int:
@@ -156,7 +158,7 @@ async def test_map_keeps_the_order_and_the_limit(rehearsal: Stage) -> None:
     async def mapped(ctx: Context) -> list[int]:
         return await ctx.map(work, range(60), limit=5)
 
-    async with rehearsal.engine(mapped) as engine:
+    async with replayed_engines.new(mapped) as engine:
         assert await (await engine.start(mapped)).result() == [n * n for n in range(60)]
 
     assert most <= 5
@@ -164,7 +166,7 @@ async def test_map_keeps_the_order_and_the_limit(rehearsal: Stage) -> None:
 
 @pytest.mark.req("F4")
 @pytest.mark.slow
-async def test_map_of_ten_thousand_survives_a_crash_in_the_middle(disk: Stage) -> None:
+async def test_map_of_ten_thousand_survives_a_crash_in_the_middle(durable_engines: Engines) -> None:
     seen: dict[int, int] = {}
 
     async def work(n: int) -> int:
@@ -178,13 +180,13 @@ async def test_map_of_ten_thousand_survives_a_crash_in_the_middle(disk: Stage) -
         return len(found)
 
     count = 10_000
-    dying = disk.engine(mapped)
+    dying = durable_engines.new(mapped)
     await dying.open()
     run = await dying.start(mapped, count)
     await until(lambda: len(seen) > 4000, seconds=40)
     await crash(dying)
     assert len(seen) < count
-    async with disk.engine(mapped) as engine:
+    async with durable_engines.new(mapped) as engine:
         assert await engine.handle(run.id).result(40) == count
 
     twice = [n for n, times in seen.items() if times > 1]
@@ -193,7 +195,7 @@ async def test_map_of_ten_thousand_survives_a_crash_in_the_middle(disk: Stage) -
 
 
 @pytest.mark.req("F4")
-async def test_failing_item_stops_the_map(rehearsal: Stage) -> None:
+async def test_failing_item_stops_the_map(replayed_engines: Engines) -> None:
     async def work(n: int) -> int:
         if n == 3:
             raise ValueError("three")
@@ -207,22 +209,22 @@ async def test_failing_item_stops_the_map(rehearsal: Stage) -> None:
             return error.path
         return "?"
 
-    async with rehearsal.engine(mapped) as engine:
+    async with replayed_engines.new(mapped) as engine:
         assert await (await engine.start(mapped)).result() == "0/work#1[3]"
 
 
 @pytest.mark.req("F4")
-async def test_empty_map_and_all(rehearsal: Stage) -> None:
+async def test_empty_map_and_all(replayed_engines: Engines) -> None:
     @workflow
     async def nothing(ctx: Context) -> list[Any]:
         return [await ctx.map(charge, []), await ctx.all()]
 
-    async with rehearsal.engine(nothing) as engine:
+    async with replayed_engines.new(nothing) as engine:
         assert await (await engine.start(nothing)).result() == [[], []]
 
 
 @pytest.mark.req("F4")
-async def test_all_runs_together_and_its_first_error_cancels_the_rest(rehearsal: Stage) -> None:
+async def test_all_runs_together_and_its_first_error_cancels_the_rest(replayed_engines: Engines) -> None:
     stopped = asyncio.Event()
 
     async def endless() -> None:
@@ -243,13 +245,13 @@ async def test_all_runs_together_and_its_first_error_cancels_the_rest(rehearsal:
             return [*good, error.error_type]
         return []
 
-    async with rehearsal.engine(many) as engine:
+    async with replayed_engines.new(many) as engine:
         assert await (await engine.start(many)).result() == ["charge(a)", "charge(b)", "ValueError"]
         await asyncio.wait_for(stopped.wait(), 5)
 
 
 @pytest.mark.req("F4")
-async def test_first_cancels_the_losers_and_remembers_who_won(stage: Stage) -> None:
+async def test_first_cancels_the_losers_and_remembers_who_won(engines: Engines) -> None:
     stopped = asyncio.Event()
     started = 0
 
@@ -271,12 +273,12 @@ async def test_first_cancels_the_losers_and_remembers_who_won(stage: Stage) -> N
         await ctx.signal("go")
         return [str(winner), "after"]
 
-    async with stage.engine(race) as engine:
+    async with engines.new(race) as engine:
         run = await engine.start(race)
         await suspended(run)
         await stopped.wait()
         assert [wait.name for wait in await run.waits()] == ["go"]
-    async with stage.engine(race) as engine:
+    async with engines.new(race) as engine:
         again = engine.handle(run.id)
         await again.signal("go")
         assert await again.result(15) == ["quick", "after"]
@@ -285,7 +287,7 @@ async def test_first_cancels_the_losers_and_remembers_who_won(stage: Stage) -> N
 
 
 @pytest.mark.req("F4", "K18")
-async def test_child_that_loses_is_cancelled(stage: Stage) -> None:
+async def test_child_that_loses_is_cancelled(engines: Engines) -> None:
     @workflow
     async def slow(ctx: Context) -> str:
         return str(await ctx.signal("never"))
@@ -294,7 +296,7 @@ async def test_child_that_loses_is_cancelled(stage: Stage) -> None:
     async def race(ctx: Context) -> Any:
         return await ctx.first(ctx.run(slow, None), ctx.signal("go"))
 
-    async with stage.engine(race, slow, settings=DEAF) as engine:
+    async with engines.new(race, slow, settings=DEAF) as engine:
         run = await engine.start(race)
 
         async def child() -> Any:
@@ -312,7 +314,7 @@ async def test_child_that_loses_is_cancelled(stage: Stage) -> None:
 
 
 @pytest.mark.req("F4", "F3")
-async def test_first_as_a_timeout_for_a_step(rehearsal: Stage) -> None:
+async def test_first_as_a_timeout_for_a_step(replayed_engines: Engines) -> None:
     async def endless() -> None:
         await asyncio.Event().wait()
 
@@ -324,12 +326,12 @@ async def test_first_as_a_timeout_for_a_step(rehearsal: Stage) -> None:
 
         return str(await ctx.first(ctx.step(endless), late()))
 
-    async with rehearsal.engine(race) as engine:
+    async with replayed_engines.new(race) as engine:
         assert await (await engine.start(race)).result() == "too slow"
 
 
 @pytest.mark.req("F2")
-async def test_error_in_one_branch_fails_the_run_with_its_step(rehearsal: Stage) -> None:
+async def test_error_in_one_branch_fails_the_run_with_its_step(replayed_engines: Engines) -> None:
     async def bad() -> None:
         raise ValueError("bad")
 
@@ -339,14 +341,14 @@ async def test_error_in_one_branch_fails_the_run_with_its_step(rehearsal: Stage)
             tasks.create_task(ctx.step(charge, "a"))
             tasks.create_task(ctx.step(bad))
 
-    async with rehearsal.engine(group) as engine:
+    async with replayed_engines.new(group) as engine:
         with pytest.raises(RunFailed, match="0~2/bad#1"):
             await (await engine.start(group)).result()
 
 
 @pytest.mark.req("K9", "K16", "F3")
 @pytest.mark.parametrize("what", ["sleep", "timeout", "retry"])
-async def test_time_passes_while_another_branch_works(rehearsal: Stage, what: str) -> None:
+async def test_time_passes_while_another_branch_works(replayed_engines: Engines, what: str) -> None:
     release = asyncio.Event()
 
     async def long_work() -> str:
@@ -377,5 +379,5 @@ async def test_time_passes_while_another_branch_works(rehearsal: Stage, what: st
 
         return list(await asyncio.gather(ctx.step(long_work), wait()))
 
-    async with rehearsal.engine(both) as engine:
+    async with replayed_engines.new(both) as engine:
         assert await (await engine.start(both)).result(10) == ["worked", "let go"]

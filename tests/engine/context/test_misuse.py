@@ -13,7 +13,7 @@ import pytest
 from stepwell import Context, RunFailed, step, workflow
 from stepwell.engine.run import workflow_loop
 from stepwell.errors import NotDurable
-from tests.stage import Stage
+from tests.engines import Engines
 
 
 @workflow
@@ -21,9 +21,9 @@ async def fine(ctx: Context, x: int) -> int:
     return await ctx.step(abs, x)
 
 
-async def _failure(stage: Stage, body: Callable[[Context], Awaitable[Any]]) -> RunFailed:
+async def _failure(engines: Engines, body: Callable[[Context], Awaitable[Any]]) -> RunFailed:
     flow = workflow(name="misuse")(body)
-    async with stage.engine(flow, fine) as engine:
+    async with engines.new(flow, fine) as engine:
         with pytest.raises(RunFailed) as caught:
             await engine.run(flow, None)
         assert await engine.run(fine, -3) == 3  # the worker is as it was
@@ -32,7 +32,7 @@ async def _failure(stage: Stage, body: Callable[[Context], Awaitable[Any]]) -> R
 
 @pytest.mark.req("F2")
 @pytest.mark.parametrize("verb", ["step", "now", "random", "sleep", "patched", "continue_as_new"])
-async def test_ctx_in_a_step_is_refused(rehearsal: Stage, verb: str) -> None:
+async def test_ctx_in_a_step_is_refused(replayed_engines: Engines, verb: str) -> None:
     arguments: dict[str, tuple[Any, ...]] = {"step": (abs, 1), "sleep": ("1s",), "patched": ("x",)}
 
     async def body(ctx: Context) -> None:
@@ -43,7 +43,7 @@ async def test_ctx_in_a_step_is_refused(rehearsal: Stage, verb: str) -> None:
 
         await ctx.step(inside)
 
-    error = await _failure(rehearsal, body)
+    error = await _failure(replayed_engines, body)
 
     assert "outside its workflow's code" in error.message
     assert error.context["where"] == "0/inside#1"
@@ -51,7 +51,7 @@ async def test_ctx_in_a_step_is_refused(rehearsal: Stage, verb: str) -> None:
 
 
 @pytest.mark.req("F2")
-async def test_ctx_in_a_thread_or_after_the_end_is_refused(memory: Stage) -> None:
+async def test_ctx_in_a_thread_or_after_the_end_is_refused(memory_engines: Engines) -> None:
     kept: list[Context] = []
     errors: list[BaseException] = []
 
@@ -68,7 +68,7 @@ async def test_ctx_in_a_thread_or_after_the_end_is_refused(memory: Stage) -> Non
         thread.start()
         thread.join()
 
-    async with memory.engine(leaky) as engine:
+    async with memory_engines.new(leaky) as engine:
         await engine.run(leaky, None)
     ask()
     with pytest.raises(NotDurable):
@@ -79,7 +79,7 @@ async def test_ctx_in_a_thread_or_after_the_end_is_refused(memory: Stage) -> Non
 
 @pytest.mark.req("F1")
 async def test_a_loop_without_a_wait_does_not_hold_its_worker(
-    rehearsal: Stage, monkeypatch: pytest.MonkeyPatch
+    replayed_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflow_loop, "_TURN", range(2_000))
 
@@ -88,7 +88,7 @@ async def test_a_loop_without_a_wait_does_not_hold_its_worker(
             while True:  # noqa: ASYNC110  # that is the test
                 await asyncio.sleep(0)
 
-    error = await _failure(rehearsal, body)
+    error = await _failure(replayed_engines, body)
 
     assert error.cause_code == "NOT_DURABLE"
     assert "round and round" in error.message
@@ -96,7 +96,7 @@ async def test_a_loop_without_a_wait_does_not_hold_its_worker(
 
 
 @pytest.mark.req("K11")
-async def test_an_error_says_its_type_and_line(memory: Stage) -> None:
+async def test_an_error_says_its_type_and_line(memory_engines: Engines) -> None:
     def missing() -> None:
         raise KeyError("price")
 
@@ -106,8 +106,8 @@ async def test_an_error_says_its_type_and_line(memory: Stage) -> None:
     async def own(ctx: Context) -> None:
         raise KeyError("price")
 
-    inner = await _failure(memory, body)
-    outer = await _failure(memory, own)
+    inner = await _failure(memory_engines, body)
+    outer = await _failure(memory_engines, own)
 
     assert "KeyError: 'price'" in inner.message
     assert inner.context["code"] == f"{__file__}:{missing.__code__.co_firstlineno + 1} in missing"
@@ -117,7 +117,7 @@ async def test_an_error_says_its_type_and_line(memory: Stage) -> None:
 
 
 @pytest.mark.req("F9")
-async def test_a_forgotten_await_is_called_by_its_name(memory: Stage) -> None:
+async def test_a_forgotten_await_is_called_by_its_name(memory_engines: Engines) -> None:
     @step
     async def later() -> int:
         return 1
@@ -125,17 +125,17 @@ async def test_a_forgotten_await_is_called_by_its_name(memory: Stage) -> None:
     async def body(ctx: Context) -> Any:
         return {"parts": [asyncio.ensure_future(ctx.step(later)), ctx.key]}
 
-    error = await _failure(memory, body)
+    error = await _failure(memory_engines, body)
 
     assert "parts[0]" in error.message
 
 
 @pytest.mark.req("F4")
-async def test_only_workflows_can_be_children(memory: Stage) -> None:
+async def test_only_workflows_can_be_children(memory_engines: Engines) -> None:
     async def body(ctx: Context) -> Any:
         return await ctx.run("fine", 1)  # type: ignore[arg-type]  # that is the test
 
-    error = await _failure(memory, body)
+    error = await _failure(memory_engines, body)
 
     assert "'fine' is not a workflow" in error.message
     assert "@workflow" in error.hint

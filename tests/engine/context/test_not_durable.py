@@ -13,7 +13,7 @@ import pytest
 from stepwell import Context, Engine, RunFailed, SyncClient, workflow
 from stepwell.domain.codec import codec_for
 from stepwell.errors import InvalidInput
-from tests.stage import Stage
+from tests.engines import Engines
 
 
 async def nap(ctx: Context) -> None:
@@ -72,11 +72,11 @@ async def future(ctx: Context) -> None:
     ],
 )
 async def test_misuse_fails_the_run_with_a_hint(
-    memory: Stage, body: Callable[[Context], Awaitable[Any]], hint: str
+    memory_engines: Engines, body: Callable[[Context], Awaitable[Any]], hint: str
 ) -> None:
     bad = workflow(body)
 
-    async with memory.engine(bad) as engine:
+    async with memory_engines.new(bad) as engine:
         run = await engine.start(bad)
         with pytest.raises(RunFailed) as caught:
             await run.result(10)
@@ -87,13 +87,13 @@ async def test_misuse_fails_the_run_with_a_hint(
 
 
 @pytest.mark.req("F2")
-async def test_sleep_zero_is_a_turn_and_is_allowed(rehearsal: Stage) -> None:
+async def test_sleep_zero_is_a_turn_and_is_allowed(replayed_engines: Engines) -> None:
     @workflow
     async def polite(ctx: Context) -> int:
         await asyncio.sleep(0)
         return await ctx.step(lambda: 1)
 
-    async with rehearsal.engine(polite) as engine:
+    async with replayed_engines.new(polite) as engine:
         assert await (await engine.start(polite)).result() == 1
 
 
@@ -113,7 +113,7 @@ async def asking_an_engine(ctx: Context, verb: str) -> None:
 
 
 @pytest.mark.req("F2", "K1")
-async def test_a_client_in_workflow_code_is_refused_and_harms_nobody(stage: Stage) -> None:
+async def test_a_client_in_workflow_code_is_refused_and_harms_nobody(engines: Engines) -> None:
     """Its answer would have been given to a loop that takes none; SQLite's writer died of that."""
 
     async def other(ctx: Context) -> int:
@@ -121,7 +121,7 @@ async def test_a_client_in_workflow_code_is_refused_and_harms_nobody(stage: Stag
 
     wholesome = workflow(other)
     before = set(threading.enumerate())
-    async with stage.engine(asking_an_engine, wholesome) as engine:
+    async with engines.new(asking_an_engine, wholesome) as engine:
         held[:] = [engine]
         for verb in ("start", "runs", "sync"):
             run = await engine.start(asking_an_engine, verb)
@@ -140,7 +140,7 @@ class Speechless(Exception):
 
 
 @pytest.mark.req("K4", "F2")
-async def test_an_error_that_cannot_be_told_ends_the_run_all_the_same(rehearsal: Stage) -> None:
+async def test_an_error_that_cannot_be_told_ends_the_run_all_the_same(replayed_engines: Engines) -> None:
     async def fail() -> None:
         raise Speechless
 
@@ -150,7 +150,7 @@ async def test_an_error_that_cannot_be_told_ends_the_run_all_the_same(rehearsal:
         await fail()
 
     flow = workflow(failing)
-    async with rehearsal.engine(flow) as engine:
+    async with replayed_engines.new(flow) as engine:
         for in_step in (True, False):
             with pytest.raises(RunFailed, match="its text is not available"):
                 await (await engine.start(flow, in_step)).result(timeout=40)

@@ -13,7 +13,7 @@ import pytest
 from stepwell import Context, Machine, Retry, RunFailed, node, step, transition, workflow
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.engine.execution.process_steps import leave
-from tests.stage import Stage, all_events
+from tests.engines import Engines, all_events
 
 
 def leave_in_thread() -> None:
@@ -86,9 +86,11 @@ KINDS: list[tuple[Any, Any]] = [
 
 @pytest.mark.req("K11")
 @pytest.mark.parametrize(("what", "input"), KINDS)
-async def test_sys_exit_is_a_failure_of_the_code_that_called_it(memory: Stage, what: Any, input: Any) -> None:
+async def test_sys_exit_is_a_failure_of_the_code_that_called_it(
+    memory_engines: Engines, what: Any, input: Any
+) -> None:
     flows: list[Any] = [calls, body, plain_body, Leaves, LeavesThread, GRAPH]
-    async with memory.engine(*flows, fine, nodes=[leave_node]) as engine:
+    async with memory_engines.new(*flows, fine, nodes=[leave_node]) as engine:
         run = await engine.start(what, input)
 
         with pytest.raises(RunFailed) as caught:
@@ -106,7 +108,7 @@ async def fine(ctx: Context, n: int) -> int:
 
 
 @pytest.mark.req("K14", "K10")
-async def test_a_transactional_step_that_exits_is_tried_again(stage: Stage) -> None:
+async def test_a_transactional_step_that_exits_is_tried_again(engines: Engines) -> None:
     tries = []
 
     def once(connection: Any) -> int:
@@ -126,9 +128,9 @@ async def test_a_transactional_step_that_exits_is_tried_again(stage: Stage) -> N
 
     @workflow
     async def paying(ctx: Context) -> int:
-        return await ctx.step(pay if stage.kind == "sqlite" else pay_later)
+        return await ctx.step(pay if engines.kind == "sqlite" else pay_later)
 
-    async with stage.engine(paying) as engine:
+    async with engines.new(paying) as engine:
         run = await engine.start(paying)
 
         assert await run.result(60) == 2

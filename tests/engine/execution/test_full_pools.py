@@ -13,14 +13,14 @@ import pytest
 from stepwell import Context, step, workflow
 from stepwell.errors import StepTimedOut
 from tests.engine.execution import process_steps
-from tests.stage import SETTINGS, Stage, until
+from tests.engines import SETTINGS, Engines, until
 
 _LIMIT = 1.0  # of the step that waits
 _WAITS = 1.5  # it waits for so long, well over its limit
 
 
 @pytest.mark.req("K12")
-async def test_time_in_the_queue_for_a_thread_does_not_count(memory: Stage) -> None:
+async def test_time_in_the_queue_for_a_thread_does_not_count(memory_engines: Engines) -> None:
     begun, release = threading.Event(), threading.Event()
 
     @step(timeout=None)
@@ -37,7 +37,7 @@ async def test_time_in_the_queue_for_a_thread_does_not_count(memory: Stage) -> N
     async def both(ctx: Context) -> list[str]:
         return list(await ctx.all(ctx.step(holds_the_thread), ctx.step(quick)))
 
-    async with memory.engine(both, settings=replace(SETTINGS, threads=1)) as engine:
+    async with memory_engines.new(both, settings=replace(SETTINGS, threads=1)) as engine:
         run = await engine.start(both)
         await until(begun.is_set)
         await asyncio.sleep(_WAITS)
@@ -47,7 +47,7 @@ async def test_time_in_the_queue_for_a_thread_does_not_count(memory: Stage) -> N
 
 
 @pytest.mark.req("K12")
-async def test_a_step_that_waited_for_its_thread_still_has_a_limit(memory: Stage) -> None:
+async def test_a_step_that_waited_for_its_thread_still_has_a_limit(memory_engines: Engines) -> None:
     begun, release = threading.Event(), threading.Event()
 
     @step(timeout=None)
@@ -67,7 +67,7 @@ async def test_a_step_that_waited_for_its_thread_still_has_a_limit(memory: Stage
             return error.path
         return "?"
 
-    async with memory.engine(both, settings=replace(SETTINGS, threads=1)) as engine:
+    async with memory_engines.new(both, settings=replace(SETTINGS, threads=1)) as engine:
         run = await engine.start(both)
         await until(begun.is_set)
         release.set()
@@ -77,7 +77,9 @@ async def test_a_step_that_waited_for_its_thread_still_has_a_limit(memory: Stage
 
 @pytest.mark.slow
 @pytest.mark.req("K12", "F7")
-async def test_time_in_the_queue_for_a_process_does_not_count(memory: Stage, tmp_path: Path) -> None:
+async def test_time_in_the_queue_for_a_process_does_not_count(
+    memory_engines: Engines, tmp_path: Path
+) -> None:
     begun, release = tmp_path / "begun", tmp_path / "release"
 
     @workflow
@@ -85,7 +87,7 @@ async def test_time_in_the_queue_for_a_process_does_not_count(memory: Stage, tmp
         holder = ctx.step(process_steps.hold_until, str(begun), str(release))
         return list(await ctx.all(holder, ctx.step(process_steps.own_pid.options(timeout=2.0))))
 
-    async with memory.engine(both, settings=replace(SETTINGS, processes=1)) as engine:
+    async with memory_engines.new(both, settings=replace(SETTINGS, processes=1)) as engine:
         run = await engine.start(both)
         await until(begun.exists)
         await asyncio.sleep(3.0)

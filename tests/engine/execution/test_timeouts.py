@@ -14,11 +14,11 @@ from stepwell.domain.status import Status
 from stepwell.errors import InvalidDefinition, RunTimedOut, StepTimedOut, WaitTimedOut
 from stepwell.testing import VirtualEngine
 from tests.engine.execution import process_steps
-from tests.stage import Stage, kinds, suspended, until
+from tests.engines import Engines, kinds, suspended, until
 
 
 @pytest.mark.req("K12")
-async def test_async_step_is_cancelled(memory: Stage) -> None:
+async def test_async_step_is_cancelled(memory_engines: Engines) -> None:
     stopped: list[str] = []
 
     @step(timeout=0.05)
@@ -37,14 +37,14 @@ async def test_async_step_is_cancelled(memory: Stage) -> None:
             return f"{error.code} {error.path}"
         return "?"
 
-    async with memory.engine(waits) as engine:
+    async with memory_engines.new(waits) as engine:
         assert await (await engine.start(waits)).result() == "STEP_TIMED_OUT 0/endless#1"
 
     assert stopped == ["cancelled"]
 
 
 @pytest.mark.req("K12")
-async def test_thread_is_left_behind_and_its_late_result_does_not_count(memory: Stage) -> None:
+async def test_thread_is_left_behind_and_its_late_result_does_not_count(memory_engines: Engines) -> None:
     release = threading.Event()
     late: list[str] = []
 
@@ -63,7 +63,7 @@ async def test_thread_is_left_behind_and_its_late_result_does_not_count(memory: 
             await ctx.step(until, lambda: late)
             return "gave up"
 
-    async with memory.engine(waits) as engine:
+    async with memory_engines.new(waits) as engine:
         run = await engine.start(waits)
         assert await run.result() == "gave up"
         found = await kinds(run)
@@ -73,7 +73,7 @@ async def test_thread_is_left_behind_and_its_late_result_does_not_count(memory: 
 
 
 @pytest.mark.req("K12")
-async def test_hung_threads_do_not_starve_other_steps(memory: Stage) -> None:
+async def test_hung_threads_do_not_starve_other_steps(memory_engines: Engines) -> None:
     release = threading.Event()
 
     @step(timeout=0.05)
@@ -94,15 +94,15 @@ async def test_hung_threads_do_not_starve_other_steps(memory: Stage) -> None:
 
     from dataclasses import replace
 
-    from tests.stage import SETTINGS
+    from tests.engines import SETTINGS
 
-    async with memory.engine(many, settings=replace(SETTINGS, threads=2)) as engine:
+    async with memory_engines.new(many, settings=replace(SETTINGS, threads=2)) as engine:
         assert await (await engine.start(many)).result() == list(range(10))
     release.set()
 
 
 @pytest.mark.req("K12", "F7")
-async def test_process_is_killed(memory: Stage) -> None:
+async def test_process_is_killed(memory_engines: Engines) -> None:
     @workflow
     async def waits(ctx: Context) -> list[Any]:
         pid = await ctx.step(process_steps.own_pid)
@@ -112,7 +112,7 @@ async def test_process_is_killed(memory: Stage) -> None:
             return [pid, "killed"]
         return []
 
-    async with memory.engine(waits) as engine:
+    async with memory_engines.new(waits) as engine:
         pid, word = await (await engine.start(waits)).result()
 
         assert word == "killed"
@@ -120,7 +120,7 @@ async def test_process_is_killed(memory: Stage) -> None:
 
 
 @pytest.mark.req("K12", "K9")
-async def test_timeout_is_a_failure_that_retry_counts(memory: Stage) -> None:
+async def test_timeout_is_a_failure_that_retry_counts(memory_engines: Engines) -> None:
     @step(timeout=0.1, retry=Retry(3, delay=0))
     async def slow_at_first(me: StepContext) -> int:
         if me.attempt < 3:
@@ -131,7 +131,7 @@ async def test_timeout_is_a_failure_that_retry_counts(memory: Stage) -> None:
     async def waits(ctx: Context) -> int:
         return await ctx.step(slow_at_first)
 
-    async with memory.engine(waits) as engine:
+    async with memory_engines.new(waits) as engine:
         assert await (await engine.start(waits)).result() == 3
 
 
@@ -150,14 +150,14 @@ async def test_default_is_five_minutes_and_none_disables() -> None:
 
 @pytest.mark.req("K12")
 @pytest.mark.parametrize("zero", [0, 0.0, "0s"])
-async def test_zero_is_refused_with_a_hint(memory: Stage, zero: Any) -> None:
+async def test_zero_is_refused_with_a_hint(memory_engines: Engines, zero: Any) -> None:
     @step
     async def plain() -> None: ...
 
     @workflow
     async def nothing(ctx: Context) -> None: ...
 
-    async with memory.engine(nothing) as engine:
+    async with memory_engines.new(nothing) as engine:
         for wrong in (
             lambda: step(timeout=zero),
             lambda: plain.options(timeout=zero),
@@ -170,18 +170,18 @@ async def test_zero_is_refused_with_a_hint(memory: Stage, zero: Any) -> None:
 
 
 @pytest.mark.req("K12")
-async def test_wait_with_timeout_zero_fails_the_run_with_a_hint(memory: Stage) -> None:
+async def test_wait_with_timeout_zero_fails_the_run_with_a_hint(memory_engines: Engines) -> None:
     @workflow
     async def waits(ctx: Context) -> None:
         await ctx.signal("x", timeout=0)
 
-    async with memory.engine(waits) as engine:
+    async with memory_engines.new(waits) as engine:
         with pytest.raises(RunFailed, match="None disables"):
             await (await engine.start(waits)).result()
 
 
 @pytest.mark.req("K12")
-async def test_run_timeout_stops_its_steps(stage: Stage) -> None:
+async def test_run_timeout_stops_its_steps(engines: Engines) -> None:
     stopped = asyncio.Event()
 
     async def endless() -> None:
@@ -194,7 +194,7 @@ async def test_run_timeout_stops_its_steps(stage: Stage) -> None:
     async def busy(ctx: Context) -> None:
         await ctx.step(endless)
 
-    async with stage.engine(busy) as engine:
+    async with engines.new(busy) as engine:
         run = await engine.start(busy)
         with pytest.raises(RunTimedOut) as caught:
             await run.result()
@@ -206,7 +206,7 @@ async def test_run_timeout_stops_its_steps(stage: Stage) -> None:
 
 
 @pytest.mark.req("K12")
-async def test_suspended_time_does_not_count_for_the_run(stage: Stage) -> None:
+async def test_suspended_time_does_not_count_for_the_run(engines: Engines) -> None:
     @workflow(timeout=1.0)
     async def patient(ctx: Context) -> str:
         await ctx.step(asyncio.sleep, 0.05)
@@ -214,7 +214,7 @@ async def test_suspended_time_does_not_count_for_the_run(stage: Stage) -> None:
         await ctx.sleep(0.3)
         return str(word)
 
-    async with stage.engine(patient) as engine:
+    async with engines.new(patient) as engine:
         run = await engine.start(patient)
         await suspended(run)
         await asyncio.sleep(1.1)
@@ -224,14 +224,14 @@ async def test_suspended_time_does_not_count_for_the_run(stage: Stage) -> None:
 
 
 @pytest.mark.req("K12")
-async def test_active_time_counts_over_suspensions(stage: Stage) -> None:
+async def test_active_time_counts_over_suspensions(engines: Engines) -> None:
     @workflow(timeout=0.8)
     async def busy(ctx: Context) -> None:
         for _ in range(20):
             await ctx.step(asyncio.sleep, 0.15)
             await ctx.sleep(0.01)
 
-    async with stage.engine(busy) as engine:
+    async with engines.new(busy) as engine:
         run = await engine.start(busy)
         with pytest.raises(RunTimedOut):
             await run.result()
@@ -242,7 +242,7 @@ async def test_active_time_counts_over_suspensions(stage: Stage) -> None:
 
 @pytest.mark.req("K12", "F3")
 @pytest.mark.parametrize("verb", ["signal", "event", "approval"])
-async def test_wait_times_out_not_early(rehearsal: Stage, verb: str) -> None:
+async def test_wait_times_out_not_early(replayed_engines: Engines, verb: str) -> None:
     @workflow
     async def waits(ctx: Context) -> str:
         try:
@@ -256,7 +256,7 @@ async def test_wait_times_out_not_early(rehearsal: Stage, verb: str) -> None:
             return error.code
         return "?"
 
-    async with rehearsal.engine(waits) as engine:
+    async with replayed_engines.new(waits) as engine:
         began = time.monotonic()
         assert await (await engine.start(waits)).result() == "WAIT_TIMED_OUT"
 
@@ -264,7 +264,7 @@ async def test_wait_times_out_not_early(rehearsal: Stage, verb: str) -> None:
 
 
 @pytest.mark.req("K12", "K14")
-async def test_transactional_step_is_stopped_and_rolled_back(postgres: Stage) -> None:
+async def test_transactional_step_is_stopped_and_rolled_back(postgres: Engines) -> None:
     @step(transactional=True, timeout=0.3)
     async def slow(connection: Any) -> None:
         await connection.execute("SELECT pg_sleep(20)")
@@ -277,7 +277,7 @@ async def test_transactional_step_is_stopped_and_rolled_back(postgres: Stage) ->
             return "stopped"
         return "?"
 
-    async with postgres.engine(waits) as engine:
+    async with postgres.new(waits) as engine:
         assert await (await engine.start(waits)).result(10) == "stopped"
 
 

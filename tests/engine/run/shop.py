@@ -13,7 +13,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.domain.program import Program
-from tests.stage import log
+from tests.engines import log
 
 
 @dataclass

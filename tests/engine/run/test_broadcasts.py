@@ -10,7 +10,7 @@ import pytest
 from stepwell import Context, failpoints, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import WaitTimedOut
-from tests.stage import Stage, all_events, crash, kinds, suspended, until
+from tests.engines import Engines, all_events, crash, kinds, suspended, until
 
 
 @workflow
@@ -19,8 +19,8 @@ async def listens(ctx: Context, key: str) -> Any:
 
 
 @pytest.mark.req("K17")
-async def test_event_reaches_every_waiting_run_once(stage: Stage) -> None:
-    async with stage.engine(listens) as engine:
+async def test_event_reaches_every_waiting_run_once(engines: Engines) -> None:
+    async with engines.new(listens) as engine:
         runs = [await engine.start(listens, "") for _ in range(20)]
         for run in runs:
             await suspended(run)
@@ -32,12 +32,12 @@ async def test_event_reaches_every_waiting_run_once(stage: Stage) -> None:
 
 
 @pytest.mark.req("K17", "K6")
-async def test_event_of_one_id_is_published_once(stage: Stage) -> None:
+async def test_event_of_one_id_is_published_once(engines: Engines) -> None:
     @workflow
     async def twice(ctx: Context) -> list[Any]:
         return [await ctx.event("news"), await ctx.event("news")]
 
-    async with stage.engine(twice) as engine:
+    async with engines.new(twice) as engine:
         run = await engine.start(twice)
         await suspended(run)
         assert await engine.emit("news", 1, id="e1") is True
@@ -50,14 +50,14 @@ async def test_event_of_one_id_is_published_once(stage: Stage) -> None:
 
 
 @pytest.mark.req("K17", "F11")
-async def test_event_that_does_not_fit_is_set_aside_and_the_wait_goes_on(stage: Stage) -> None:
+async def test_event_that_does_not_fit_is_set_aside_and_the_wait_goes_on(engines: Engines) -> None:
     @workflow
     async def typed(ctx: Context) -> list[int]:
         first = await ctx.event("count", int)
         await ctx.signal("go")
         return [first, await ctx.event("count", int)]
 
-    async with stage.engine(typed) as engine:
+    async with engines.new(typed) as engine:
         run = await engine.start(typed)
         await suspended(run)
         await engine.emit("count", "three")
@@ -84,8 +84,8 @@ async def until_received(run: Any, count: int) -> None:
 
 
 @pytest.mark.req("K17")
-async def test_key_selects_among_waits(stage: Stage) -> None:
-    async with stage.engine(listens) as engine:
+async def test_key_selects_among_waits(engines: Engines) -> None:
+    async with engines.new(listens) as engine:
         any_key, red, blue = [await engine.start(listens, key) for key in ("", "red", "blue")]
         for run in (any_key, red, blue):
             await suspended(run)
@@ -101,7 +101,7 @@ async def test_key_selects_among_waits(stage: Stage) -> None:
 
 
 @pytest.mark.req("K17")
-async def test_earlier_events_do_not_count(stage: Stage) -> None:
+async def test_earlier_events_do_not_count(engines: Engines) -> None:
     @workflow
     async def hears(ctx: Context) -> str:
         await ctx.step(str, 1)
@@ -110,14 +110,14 @@ async def test_earlier_events_do_not_count(stage: Stage) -> None:
         except WaitTimedOut:
             return "nothing"
 
-    async with stage.engine(hears) as engine:
+    async with engines.new(hears) as engine:
         await engine.emit("news", "old")
 
         assert await (await engine.start(hears)).result() == "nothing"
 
 
 @pytest.mark.req("K17")
-async def test_event_since_the_last_checkpoint_counts_even_before_the_wait(stage: Stage) -> None:
+async def test_event_since_the_last_checkpoint_counts_even_before_the_wait(engines: Engines) -> None:
     gate, begun = asyncio.Event(), asyncio.Event()
 
     async def ask() -> str:
@@ -130,7 +130,7 @@ async def test_event_since_the_last_checkpoint_counts_even_before_the_wait(stage
         asked, answer = await asyncio.gather(ctx.step(ask), ctx.event("answer", timeout=10))
         return [asked, answer]
 
-    async with stage.engine(hears) as engine:
+    async with engines.new(hears) as engine:
         run = await engine.start(hears)
         await begun.wait()
         await engine.emit("answer", 42)
@@ -140,7 +140,7 @@ async def test_event_since_the_last_checkpoint_counts_even_before_the_wait(stage
 
 
 @pytest.mark.req("K17")
-async def test_no_event_is_lost_between_waiting_and_parking(stage: Stage) -> None:
+async def test_no_event_is_lost_between_waiting_and_parking(engines: Engines) -> None:
     """Emitted at every moment of a run's life after its first event: each run hears exactly one."""
 
     @workflow
@@ -148,7 +148,7 @@ async def test_no_event_is_lost_between_waiting_and_parking(stage: Stage) -> Non
         return await ctx.event(f"answer-{n}")
 
     count = 40
-    async with stage.engine(hears) as engine, stage.client() as other:
+    async with engines.new(hears) as engine, engines.client() as other:
 
         async def one(n: int) -> Any:
             run = await engine.start(hears, n)
@@ -166,32 +166,32 @@ async def test_no_event_is_lost_between_waiting_and_parking(stage: Stage) -> Non
 
 
 @pytest.mark.req("K17")
-async def test_event_that_comes_while_another_is_taken_is_heard_by_the_next_wait(stage: Stage) -> None:
+async def test_event_that_comes_while_another_is_taken_is_heard_by_the_next_wait(engines: Engines) -> None:
     """Both were meant for the first wait; the second was published since the run's last event."""
 
     @workflow
     async def collects(ctx: Context) -> list[Any]:
         return [await ctx.event("tick", timeout=10) for _ in range(2)]
 
-    async with stage.engine(collects) as engine:
+    async with engines.new(collects) as engine:
         run = await engine.start(collects)
         await suspended(run)
         assert engine.worker is not None
-    async with stage.client() as client:
+    async with engines.client() as client:
         await client.emit("tick", 0)
         await client.emit("tick", 1)
-    async with stage.engine(collects) as engine:
+    async with engines.new(collects) as engine:
         assert sorted(await engine.handle(run.id).result(20)) == [0, 1]
 
 
 @pytest.mark.req("K17")
 @pytest.mark.parametrize("count", [2, 5])
-async def test_waits_in_one_run_take_one_event_of_a_burst_each(stage: Stage, count: int) -> None:
+async def test_waits_in_one_run_take_one_event_of_a_burst_each(engines: Engines, count: int) -> None:
     @workflow
     async def crowd(ctx: Context) -> list[Any]:
         return await ctx.all(*(ctx.event("tick", timeout=20) for _ in range(count)))
 
-    async with stage.engine(crowd) as engine:
+    async with engines.new(crowd) as engine:
         run = await engine.start(crowd)
         await suspended(run)
         await asyncio.gather(*(engine.emit("tick", n) for n in range(count)))
@@ -200,23 +200,23 @@ async def test_waits_in_one_run_take_one_event_of_a_burst_each(stage: Stage, cou
 
 
 @pytest.mark.req("K17")
-async def test_burst_that_comes_while_nobody_works_goes_to_the_open_waits(stage: Stage) -> None:
+async def test_burst_that_comes_while_nobody_works_goes_to_the_open_waits(engines: Engines) -> None:
     @workflow
     async def crowd(ctx: Context) -> list[Any]:
         return await ctx.all(*(ctx.event("tick", timeout=30) for _ in range(5)))
 
-    async with stage.engine(crowd) as engine:
+    async with engines.new(crowd) as engine:
         run = await engine.start(crowd)
         await suspended(run)
-    async with stage.client() as client:
+    async with engines.client() as client:
         for n in range(5):
             await client.emit("tick", n)
-    async with stage.engine(crowd) as engine:
+    async with engines.new(crowd) as engine:
         assert sorted(await engine.handle(run.id).result(20)) == list(range(5))
 
 
 @pytest.mark.req("K17")
-async def test_event_goes_to_the_earliest_wait_only(stage: Stage) -> None:
+async def test_event_goes_to_the_earliest_wait_only(engines: Engines) -> None:
     @workflow
     async def pair(ctx: Context) -> list[Any]:
         async def second() -> Any:
@@ -227,7 +227,7 @@ async def test_event_goes_to_the_earliest_wait_only(stage: Stage) -> None:
 
         return list(await asyncio.gather(ctx.event("tick"), second()))
 
-    async with stage.engine(pair) as engine:
+    async with engines.new(pair) as engine:
         run = await engine.start(pair)
         await suspended(run)
         await engine.emit("tick", 1)
@@ -236,35 +236,35 @@ async def test_event_goes_to_the_earliest_wait_only(stage: Stage) -> None:
 
 
 @pytest.mark.req("K17", "K4")
-async def test_event_emitted_while_nobody_works_is_heard_on_return(stage: Stage) -> None:
-    async with stage.engine(listens) as engine:
+async def test_event_emitted_while_nobody_works_is_heard_on_return(engines: Engines) -> None:
+    async with engines.new(listens) as engine:
         run = await engine.start(listens, "")
         await suspended(run)
-    async with stage.client() as client:
+    async with engines.client() as client:
         await client.emit("news", "while you slept")
-    async with stage.engine(listens) as engine:
+    async with engines.new(listens) as engine:
         assert await engine.handle(run.id).result(15) == "while you slept"
 
 
 @pytest.mark.req("K17", "K4")
-async def test_event_survives_a_crash_of_the_waiting_worker(stage: Stage) -> None:
-    dying = stage.engine(listens)
+async def test_event_survives_a_crash_of_the_waiting_worker(engines: Engines) -> None:
+    dying = engines.new(listens)
     await dying.open()
     run = await dying.start(listens, "")
     await suspended(run)
     await crash(dying)
-    async with stage.client() as client:
+    async with engines.client() as client:
         await client.emit("news", 7)
-    async with stage.engine(listens) as engine:
+    async with engines.new(listens) as engine:
         assert await engine.handle(run.id).result(15) == 7
 
 
 @pytest.mark.req("K17", "R2")
 @pytest.mark.parametrize("point", ["fan_out.before", "fan_out.mid", "fan_out.ambiguous", "emit.ambiguous"])
 async def test_fault_while_fanning_out_loses_nothing(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, point: str
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    async with stage.engine(listens) as engine:
+    async with engines.new(listens) as engine:
         run = await engine.start(listens, "")
         await suspended(run)
         monkeypatch.setattr(failpoints, "hit", failpoints.parse(f"{point}=raise"))
@@ -275,14 +275,14 @@ async def test_fault_while_fanning_out_loses_nothing(
 
 
 @pytest.mark.req("K17", "F3")
-async def test_event_is_heard_by_a_replayed_run(rehearsal: Stage) -> None:
+async def test_event_is_heard_by_a_replayed_run(replayed_engines: Engines) -> None:
     @workflow
     async def hears(ctx: Context) -> list[Any]:
         first = await ctx.event("news", key="a")
         await ctx.step(str, first)
         return [first, await ctx.event("news", key="b")]
 
-    async with rehearsal.engine(hears) as engine:
+    async with replayed_engines.new(hears) as engine:
         run = await engine.start(hears)
         await suspended(run)
         await engine.emit("news", 1, key="a")

@@ -12,7 +12,7 @@ from stepwell.domain.commit import RunRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.errors import RunCancelled, RunEnded, RunNotFound
-from tests.stage import Stage, crash, kinds, log, reaches, suspended, until
+from tests.engines import Engines, crash, kinds, log, reaches, suspended, until
 
 
 @workflow
@@ -21,8 +21,8 @@ async def waiting(ctx: Context) -> str:
 
 
 @pytest.mark.req("K13")
-async def test_pending_run_ends_at_once_without_a_worker(stage: Stage) -> None:
-    async with stage.engine(waiting, worker=False) as client:
+async def test_pending_run_ends_at_once_without_a_worker(engines: Engines) -> None:
+    async with engines.new(waiting, worker=False) as client:
         run = await client.start(waiting)
 
         assert await run.cancel("changed my mind") is True
@@ -33,8 +33,8 @@ async def test_pending_run_ends_at_once_without_a_worker(stage: Stage) -> None:
 
 
 @pytest.mark.req("K13")
-async def test_suspended_run_is_cancelled(stage: Stage) -> None:
-    async with stage.engine(waiting) as engine:
+async def test_suspended_run_is_cancelled(engines: Engines) -> None:
+    async with engines.new(waiting) as engine:
         run = await engine.start(waiting)
         await suspended(run)
 
@@ -46,7 +46,7 @@ async def test_suspended_run_is_cancelled(stage: Stage) -> None:
 
 
 @pytest.mark.req("K13")
-async def test_running_step_is_stopped(stage: Stage) -> None:
+async def test_running_step_is_stopped(engines: Engines) -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def endless() -> None:
@@ -60,7 +60,7 @@ async def test_running_step_is_stopped(stage: Stage) -> None:
     async def busy(ctx: Context) -> None:
         await ctx.step(endless)
 
-    async with stage.engine(busy) as engine:
+    async with engines.new(busy) as engine:
         run = await engine.start(busy)
         await begun.wait()
         await run.cancel("enough")
@@ -71,8 +71,8 @@ async def test_running_step_is_stopped(stage: Stage) -> None:
 
 
 @pytest.mark.req("K13")
-async def test_cancel_is_idempotent(stage: Stage) -> None:
-    async with stage.engine(waiting) as engine:
+async def test_cancel_is_idempotent(engines: Engines) -> None:
+    async with engines.new(waiting) as engine:
         run = await engine.start(waiting)
         await suspended(run)
 
@@ -86,14 +86,14 @@ async def test_cancel_is_idempotent(stage: Stage) -> None:
 
 
 @pytest.mark.req("K13")
-async def test_unknown_run_cannot_be_cancelled(stage: Stage) -> None:
-    async with stage.engine(waiting) as engine:
+async def test_unknown_run_cannot_be_cancelled(engines: Engines) -> None:
+    async with engines.new(waiting) as engine:
         with pytest.raises(RunNotFound):
             await engine.handle("0" * 32).cancel()
 
 
 @pytest.mark.req("K13")
-async def test_cleanup_in_finally_runs_with_steps(stage: Stage) -> None:
+async def test_cleanup_in_finally_runs_with_steps(engines: Engines) -> None:
     done: list[str] = []
 
     @workflow
@@ -106,7 +106,7 @@ async def test_cleanup_in_finally_runs_with_steps(stage: Stage) -> None:
             await ctx.sleep(0.01)
             await ctx.step(done.append, "tell")
 
-    async with stage.engine(careful) as engine:
+    async with engines.new(careful) as engine:
         run = await engine.start(careful)
         await suspended(run)
         assert done == ["reserve"]  # suspension is no reason to clean up
@@ -118,7 +118,7 @@ async def test_cleanup_in_finally_runs_with_steps(stage: Stage) -> None:
 
 
 @pytest.mark.req("K13", "K4")
-async def test_cleanup_goes_on_after_a_crash(stage: Stage) -> None:
+async def test_cleanup_goes_on_after_a_crash(engines: Engines) -> None:
     done: list[str] = []
     gate = asyncio.Event()
 
@@ -134,7 +134,7 @@ async def test_cleanup_goes_on_after_a_crash(stage: Stage) -> None:
             await ctx.step(done.append, "note")
             await ctx.step(release)
 
-    dying = stage.engine(careful)
+    dying = engines.new(careful)
     await dying.open()
     run = await dying.start(careful)
     await suspended(run)
@@ -142,7 +142,7 @@ async def test_cleanup_goes_on_after_a_crash(stage: Stage) -> None:
     await until(lambda: "release" in done)
     await crash(dying)
     gate.set()
-    async with stage.engine(careful) as engine:
+    async with engines.new(careful) as engine:
         with pytest.raises(RunCancelled):
             await engine.handle(run.id).result(15)
 
@@ -150,7 +150,7 @@ async def test_cleanup_goes_on_after_a_crash(stage: Stage) -> None:
 
 
 @pytest.mark.req("K13", "F1")
-async def test_cleanup_of_a_plain_function_runs(rehearsal: Stage) -> None:
+async def test_cleanup_of_a_plain_function_runs(replayed_engines: Engines) -> None:
     done: list[str] = []
 
     @workflow
@@ -160,7 +160,7 @@ async def test_cleanup_of_a_plain_function_runs(rehearsal: Stage) -> None:
         finally:
             ctx.step(done.append, "release")
 
-    async with rehearsal.engine(careful) as engine:
+    async with replayed_engines.new(careful) as engine:
         run = await engine.start(careful)
         await suspended(run)
         await run.cancel()
@@ -171,7 +171,7 @@ async def test_cleanup_of_a_plain_function_runs(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("K13")
-async def test_code_that_swallows_the_cancellation_is_cancelled_all_the_same(memory: Stage) -> None:
+async def test_code_that_swallows_the_cancellation_is_cancelled_all_the_same(memory_engines: Engines) -> None:
     @workflow
     async def stubborn(ctx: Context) -> str:
         try:
@@ -180,7 +180,7 @@ async def test_code_that_swallows_the_cancellation_is_cancelled_all_the_same(mem
             pass
         return "I go on"
 
-    async with memory.engine(stubborn) as engine:
+    async with memory_engines.new(stubborn) as engine:
         run = await engine.start(stubborn)
         await suspended(run)
         await run.cancel()
@@ -189,7 +189,7 @@ async def test_code_that_swallows_the_cancellation_is_cancelled_all_the_same(mem
 
 
 @pytest.mark.req("K13", "K18")
-async def test_children_follow_and_grandchildren_too(stage: Stage) -> None:
+async def test_children_follow_and_grandchildren_too(engines: Engines) -> None:
     @workflow
     async def middle(ctx: Context) -> str:
         return await ctx.run(waiting, None)
@@ -198,7 +198,7 @@ async def test_children_follow_and_grandchildren_too(stage: Stage) -> None:
     async def top(ctx: Context) -> list[str]:
         return await ctx.all(ctx.run(middle, None), ctx.run(middle, None))
 
-    async with stage.engine(top, middle, waiting) as engine:
+    async with engines.new(top, middle, waiting) as engine:
         run = await engine.start(top)
         await until_runs(engine, 5, Status.SUSPENDED)
         await run.cancel()
@@ -219,14 +219,14 @@ async def until_runs(engine: Engine, count: int, status: Status) -> list[RunRow]
 
 
 @pytest.mark.req("K13", "K18")
-async def test_detached_child_lives_on(stage: Stage) -> None:
+async def test_detached_child_lives_on(engines: Engines) -> None:
     @workflow
     async def top(ctx: Context) -> None:
         child = await ctx.start(waiting, None, detached=True)
         await ctx.step(str, child.id)
         await ctx.signal("never")
 
-    async with stage.engine(top, waiting) as engine:
+    async with engines.new(top, waiting) as engine:
         run = await engine.start(top)
         await suspended(run)
         [child] = [row for row in await engine.runs() if row.workflow == "waiting"]
@@ -240,7 +240,7 @@ async def test_detached_child_lives_on(stage: Stage) -> None:
 
 
 @pytest.mark.req("K13")
-async def test_cancel_reaches_a_step_in_a_thread(memory: Stage) -> None:
+async def test_cancel_reaches_a_step_in_a_thread(memory_engines: Engines) -> None:
     begun, release = threading.Event(), threading.Event()
 
     def stuck() -> None:
@@ -251,7 +251,7 @@ async def test_cancel_reaches_a_step_in_a_thread(memory: Stage) -> None:
     async def busy(ctx: Context) -> None:
         await ctx.step(stuck)
 
-    async with memory.engine(busy) as engine:
+    async with memory_engines.new(busy) as engine:
         run = await engine.start(busy)
         await until(begun.is_set)
         await run.cancel()
@@ -261,7 +261,7 @@ async def test_cancel_reaches_a_step_in_a_thread(memory: Stage) -> None:
 
 
 @pytest.mark.req("K13", "K8")
-async def test_cancel_by_a_client_without_worker_reaches_a_running_run(disk: Stage) -> None:
+async def test_cancel_by_a_client_without_worker_reaches_a_running_run(durable_engines: Engines) -> None:
     begun = asyncio.Event()
 
     async def endless() -> None:
@@ -272,7 +272,7 @@ async def test_cancel_by_a_client_without_worker_reaches_a_running_run(disk: Sta
     async def busy(ctx: Context) -> None:
         await ctx.step(endless)
 
-    async with disk.engine(busy) as engine, disk.client() as client:
+    async with durable_engines.new(busy) as engine, durable_engines.client() as client:
         run = await engine.start(busy)
         await begun.wait()
         await reaches(run, Status.RUNNING)

@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, RunFailed, workflow
 from stepwell.domain.program import Program
-from tests.stage import Stage, all_events, log, suspended
+from tests.engines import Engines, all_events, log, suspended
 
 
 async def charge(n: int) -> int:
@@ -45,13 +45,13 @@ async def ended(ctx: Context) -> list[Any]:
 @pytest.mark.req("F8")
 @pytest.mark.parametrize(("changed", "asks"), [(renamed, "ship"), (removed, "signal:go")])
 async def test_changed_code_is_told_and_the_old_code_can_go_on(
-    stage: Stage, changed: Program, asks: str
+    engines: Engines, changed: Program, asks: str
 ) -> None:
-    async with stage.engine(old) as engine:
+    async with engines.new(old) as engine:
         run = await engine.start(old)
         await suspended(run)
         before = await log(run)
-    async with stage.engine(changed) as engine:
+    async with engines.new(changed) as engine:
         again = engine.handle(run.id)
         await again.signal("go", "on")
         with pytest.raises(RunFailed) as caught:
@@ -61,7 +61,7 @@ async def test_changed_code_is_told_and_the_old_code_can_go_on(
         assert asks in str(caught.value)
         assert "patched" in caught.value.hint
         assert (await log(again))[: len(before)] == before
-    async with stage.engine(old) as engine:
+    async with engines.new(old) as engine:
         again = engine.handle(run.id)
         await again.retry()
 
@@ -80,18 +80,18 @@ async def asks_otherwise(ctx: Context) -> list[Any]:
 
 @pytest.mark.req("F8", "K11")
 async def test_a_decision_that_changed_code_could_not_take_counts_after_a_retry(
-    stage: Stage,
+    engines: Engines,
 ) -> None:
-    async with stage.engine(asks) as engine:
+    async with engines.new(asks) as engine:
         run = await engine.start(asks)
         await suspended(run)
-    async with stage.engine(asks_otherwise) as engine:
+    async with engines.new(asks_otherwise) as engine:
         again = engine.handle(run.id)
         await again.decide(True, by="ana")
         with pytest.raises(RunFailed, match="charge"):
             await again.result(15)
         assert (await again.state()).unconsumed == []
-    async with stage.engine(asks) as engine:
+    async with engines.new(asks) as engine:
         again = engine.handle(run.id)
         await again.retry()
 
@@ -100,16 +100,16 @@ async def test_a_decision_that_changed_code_could_not_take_counts_after_a_retry(
 
 
 @pytest.mark.req("F8")
-async def test_code_that_ends_before_what_is_recorded_is_told(memory: Stage) -> None:
-    async with memory.engine(old) as engine:
+async def test_code_that_ends_before_what_is_recorded_is_told(memory_engines: Engines) -> None:
+    async with memory_engines.new(old) as engine:
         run = await engine.start(old)
         await suspended(run)
         await run.signal("go", 1)
         await run.result()
-    async with memory.engine(old) as engine:
+    async with memory_engines.new(old) as engine:
         run = await engine.start(old)
         await suspended(run)
-    async with memory.engine(ended) as engine:
+    async with memory_engines.new(ended) as engine:
         again = engine.handle(run.id)
         await again.signal("go", 1)
         with pytest.raises(RunFailed) as caught:
@@ -119,7 +119,7 @@ async def test_code_that_ends_before_what_is_recorded_is_told(memory: Stage) -> 
 
 
 @pytest.mark.req("F8", "F2")
-async def test_branches_that_changed_places_are_told(memory: Stage) -> None:
+async def test_branches_that_changed_places_are_told(memory_engines: Engines) -> None:
     def made(order: str) -> Program:
         @workflow(name="pair")
         async def pair(ctx: Context) -> list[Any]:
@@ -131,10 +131,10 @@ async def test_branches_that_changed_places_are_told(memory: Stage) -> None:
 
         return pair
 
-    async with memory.engine(made("ab")) as engine:
+    async with memory_engines.new(made("ab")) as engine:
         run = await engine.start("pair")
         await suspended(run)
-    async with memory.engine(made("ba")) as engine:
+    async with memory_engines.new(made("ba")) as engine:
         again = engine.handle(run.id)
         await again.signal("go", 1)
         with pytest.raises(RunFailed) as caught:
@@ -145,16 +145,16 @@ async def test_branches_that_changed_places_are_told(memory: Stage) -> None:
 
 
 @pytest.mark.req("F8")
-async def test_patched_lets_old_runs_finish_the_old_way_and_new_ones_the_new(stage: Stage) -> None:
+async def test_patched_lets_old_runs_finish_the_old_way_and_new_ones_the_new(engines: Engines) -> None:
     @workflow(name="order")
     async def patched(ctx: Context) -> list[Any]:
         first = await ctx.step(ship, 5) if ctx.patched("ship-first") else await ctx.step(charge, 1)
         return [first, await ctx.signal("go"), await ctx.step(charge, 2)]
 
-    async with stage.engine(old) as engine:
+    async with engines.new(old) as engine:
         run = await engine.start(old)
         await suspended(run)
-    async with stage.engine(patched) as engine:
+    async with engines.new(patched) as engine:
         again, fresh = engine.handle(run.id), await engine.start(patched)
         for one in (again, fresh):
             await one.signal("go", "on")
@@ -164,7 +164,7 @@ async def test_patched_lets_old_runs_finish_the_old_way_and_new_ones_the_new(sta
 
 
 @pytest.mark.req("F8")
-async def test_patched_is_the_same_on_replay(rehearsal: Stage) -> None:
+async def test_patched_is_the_same_on_replay(replayed_engines: Engines) -> None:
     @workflow
     async def patched(ctx: Context) -> list[Any]:
         found = [ctx.patched("a")]
@@ -173,5 +173,5 @@ async def test_patched_is_the_same_on_replay(rehearsal: Stage) -> None:
         await ctx.step(charge, 2)
         return [*found, ctx.patched("b")]
 
-    async with rehearsal.engine(patched) as engine:
+    async with replayed_engines.new(patched) as engine:
         assert await (await engine.start(patched)).result() == [True, True, True]

@@ -12,7 +12,7 @@ from stepwell import Context, Engine, RunFailed, RunHandle, SyncContext, workflo
 from stepwell.domain.status import Status
 from stepwell.engine.run import parking
 from stepwell.errors import ChildFailed
-from tests.stage import DEAF, SETTINGS, Stage, all_events, crash, kinds, reaches, suspended, until
+from tests.engines import DEAF, SETTINGS, Engines, all_events, crash, kinds, reaches, suspended, until
 
 
 @workflow
@@ -43,14 +43,14 @@ async def run_of(engine: Engine, name: str) -> Any:
 
 
 @pytest.mark.req("K18")
-async def test_parent_gets_the_childs_result(stage: Stage) -> None:
+async def test_parent_gets_the_childs_result(engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context, n: int) -> list[int]:
         one = await ctx.run(double, n)
         child = await ctx.start(double, one)
         return [one, await child, *await ctx.all(*(ctx.run(double, k) for k in range(5)))]
 
-    async with stage.engine(parent, double) as engine:
+    async with engines.new(parent, double) as engine:
         run = await engine.start(parent, 1)
 
         assert await run.result() == [2, 4, 0, 2, 4, 6, 8]
@@ -61,12 +61,12 @@ async def test_parent_gets_the_childs_result(stage: Stage) -> None:
 
 
 @pytest.mark.req("K18")
-async def test_parent_sleeps_while_it_waits_and_is_woken_by_the_end(stage: Stage) -> None:
+async def test_parent_sleeps_while_it_waits_and_is_woken_by_the_end(engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> str:
         return await ctx.run(waits, "kid")
 
-    async with stage.engine(parent, waits) as engine:
+    async with engines.new(parent, waits) as engine:
         run = await engine.start(parent)
         await suspended(run)
         child = await run_of(engine, "waits")
@@ -77,7 +77,7 @@ async def test_parent_sleeps_while_it_waits_and_is_woken_by_the_end(stage: Stage
 
 
 @pytest.mark.req("K18")
-async def test_childs_error_is_raised_in_the_parent(stage: Stage) -> None:
+async def test_childs_error_is_raised_in_the_parent(engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> str:
         try:
@@ -86,12 +86,12 @@ async def test_childs_error_is_raised_in_the_parent(stage: Stage) -> None:
             return f"{error.code} {'porcelain' in str(error)} {error.path}"
         return "?"
 
-    async with stage.engine(parent, breaks) as engine:
+    async with engines.new(parent, breaks) as engine:
         assert await (await engine.start(parent)).result() == "CHILD_FAILED True 0/child:breaks#1"
 
 
 @pytest.mark.req("K18")
-async def test_cancelled_child_is_an_error_in_the_parent(stage: Stage) -> None:
+async def test_cancelled_child_is_an_error_in_the_parent(engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> str:
         try:
@@ -99,7 +99,7 @@ async def test_cancelled_child_is_an_error_in_the_parent(stage: Stage) -> None:
         except ChildFailed as error:
             return str(error)
 
-    async with stage.engine(parent, waits) as engine:
+    async with engines.new(parent, waits) as engine:
         run = await engine.start(parent)
         child = await run_of(engine, "waits")
         await suspended(child)
@@ -109,17 +109,17 @@ async def test_cancelled_child_is_an_error_in_the_parent(stage: Stage) -> None:
 
 
 @pytest.mark.req("K18", "K5")
-async def test_crashed_parent_finds_the_child_it_had_started(stage: Stage) -> None:
+async def test_crashed_parent_finds_the_child_it_had_started(engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> str:
         return await ctx.run(waits, "kid")
 
-    dying = stage.engine(parent, waits)
+    dying = engines.new(parent, waits)
     await dying.open()
     run = await dying.start(parent)
     await suspended(run)
     await crash(dying)
-    async with stage.engine(parent, waits) as engine:
+    async with engines.new(parent, waits) as engine:
         child = await run_of(engine, "waits")  # exactly one
         await child.signal("go", "on")
 
@@ -127,7 +127,7 @@ async def test_crashed_parent_finds_the_child_it_had_started(stage: Stage) -> No
 
 
 @pytest.mark.req("K18")
-async def test_child_that_ended_before_it_is_awaited_is_no_news_lost(rehearsal: Stage) -> None:
+async def test_child_that_ended_before_it_is_awaited_is_no_news_lost(replayed_engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> int:
         child = await ctx.start(double, 21)
@@ -135,12 +135,12 @@ async def test_child_that_ended_before_it_is_awaited_is_no_news_lost(rehearsal: 
         await ctx.step(str, 1)
         return await child.result()
 
-    async with rehearsal.engine(parent, double) as engine:
+    async with replayed_engines.new(parent, double) as engine:
         assert await (await engine.start(parent)).result() == 42
 
 
 @pytest.mark.req("K18")
-async def test_detached_child_has_its_own_root_and_no_result_here(stage: Stage) -> None:
+async def test_detached_child_has_its_own_root_and_no_result_here(engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> str:
         child = await ctx.start(double, 1, detached=True)
@@ -150,7 +150,7 @@ async def test_detached_child_has_its_own_root_and_no_result_here(stage: Stage) 
             return str(error)
         return "?"
 
-    async with stage.engine(parent, double) as engine:
+    async with engines.new(parent, double) as engine:
         assert "detached" in await (await engine.start(parent)).result()
         child = await run_of(engine, "double")
         info = await child.info()
@@ -159,12 +159,12 @@ async def test_detached_child_has_its_own_root_and_no_result_here(stage: Stage) 
 
 
 @pytest.mark.req("K18")
-async def test_depth_is_limited_with_a_hint(memory: Stage) -> None:
+async def test_depth_is_limited_with_a_hint(memory_engines: Engines) -> None:
     @workflow
     async def deeper(ctx: Context, n: int) -> int:
         return await ctx.run(deeper, n + 1)
 
-    async with memory.engine(deeper) as engine:
+    async with memory_engines.new(deeper) as engine:
         with pytest.raises(RunFailed, match="nested") as caught:
             await (await engine.start(deeper, 0)).result()
 
@@ -173,12 +173,12 @@ async def test_depth_is_limited_with_a_hint(memory: Stage) -> None:
 
 
 @pytest.mark.req("K18", "F4")
-async def test_failing_sibling_cancels_the_other_children(stage: Stage) -> None:
+async def test_failing_sibling_cancels_the_other_children(engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> None:
         await ctx.all(ctx.run(waits, "kid"), ctx.run(breaks, "x"))
 
-    async with stage.engine(parent, waits, breaks, settings=DEAF) as engine:
+    async with engines.new(parent, waits, breaks, settings=DEAF) as engine:
         run = await engine.start(parent)
         with pytest.raises(RunFailed):
             await run.result()
@@ -191,7 +191,7 @@ async def test_failing_sibling_cancels_the_other_children(stage: Stage) -> None:
 
 
 @pytest.mark.req("K11", "K18")
-async def test_retry_of_a_parent_runs_its_failed_child_again(stage: Stage) -> None:
+async def test_retry_of_a_parent_runs_its_failed_child_again(engines: Engines) -> None:
     broken = True
     done: list[str] = []
 
@@ -209,7 +209,7 @@ async def test_retry_of_a_parent_runs_its_failed_child_again(stage: Stage) -> No
     async def parent(ctx: Context) -> list[str]:
         return [await ctx.run(kid, word) for word in "abc"]
 
-    async with stage.engine(parent, kid) as engine:
+    async with engines.new(parent, kid) as engine:
         run = await engine.start(parent)
         with pytest.raises(RunFailed):
             await run.result()
@@ -221,7 +221,7 @@ async def test_retry_of_a_parent_runs_its_failed_child_again(stage: Stage) -> No
 
 
 @pytest.mark.req("K11", "K18")
-async def test_retry_does_not_wait_for_a_child_that_the_failure_had_cancelled(stage: Stage) -> None:
+async def test_retry_does_not_wait_for_a_child_that_the_failure_had_cancelled(engines: Engines) -> None:
     broken = True
 
     async def work() -> str:
@@ -233,7 +233,7 @@ async def test_retry_does_not_wait_for_a_child_that_the_failure_had_cancelled(st
     async def parent(ctx: Context) -> list[Any]:
         return list(await asyncio.gather(ctx.run(waits, "kid"), ctx.step(work)))
 
-    async with stage.engine(parent, waits) as engine:
+    async with engines.new(parent, waits) as engine:
         run = await engine.start(parent)
         with pytest.raises(RunFailed):
             await run.result()
@@ -252,7 +252,7 @@ async def test_retry_does_not_wait_for_a_child_that_the_failure_had_cancelled(st
 
 @pytest.mark.req("K11", "K15", "K17")
 @pytest.mark.parametrize("verb", ["signal", "event", "approval"])
-async def test_retry_opens_the_waits_again_that_the_failure_had_closed(stage: Stage, verb: str) -> None:
+async def test_retry_opens_the_waits_again_that_the_failure_had_closed(engines: Engines, verb: str) -> None:
     broken = True
 
     async def work() -> str:
@@ -273,7 +273,7 @@ async def test_retry_opens_the_waits_again_that_the_failure_had_closed(stage: St
 
         return list(await asyncio.gather(wait(), fail_late()))
 
-    async with stage.engine(parent) as engine:
+    async with engines.new(parent) as engine:
         run = await engine.start(parent)
         with pytest.raises(RunFailed):
             await run.result()
@@ -291,23 +291,23 @@ async def test_retry_opens_the_waits_again_that_the_failure_had_closed(stage: St
 
 
 @pytest.mark.req("K18", "F1")
-async def test_plain_functions_have_children_too(rehearsal: Stage) -> None:
+async def test_plain_functions_have_children_too(replayed_engines: Engines) -> None:
     @workflow
     def parent(ctx: SyncContext, n: int) -> list[int]:
         child = ctx.start(double, n)
         return [ctx.run(double, 5), child.result()]
 
-    async with rehearsal.engine(parent, double) as engine:
+    async with replayed_engines.new(parent, double) as engine:
         assert await (await engine.start(parent, 4)).result() == [10, 8]
 
 
 @pytest.mark.req("K18", "K2")
-async def test_child_exists_exactly_when_the_parents_log_says_so(stage: Stage) -> None:
+async def test_child_exists_exactly_when_the_parents_log_says_so(engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> None:
         await ctx.all(*(ctx.run(double, n) for n in range(20)))
 
-    async with stage.engine(parent, double) as engine:
+    async with engines.new(parent, double) as engine:
         run = await engine.start(parent)
         await run.result()
 
@@ -318,7 +318,7 @@ async def test_child_exists_exactly_when_the_parents_log_says_so(stage: Stage) -
 
 @pytest.mark.req("K18")
 async def test_a_parent_stays_for_its_children_while_that_costs_less_than_a_replay(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when it has just written something: it waits from then on, and does not leave at once."""
     monkeypatch.setattr(parking, "_REPLAY_SECONDS", 100.0)
@@ -333,7 +333,7 @@ async def test_a_parent_stays_for_its_children_while_that_costs_less_than_a_repl
         return await ctx.all(ctx.run(child, 1), ctx.run(child, 2))
 
     patient = replace(SETTINGS, keep_lease_seconds=600)
-    async with memory.engine(parent, child, settings=patient) as engine:
+    async with memory_engines.new(parent, child, settings=patient) as engine:
         run = await engine.start(parent)
         children = await until(lambda: children_of(run))
         for each in children:
@@ -375,9 +375,9 @@ def asks_again_plainly(ctx: SyncContext) -> list[int]:
 
 
 @pytest.mark.req("K18", "F2")
-async def test_a_child_may_be_awaited_more_than_once(rehearsal: Stage) -> None:
+async def test_a_child_may_be_awaited_more_than_once(replayed_engines: Engines) -> None:
     programs = (asks_again, asked_at_once, asks_again_plainly, double, breaks)
-    async with rehearsal.engine(*programs) as engine:
+    async with replayed_engines.new(*programs) as engine:
         runs = [await engine.start(flow) for flow in programs[:3]]
 
         assert await runs[0].result(30) == [4, True, True, 4, 4, 4]
@@ -387,7 +387,7 @@ async def test_a_child_may_be_awaited_more_than_once(rehearsal: Stage) -> None:
 
 @pytest.mark.req("K18", "K11")
 async def test_the_end_of_a_child_that_came_while_its_parent_failed_counts_when_it_goes_on(
-    stage: Stage,
+    engines: Engines,
 ) -> None:
     @workflow(name="parent")
     async def parent(ctx: Context) -> str:
@@ -398,18 +398,18 @@ async def test_the_end_of_a_child_that_came_while_its_parent_failed_counts_when_
         await ctx.sleep("1h")
         return "never"
 
-    async with stage.engine(parent, waits) as engine:
+    async with engines.new(parent, waits) as engine:
         run = await engine.start(parent)
         child = await run_of(engine, "waits")
         await suspended(run)
-    async with stage.engine(waits) as engine:
+    async with engines.new(waits) as engine:
         await engine.handle(child.id).signal("go", 1)
         await engine.handle(child.id).result(30)
-    async with stage.engine(changed) as engine:
+    async with engines.new(changed) as engine:
         with pytest.raises(RunFailed) as caught:
             await engine.handle(run.id).result(30)
         assert caught.value.cause_code == "CODE_CHANGED"
-    async with stage.engine(parent, waits) as engine:
+    async with engines.new(parent, waits) as engine:
         await engine.handle(run.id).retry()
 
         assert await engine.handle(run.id).result(30) == "kid: 1"
@@ -435,9 +435,9 @@ async def ends_before_them(ctx: Context, how: str) -> str:
 @pytest.mark.parametrize("how", ["completed", "failed", "cancelled"])
 @pytest.mark.req("F4", "K13")
 async def test_children_go_on_when_their_parent_completes_and_are_cancelled_when_it_ends_badly(
-    stage: Stage, how: str
+    engines: Engines, how: str
 ) -> None:
-    async with stage.engine(ends_before_them, lasting) as engine:
+    async with engines.new(ends_before_them, lasting) as engine:
         run = await engine.start(ends_before_them, how)
         await suspended(run)
         rows = await engine.runs(workflow="lasting")

@@ -25,15 +25,15 @@ from stepwell.errors import (
 )
 from stepwell.testing import crash_everywhere
 from tests.engine.run.shop import ORDER, UNDONE, Order, Shop, start, tail
-from tests.stage import Stage, all_events, crash, kinds, log, suspended, until
+from tests.engines import Engines, all_events, crash, kinds, log, suspended, until
 
 
 @pytest.mark.req("K27")
-async def test_failure_undoes_what_was_done_last_first(stage: Stage) -> None:
+async def test_failure_undoes_what_was_done_last_first(engines: Engines) -> None:
     shop = Shop()
     order = shop.workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         run = await start(engine, order)
         with pytest.raises(RunFailed, match="no van"):
             await run.result()
@@ -58,23 +58,23 @@ async def test_failure_undoes_what_was_done_last_first(stage: Stage) -> None:
 
 
 @pytest.mark.req("K27")
-async def test_a_run_that_completes_undoes_nothing(rehearsal: Stage) -> None:
+async def test_a_run_that_completes_undoes_nothing(replayed_engines: Engines) -> None:
     shop = Shop()
     shop.broken = False
     order = shop.workflow()
 
-    async with rehearsal.engine(order) as engine:
+    async with replayed_engines.new(order) as engine:
         assert await (await start(engine, order)).result() == "shipped"
 
     assert shop.done == ["charge 7", "reserve book 2", "ship"]
 
 
 @pytest.mark.req("K27", "K5")
-async def test_it_replays_as_any_other_steps_do(rehearsal: Stage) -> None:
+async def test_it_replays_as_any_other_steps_do(replayed_engines: Engines) -> None:
     shop = Shop()
     order = shop.workflow()
 
-    async with rehearsal.engine(order) as engine:
+    async with replayed_engines.new(order) as engine:
         run = await start(engine, order)
         with pytest.raises(RunFailed):
             await run.result()
@@ -83,7 +83,7 @@ async def test_it_replays_as_any_other_steps_do(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("K27", "K13")
-async def test_cancel_runs_the_cleanup_first_then_the_compensations(stage: Stage) -> None:
+async def test_cancel_runs_the_cleanup_first_then_the_compensations(engines: Engines) -> None:
     shop = Shop()
 
     async def tidy() -> None:
@@ -97,7 +97,7 @@ async def test_cancel_runs_the_cleanup_first_then_the_compensations(stage: Stage
         finally:
             await ctx.step(tidy)
 
-    async with stage.engine(waiting) as engine:
+    async with engines.new(waiting) as engine:
         run = await engine.start(waiting, ORDER)
         await suspended(run)
         await run.cancel("no longer needed")
@@ -111,10 +111,10 @@ async def test_cancel_runs_the_cleanup_first_then_the_compensations(stage: Stage
 
 
 @pytest.mark.req("K27", "K13")
-async def test_a_run_that_was_never_begun_has_nothing_to_undo(stage: Stage) -> None:
+async def test_a_run_that_was_never_begun_has_nothing_to_undo(engines: Engines) -> None:
     order = Shop().workflow()
 
-    async with stage.engine(order, worker=False) as engine:
+    async with engines.new(order, worker=False) as engine:
         run = await start(engine, order)
         await run.cancel()
 
@@ -122,7 +122,7 @@ async def test_a_run_that_was_never_begun_has_nothing_to_undo(stage: Stage) -> N
 
 
 @pytest.mark.req("K27", "K12")
-async def test_a_run_out_of_time_is_undone_too(stage: Stage) -> None:
+async def test_a_run_out_of_time_is_undone_too(engines: Engines) -> None:
     shop = Shop()
 
     async def hang() -> None:
@@ -133,7 +133,7 @@ async def test_a_run_out_of_time_is_undone_too(stage: Stage) -> None:
         await ctx.step(shop.charge, order)
         await ctx.step(hang)
 
-    async with stage.engine(slow) as engine:
+    async with engines.new(slow) as engine:
         run = await engine.start(slow, ORDER)
         with pytest.raises(RunTimedOut):
             await run.result()
@@ -144,7 +144,7 @@ async def test_a_run_out_of_time_is_undone_too(stage: Stage) -> None:
 
 @pytest.mark.req("K27", "K13", "F10")
 @pytest.mark.parametrize("ending", ["fails", "cancelled"])
-async def test_going_on_as_new_settles_what_came_before(rehearsal: Stage, ending: str) -> None:
+async def test_going_on_as_new_settles_what_came_before(replayed_engines: Engines, ending: str) -> None:
     shop = Shop()
 
     @workflow
@@ -156,7 +156,7 @@ async def test_going_on_as_new_settles_what_came_before(rehearsal: Stage, ending
             await ctx.step(shop.ship)
         await ctx.signal("never")
 
-    async with rehearsal.engine(generations) as engine:
+    async with replayed_engines.new(generations) as engine:
         run = await engine.start(generations, 0)
         if ending == "cancelled":
             await suspended(run)
@@ -171,11 +171,11 @@ async def test_going_on_as_new_settles_what_came_before(rehearsal: Stage, ending
 
 
 @pytest.mark.req("K27", "K11", "K26")
-async def test_a_compensated_run_is_not_retried_but_forked(stage: Stage) -> None:
+async def test_a_compensated_run_is_not_retried_but_forked(engines: Engines) -> None:
     shop = Shop()
     order = shop.workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         run = await start(engine, order)
         with pytest.raises(RunFailed):
             await run.result()
@@ -194,11 +194,11 @@ async def test_a_compensated_run_is_not_retried_but_forked(stage: Stage) -> None
 
 
 @pytest.mark.req("K27", "K26")
-async def test_a_fork_undoes_only_what_it_did_itself(stage: Stage) -> None:
+async def test_a_fork_undoes_only_what_it_did_itself(engines: Engines) -> None:
     shop = Shop()
     order = shop.workflow()
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         run = await start(engine, order)
         with pytest.raises(RunFailed):
             await run.result()
@@ -211,7 +211,7 @@ async def test_a_fork_undoes_only_what_it_did_itself(stage: Stage) -> None:
 
 
 @pytest.mark.req("K27")
-async def test_an_error_that_the_code_handles_undoes_nothing(rehearsal: Stage) -> None:
+async def test_an_error_that_the_code_handles_undoes_nothing(replayed_engines: Engines) -> None:
     shop = Shop()
 
     @workflow
@@ -222,14 +222,14 @@ async def test_an_error_that_the_code_handles_undoes_nothing(rehearsal: Stage) -
         except StepError:
             return "later"
 
-    async with rehearsal.engine(careful) as engine:
+    async with replayed_engines.new(careful) as engine:
         assert await (await engine.start(careful, ORDER)).result() == "later"
 
     assert shop.done == ["charge 7", "ship"]
 
 
 @pytest.mark.req("K27", "F4")
-async def test_steps_of_branches_are_undone_in_the_reverse_of_the_log(rehearsal: Stage) -> None:
+async def test_steps_of_branches_are_undone_in_the_reverse_of_the_log(replayed_engines: Engines) -> None:
     undone: list[int] = []
 
     async def undo(n: int) -> None:
@@ -245,7 +245,7 @@ async def test_steps_of_branches_are_undone_in_the_reverse_of_the_log(rehearsal:
         await ctx.map(do, [10, 11, 12])
         raise ValueError("no")
 
-    async with rehearsal.engine(wide) as engine:
+    async with replayed_engines.new(wide) as engine:
         run = await engine.start(wide)
         with pytest.raises(RunFailed):
             await run.result()
@@ -257,7 +257,7 @@ async def test_steps_of_branches_are_undone_in_the_reverse_of_the_log(rehearsal:
 
 
 @pytest.mark.req("K27", "F6")
-async def test_remote_steps_and_remote_compensations(stage: Stage) -> None:
+async def test_remote_steps_and_remote_compensations(engines: Engines) -> None:
     done: list[str] = []
 
     @step(queue="gpu")
@@ -274,7 +274,7 @@ async def test_remote_steps_and_remote_compensations(stage: Stage) -> None:
         await ctx.step(do_far, 4)
         raise ValueError("no")
 
-    async with stage.engine(failing, steps=[do_far, undo_far], queues=["default", "gpu"]) as engine:
+    async with engines.new(failing, steps=[do_far, undo_far], queues=["default", "gpu"]) as engine:
         run = await engine.start(failing)
         with pytest.raises(RunFailed):
             await run.result(15)
@@ -283,7 +283,7 @@ async def test_remote_steps_and_remote_compensations(stage: Stage) -> None:
 
 
 @pytest.mark.req("K27", "F1")
-async def test_a_plain_workflow_function_is_undone_too(stage: Stage) -> None:
+async def test_a_plain_workflow_function_is_undone_too(engines: Engines) -> None:
     shop = Shop()
 
     @workflow
@@ -291,7 +291,7 @@ async def test_a_plain_workflow_function_is_undone_too(stage: Stage) -> None:
         ctx.step(shop.charge, order)
         return ctx.step(shop.ship)
 
-    async with stage.engine(plain) as engine:
+    async with engines.new(plain) as engine:
         run = await engine.start(plain, ORDER)
         with pytest.raises(RunFailed):
             await run.result()
@@ -300,7 +300,7 @@ async def test_a_plain_workflow_function_is_undone_too(stage: Stage) -> None:
 
 
 @pytest.mark.req("K27", "K4")
-async def test_the_next_worker_goes_on_undoing_where_one_died(stage: Stage) -> None:
+async def test_the_next_worker_goes_on_undoing_where_one_died(engines: Engines) -> None:
     done: list[str] = []
     gate = asyncio.Event()
 
@@ -321,7 +321,7 @@ async def test_the_next_worker_goes_on_undoing_where_one_died(stage: Stage) -> N
         await ctx.step(do, 2)
         raise ValueError("no")
 
-    dying = stage.engine(failing)
+    dying = engines.new(failing)
     await dying.open()
     run = await dying.start(failing)
     await until(lambda: "undo 1" in done)
@@ -333,7 +333,7 @@ async def test_the_next_worker_goes_on_undoing_where_one_died(stage: Stage) -> N
     await crash(dying)
     gate.set()
     before = len(done)
-    async with stage.engine(failing) as engine:
+    async with engines.new(failing) as engine:
         with pytest.raises(RunFailed, match="no"):
             await engine.handle(run.id).result(15)
 

@@ -11,11 +11,11 @@ import pytest
 from stepwell import Context, RunFailed, SyncContext, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import RunCancelled, RunTimedOut
-from tests.stage import Stage, all_events, crash, kinds, suspended, until
+from tests.engines import Engines, all_events, crash, kinds, suspended, until
 
 
 @pytest.mark.req("F10")
-async def test_run_goes_on_with_a_new_input_and_the_same_id(stage: Stage) -> None:
+async def test_run_goes_on_with_a_new_input_and_the_same_id(engines: Engines) -> None:
     @workflow
     async def countdown(ctx: Context, n: int) -> str:
         await ctx.step(str, n)
@@ -23,7 +23,7 @@ async def test_run_goes_on_with_a_new_input_and_the_same_id(stage: Stage) -> Non
             return str(ctx.continue_as_new(n - 1))
         return f"done in {ctx.run_id}"
 
-    async with stage.engine(countdown) as engine:
+    async with engines.new(countdown) as engine:
         run = await engine.start(countdown, 5, key="k")
 
         assert await run.result() == f"done in {run.id}"
@@ -32,7 +32,7 @@ async def test_run_goes_on_with_a_new_input_and_the_same_id(stage: Stage) -> Non
 
 
 @pytest.mark.req("F10", "K15", "K6")
-async def test_signals_come_along_and_stay_known(stage: Stage) -> None:
+async def test_signals_come_along_and_stay_known(engines: Engines) -> None:
     @workflow
     async def counter(ctx: Context, seen: list[str]) -> list[str]:
         seen = [*seen, str(await ctx.signal("word"))]
@@ -40,7 +40,7 @@ async def test_signals_come_along_and_stay_known(stage: Stage) -> None:
             return seen
         return list(ctx.continue_as_new(seen))
 
-    async with stage.engine(counter) as engine:
+    async with engines.new(counter) as engine:
         run = await engine.start(counter, [])
         for word in "abc":
             await run.signal("word", word, id=word)
@@ -57,7 +57,7 @@ async def test_signals_come_along_and_stay_known(stage: Stage) -> None:
 
 
 @pytest.mark.req("F10", "K4")
-async def test_crash_after_continuing_replays_the_last_life_only(stage: Stage) -> None:
+async def test_crash_after_continuing_replays_the_last_life_only(engines: Engines) -> None:
     done: list[int] = []
 
     @workflow
@@ -67,12 +67,12 @@ async def test_crash_after_continuing_replays_the_last_life_only(stage: Stage) -
             return int(ctx.continue_as_new(n + 1))
         return int(await ctx.signal("go"))
 
-    dying = stage.engine(lives)
+    dying = engines.new(lives)
     await dying.open()
     run = await dying.start(lives, 0)
     await suspended(run)
     await crash(dying)
-    async with stage.engine(lives) as engine:
+    async with engines.new(lives) as engine:
         again = engine.handle(run.id)
         await again.signal("go", 7)
         assert await again.result(15) == 7
@@ -81,23 +81,23 @@ async def test_crash_after_continuing_replays_the_last_life_only(stage: Stage) -
 
 
 @pytest.mark.req("F10")
-async def test_plain_function_can_continue(rehearsal: Stage) -> None:
+async def test_plain_function_can_continue(replayed_engines: Engines) -> None:
     @workflow
     def countdown(ctx: SyncContext, n: int) -> str:
         ctx.step(str, n)
         return str(ctx.continue_as_new(n - 1)) if n else "done"
 
-    async with rehearsal.engine(countdown) as engine:
+    async with replayed_engines.new(countdown) as engine:
         assert await (await engine.start(countdown, 3)).result() == "done"
 
 
 @pytest.mark.req("F10", "F9")
-async def test_next_input_is_checked(memory: Stage) -> None:
+async def test_next_input_is_checked(memory_engines: Engines) -> None:
     @workflow
     async def wrong(ctx: Context, n: int) -> int:
         return int(ctx.continue_as_new("text"))
 
-    async with memory.engine(wrong) as engine:
+    async with memory_engines.new(wrong) as engine:
         with pytest.raises(RunFailed) as caught:
             await (await engine.start(wrong, 1)).result()
 
@@ -106,7 +106,7 @@ async def test_next_input_is_checked(memory: Stage) -> None:
 
 @pytest.mark.req("F10")
 @pytest.mark.slow
-async def test_ten_thousand_steps_cost_the_same_each(sqlite: Stage) -> None:
+async def test_ten_thousand_steps_cost_the_same_each(sqlite: Engines) -> None:
     marks: list[float] = []
 
     async def mark(n: int) -> int:
@@ -120,7 +120,7 @@ async def test_ten_thousand_steps_cost_the_same_each(sqlite: Stage) -> None:
             total += await ctx.step(mark, n)
         return total
 
-    async with sqlite.engine(long_life) as engine:
+    async with sqlite.new(long_life) as engine:
         run = await engine.start(long_life)
         assert await run.result(60) == sum(range(10_000))
 
@@ -130,7 +130,7 @@ async def test_ten_thousand_steps_cost_the_same_each(sqlite: Stage) -> None:
 
 @pytest.mark.req("F10", "K6")
 async def test_of_many_message_keys_the_youngest_come_along(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stepwell.engine.run.endings._KEYS_KEPT", 3)
 
@@ -142,7 +142,7 @@ async def test_of_many_message_keys_the_youngest_come_along(
                 return seen
         return list(ctx.continue_as_new([*seen, "|"]))
 
-    async with stage.engine(counter) as engine:
+    async with engines.new(counter) as engine:
         run = await engine.start(counter, [])
         for word in ("z", "m", "y", "a"):  # by alphabet others would be kept
             await run.signal("word", word, id=word)
@@ -157,18 +157,18 @@ async def test_of_many_message_keys_the_youngest_come_along(
 
 
 @pytest.mark.req("F10", "K12")
-async def test_each_generation_has_the_whole_run_timeout(stage: Stage) -> None:
+async def test_each_generation_has_the_whole_run_timeout(engines: Engines) -> None:
     @workflow(timeout=1.0)
     async def lives(ctx: Context, n: int) -> str:
         await ctx.step(asyncio.sleep, 0.4)
         return str(ctx.continue_as_new(n - 1)) if n else "done"
 
-    async with stage.engine(lives) as engine:
+    async with engines.new(lives) as engine:
         assert await (await engine.start(lives, 4)).result() == "done"
 
 
 @pytest.mark.req("F10", "K12")
-async def test_run_timeout_counts_in_a_later_generation(rehearsal: Stage) -> None:
+async def test_run_timeout_counts_in_a_later_generation(replayed_engines: Engines) -> None:
     @workflow(timeout=0.5)
     async def lives(ctx: Context, n: int) -> str:
         if n:
@@ -177,7 +177,7 @@ async def test_run_timeout_counts_in_a_later_generation(rehearsal: Stage) -> Non
             await ctx.step(asyncio.sleep, 0.1)
         return "nobody stopped it"
 
-    async with rehearsal.engine(lives) as engine:
+    async with replayed_engines.new(lives) as engine:
         run = await engine.start(lives, 2)
         with pytest.raises(RunTimedOut):
             await run.result()
@@ -186,7 +186,7 @@ async def test_run_timeout_counts_in_a_later_generation(rehearsal: Stage) -> Non
 
 
 @pytest.mark.req("F10", "K13", "K18")
-async def test_children_of_an_earlier_generation_end_with_the_run(rehearsal: Stage) -> None:
+async def test_children_of_an_earlier_generation_end_with_the_run(replayed_engines: Engines) -> None:
     @workflow
     async def child(ctx: Context, name: str) -> Any:
         return await ctx.signal("go")
@@ -199,7 +199,7 @@ async def test_children_of_an_earlier_generation_end_with_the_run(rehearsal: Sta
             ctx.continue_as_new(1)
         return await ctx.signal("go")
 
-    async with rehearsal.engine(child, lives) as engine:
+    async with replayed_engines.new(child, lives) as engine:
         run = await engine.start(lives, 0)
         await suspended(run)
         started = [event.data["run"] async for event in run.events() if event.kind == "child_started"]

@@ -12,7 +12,7 @@ from stepwell import Context, Machine, Retry, RunFailed, StepContext, SyncContex
 from stepwell.domain.status import Status
 from stepwell.errors import DocumentNotFound, InvalidInput, PayloadTooLarge
 from tests.engine.execution.process_steps import save_apart
-from tests.stage import Stage, all_events, kinds, log, suspended
+from tests.engines import Engines, all_events, kinds, log, suspended
 
 
 @dataclass
@@ -38,8 +38,8 @@ async def billing(ctx: Context) -> list[Any]:
 
 
 @pytest.mark.req("K25")
-async def test_a_step_keeps_named_typed_versioned_values(stage: Stage) -> None:
-    async with stage.engine(billing) as engine:
+async def test_a_step_keeps_named_typed_versioned_values(engines: Engines) -> None:
+    async with engines.new(billing) as engine:
         run = await engine.start(billing)
         assert await run.result() == ["a", "b", "1.50", {"for": "b"}]
 
@@ -58,8 +58,8 @@ async def test_a_step_keeps_named_typed_versioned_values(stage: Stage) -> None:
 
 
 @pytest.mark.req("K25", "K2")
-async def test_documents_are_written_with_their_step_and_replayed(rehearsal: Stage) -> None:
-    async with rehearsal.engine(billing) as engine:
+async def test_documents_are_written_with_their_step_and_replayed(replayed_engines: Engines) -> None:
+    async with replayed_engines.new(billing) as engine:
         run = await engine.start(billing)
         assert await run.result() == ["a", "b", "1.50", {"for": "b"}]
 
@@ -72,7 +72,7 @@ async def test_documents_are_written_with_their_step_and_replayed(rehearsal: Sta
 
 
 @pytest.mark.req("K25")
-async def test_what_a_failed_attempt_saved_is_never_seen(stage: Stage) -> None:
+async def test_what_a_failed_attempt_saved_is_never_seen(engines: Engines) -> None:
     @step(retry=Retry(2, delay=0))
     async def flaky(me: StepContext) -> str:
         me.save("draft", me.attempt)
@@ -90,7 +90,7 @@ async def test_what_a_failed_attempt_saved_is_never_seen(stage: Stage) -> None:
         await ctx.step(flaky)
         return await ctx.step(hopeless)
 
-    async with stage.engine(trying) as engine:
+    async with engines.new(trying) as engine:
         run = await engine.start(trying)
         with pytest.raises(RunFailed):
             await run.result()
@@ -100,8 +100,8 @@ async def test_what_a_failed_attempt_saved_is_never_seen(stage: Stage) -> None:
 
 
 @pytest.mark.req("K25", "K24")
-async def test_a_document_is_visible_from_its_checkpoint_on(stage: Stage) -> None:
-    async with stage.engine(billing) as engine:
+async def test_a_document_is_visible_from_its_checkpoint_on(engines: Engines) -> None:
+    async with engines.new(billing) as engine:
         run = await engine.start(billing)
         await run.result()
         first, second = await run.checkpoints()
@@ -119,7 +119,7 @@ async def test_a_document_is_visible_from_its_checkpoint_on(stage: Stage) -> Non
 
 
 @pytest.mark.req("K24")
-async def test_state_at_any_seq_is_what_it_was_then(stage: Stage) -> None:
+async def test_state_at_any_seq_is_what_it_was_then(engines: Engines) -> None:
     async def double(n: int) -> int:
         return n * 2
 
@@ -129,7 +129,7 @@ async def test_state_at_any_seq_is_what_it_was_then(stage: Stage) -> None:
         n += await ctx.signal("more", int)
         return await ctx.step(double, n)
 
-    async with stage.engine(waiting) as engine:
+    async with engines.new(waiting) as engine:
         run = await engine.start(waiting)
         await suspended(run)
         while_waiting = await run.state()
@@ -151,7 +151,7 @@ async def test_state_at_any_seq_is_what_it_was_then(stage: Stage) -> None:
 
 
 @pytest.mark.req("K25", "F6", "F7")
-async def test_steps_elsewhere_save_documents_too(stage: Stage) -> None:
+async def test_steps_elsewhere_save_documents_too(engines: Engines) -> None:
     @step(queue="gpu")
     async def far(me: StepContext) -> str:
         me.save("far", "away")
@@ -166,7 +166,7 @@ async def test_steps_elsewhere_save_documents_too(stage: Stage) -> None:
     async def all_of_them(ctx: Context) -> list[str]:
         return [await ctx.step(far), await ctx.step(threaded), await ctx.step(save_apart, "x")]
 
-    async with stage.engine(all_of_them, steps=[far], queues=["default", "gpu"]) as engine:
+    async with engines.new(all_of_them, steps=[far], queues=["default", "gpu"]) as engine:
         run = await engine.start(all_of_them)
         await run.result(30)
 
@@ -178,7 +178,7 @@ async def test_steps_elsewhere_save_documents_too(stage: Stage) -> None:
 
 
 @pytest.mark.req("K25", "F10")
-async def test_workflow_code_saves_and_a_new_generation_still_sees_it(rehearsal: Stage) -> None:
+async def test_workflow_code_saves_and_a_new_generation_still_sees_it(replayed_engines: Engines) -> None:
     async def nothing() -> None: ...
 
     @workflow
@@ -189,7 +189,7 @@ async def test_workflow_code_saves_and_a_new_generation_still_sees_it(rehearsal:
             ctx.continue_as_new(n + 1)
         return [await ctx.document("count", int), n]
 
-    async with rehearsal.engine(counting) as engine:
+    async with replayed_engines.new(counting) as engine:
         run = await engine.start(counting, 0)
 
         assert await run.result() == [2, 2]
@@ -197,19 +197,19 @@ async def test_workflow_code_saves_and_a_new_generation_still_sees_it(rehearsal:
 
 
 @pytest.mark.req("K25", "F1")
-async def test_plain_workflow_functions_have_documents(stage: Stage) -> None:
+async def test_plain_workflow_functions_have_documents(engines: Engines) -> None:
     @workflow
     def plain(ctx: SyncContext) -> int:
         ctx.save("n", 4)
         ctx.step(lambda: None)
         return ctx.document("n", int)
 
-    async with stage.engine(plain) as engine:
+    async with engines.new(plain) as engine:
         assert await (await engine.start(plain)).result() == 4
 
 
 @pytest.mark.req("K25", "K32")
-async def test_a_document_that_is_too_large_fails_its_step(memory: Stage) -> None:
+async def test_a_document_that_is_too_large_fails_its_step(memory_engines: Engines) -> None:
     @step
     async def large(me: StepContext) -> None:
         me.save("big", "x" * 3_000_000)
@@ -218,7 +218,7 @@ async def test_a_document_that_is_too_large_fails_its_step(memory: Stage) -> Non
     async def saving(ctx: Context) -> None:
         await ctx.step(large)
 
-    async with memory.engine(saving) as engine:
+    async with memory_engines.new(saving) as engine:
         run = await engine.start(saving)
         with pytest.raises(RunFailed, match="document big") as failure:
             await run.result()
@@ -228,8 +228,8 @@ async def test_a_document_that_is_too_large_fails_its_step(memory: Stage) -> Non
 
 
 @pytest.mark.req("K26", "K25")
-async def test_a_fork_has_the_documents_of_what_it_took_over(stage: Stage) -> None:
-    async with stage.engine(billing) as engine:
+async def test_a_fork_has_the_documents_of_what_it_took_over(engines: Engines) -> None:
+    async with engines.new(billing) as engine:
         run = await engine.start(billing)
         await run.result()
         first = (await run.checkpoints())[0]
@@ -275,10 +275,10 @@ class Files(Machine[Case]):
 
 
 @pytest.mark.req("K25", "M3")
-async def test_documents_of_a_machine_change_with_its_checkpoint_only(stage: Stage) -> None:
+async def test_documents_of_a_machine_change_with_its_checkpoint_only(engines: Engines) -> None:
     broken[0] = True
 
-    async with stage.engine(Files) as engine:
+    async with engines.new(Files) as engine:
         run = await engine.start(Files)
         with pytest.raises(RunFailed):
             await run.result(15)
@@ -302,10 +302,10 @@ async def test_documents_of_a_machine_change_with_its_checkpoint_only(stage: Sta
 
 
 @pytest.mark.req("K26", "K25", "M3")
-async def test_a_fork_of_a_machine_has_the_documents_of_its_checkpoint(stage: Stage) -> None:
+async def test_a_fork_of_a_machine_has_the_documents_of_its_checkpoint(engines: Engines) -> None:
     broken[0] = False
 
-    async with stage.engine(Files) as engine:
+    async with engines.new(Files) as engine:
         run = await engine.start(Files)
         await run.result(15)
         first, last = await run.checkpoints()
@@ -326,7 +326,7 @@ async def test_a_fork_of_a_machine_has_the_documents_of_its_checkpoint(stage: St
 
 
 @pytest.mark.req("K26", "K25")
-async def test_what_workflow_code_saved_is_not_saved_again_by_a_fork(rehearsal: Stage) -> None:
+async def test_what_workflow_code_saved_is_not_saved_again_by_a_fork(replayed_engines: Engines) -> None:
     async def nothing() -> None: ...
 
     @workflow
@@ -336,7 +336,7 @@ async def test_what_workflow_code_saved_is_not_saved_again_by_a_fork(rehearsal: 
         ctx.save("n", 2)
         return await ctx.document("n", int)
 
-    async with rehearsal.engine(saving) as engine:
+    async with replayed_engines.new(saving) as engine:
         run = await engine.start(saving)
         await run.result()
         [checkpoint] = await run.checkpoints()

@@ -14,7 +14,7 @@ from stepwell.engine.run.steps import Steps
 from stepwell.engine.worker import releaser
 from stepwell.errors import StepError
 from stepwell.store.memory import MemoryStore
-from tests.stage import SHORT_LEASE, Stage, suspended, until
+from tests.engines import SHORT_LEASE, Engines, suspended, until
 
 
 @step
@@ -49,7 +49,7 @@ async def failing_transaction(connection: Any) -> str:
     ],
 )
 async def test_a_run_with_which_the_engine_failed_is_given_back(
-    memory: Stage,
+    memory_engines: Engines,
     place: tuple[type, str],
     doomed: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
@@ -73,7 +73,7 @@ async def test_a_run_with_which_the_engine_failed_is_given_back(
             return "failed"
         return await ctx.step(on_the_loop)
 
-    async with memory.engine(short) as engine:
+    async with memory_engines.new(short) as engine:
         run = await engine.start(short)
 
         assert await run.result(40) in {"done", "failed"}
@@ -104,12 +104,12 @@ def fails_once(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> list[
 
 @pytest.mark.req("K4", "K15")
 async def test_a_run_whose_look_for_an_event_failed_is_given_back(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releaser, "_AGAIN_SECONDS", 0.01)
     faults = fails_once(monkeypatch, MemoryStore, "published")
 
-    async with memory.engine(waits_for_news) as engine:
+    async with memory_engines.new(waits_for_news) as engine:
         run = await engine.start(waits_for_news)
         await until(lambda: not faults)
         await suspended(run)
@@ -120,11 +120,11 @@ async def test_a_run_whose_look_for_an_event_failed_is_given_back(
 
 @pytest.mark.req("K4", "K15")
 async def test_an_event_that_could_not_be_told_is_told_later(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = fails_once(monkeypatch, MemoryStore, "fan_out")
 
-    async with memory.engine(waits_for_news, settings=SHORT_LEASE) as engine:
+    async with memory_engines.new(waits_for_news, settings=SHORT_LEASE) as engine:
         run = await engine.start(waits_for_news)
         await suspended(run)
         await engine.emit("news", "good")

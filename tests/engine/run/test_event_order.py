@@ -15,7 +15,7 @@ from stepwell.domain.commit import LogRow
 from stepwell.errors import WaitTimedOut
 from stepwell.store.memory import MemoryStore
 from tests.authoring.graphs.graphs import START, a, chart
-from tests.stage import Stage, all_events, crash, suspended, until
+from tests.engines import Engines, all_events, crash, suspended, until
 
 
 @workflow
@@ -36,8 +36,8 @@ async def until_taken(run: RunHandle[Any], count: int) -> None:
 
 
 @pytest.mark.req("K35", "K17")
-async def test_loop_takes_every_event_of_a_burst_in_order(stage: Stage) -> None:
-    async with stage.engine(collects) as engine:
+async def test_loop_takes_every_event_of_a_burst_in_order(engines: Engines) -> None:
+    async with engines.new(collects) as engine:
         run = await engine.start(collects, 12)
         await suspended(run)
         for n in range(12):
@@ -48,7 +48,7 @@ async def test_loop_takes_every_event_of_a_burst_in_order(stage: Stage) -> None:
 
 
 @pytest.mark.req("K35")
-async def test_events_that_were_emitted_before_any_wait_count_from_the_runs_start(stage: Stage) -> None:
+async def test_events_that_were_emitted_before_any_wait_count_from_the_runs_start(engines: Engines) -> None:
     gate, begun = asyncio.Event(), asyncio.Event()
 
     async def ask() -> None:
@@ -61,7 +61,7 @@ async def test_events_that_were_emitted_before_any_wait_count_from_the_runs_star
         await ctx.step(str, 1)
         return [await ctx.event("tick", key="k") for _ in range(3)]
 
-    async with stage.engine(late) as engine:
+    async with engines.new(late) as engine:
         await engine.emit("tick", "before it", key="k")
         run = await engine.start(late)
         await begun.wait()
@@ -73,14 +73,14 @@ async def test_events_that_were_emitted_before_any_wait_count_from_the_runs_star
 
 
 @pytest.mark.req("K35")
-async def test_events_of_one_name_have_one_order_for_all_runs(stage: Stage) -> None:
+async def test_events_of_one_name_have_one_order_for_all_runs(engines: Engines) -> None:
     """From several processes at once, under several keys: whoever waits for any key sees the same."""
 
     @workflow
     async def any_key(ctx: Context) -> list[Any]:
         return [await ctx.event("tick") for _ in range(24)]
 
-    async with stage.engine(any_key, collects) as engine, stage.client() as other, stage.client() as third:
+    async with engines.new(any_key, collects) as engine, engines.client() as other, engines.client() as third:
         wide = [await engine.start(any_key) for _ in range(2)]
         narrow = await engine.start(collects, 12)
         for run in (*wide, narrow):
@@ -101,8 +101,8 @@ async def test_events_of_one_name_have_one_order_for_all_runs(stage: Stage) -> N
 
 
 @pytest.mark.req("K35")
-async def test_two_awaited_events_never_arrive_swapped(postgres: Stage) -> None:
-    async with postgres.engine(_pair) as engine:
+async def test_two_awaited_events_never_arrive_swapped(postgres: Engines) -> None:
+    async with postgres.new(_pair) as engine:
         runs = []
         for number in range(40):
             run = await engine.start(_pair, f"k{number}")
@@ -120,8 +120,8 @@ async def _pair(ctx: Context, key: str) -> list[Any]:
 
 
 @pytest.mark.req("K35", "K4")
-async def test_loop_goes_on_behind_its_last_event_after_a_crash(stage: Stage) -> None:
-    dying = stage.engine(collects)
+async def test_loop_goes_on_behind_its_last_event_after_a_crash(engines: Engines) -> None:
+    dying = engines.new(collects)
     await dying.open()
     run = await dying.start(collects, 6)
     await suspended(run)
@@ -129,16 +129,16 @@ async def test_loop_goes_on_behind_its_last_event_after_a_crash(stage: Stage) ->
         await dying.emit("tick", n, key="k")
     await until_taken(run, 2)
     await crash(dying)
-    async with stage.client() as client:
+    async with engines.client() as client:
         for n in range(2, 6):
             await client.emit("tick", n, key="k")
-    async with stage.engine(collects) as engine:
+    async with engines.new(collects) as engine:
         assert await engine.handle(run.id).result(30) == list(range(6))
 
 
 @pytest.mark.req("K35", "F3")
-async def test_loop_over_events_replays(rehearsal: Stage) -> None:
-    async with rehearsal.engine(collects) as engine:
+async def test_loop_over_events_replays(replayed_engines: Engines) -> None:
+    async with replayed_engines.new(collects) as engine:
         run = await engine.start(collects, 5)
         for n in range(5):
             await engine.emit("tick", n, key="k")
@@ -147,7 +147,7 @@ async def test_loop_over_events_replays(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("K35", "F10")
-async def test_cursor_goes_along_into_the_next_generation(stage: Stage) -> None:
+async def test_cursor_goes_along_into_the_next_generation(engines: Engines) -> None:
     @workflow
     async def generations(ctx: Context, got: list[Any]) -> list[Any]:
         got = [*got, await ctx.event("tick", key="k")]
@@ -155,7 +155,7 @@ async def test_cursor_goes_along_into_the_next_generation(stage: Stage) -> None:
             ctx.continue_as_new(got)
         return got
 
-    async with stage.engine(generations) as engine:
+    async with engines.new(generations) as engine:
         run = await engine.start(generations, [])
         for n in range(7):
             await engine.emit("tick", n, key="k")
@@ -165,7 +165,7 @@ async def test_cursor_goes_along_into_the_next_generation(stage: Stage) -> None:
 
 @pytest.mark.req("K35", "F10")
 async def test_event_for_a_wait_that_the_run_left_behind_is_taken_by_the_next_generation(
-    stage: Stage,
+    engines: Engines,
 ) -> None:
     @workflow
     async def leaves(ctx: Context, generation: int) -> Any:
@@ -175,18 +175,18 @@ async def test_event_for_a_wait_that_the_run_left_behind_is_taken_by_the_next_ge
         await ctx.signal("go")
         ctx.continue_as_new(1)
 
-    async with stage.engine(leaves) as engine:
+    async with engines.new(leaves) as engine:
         run = await engine.start(leaves, 0)
         await suspended(run)
-    async with stage.client() as client:
+    async with engines.client() as client:
         await client.handle(run.id).signal("go")
         await client.emit("tick", 5, key="k")
-    async with stage.engine(leaves) as engine:
+    async with engines.new(leaves) as engine:
         assert await engine.handle(run.id).result(30) == 5
 
 
 @pytest.mark.req("K35")
-async def test_tasks_that_wait_for_the_same_share_the_events(stage: Stage) -> None:
+async def test_tasks_that_wait_for_the_same_share_the_events(engines: Engines) -> None:
     @workflow
     async def shared(ctx: Context) -> list[list[Any]]:
         async def take(count: int) -> list[Any]:
@@ -194,7 +194,7 @@ async def test_tasks_that_wait_for_the_same_share_the_events(stage: Stage) -> No
 
         return list(await asyncio.gather(take(3), take(4), take(3)))
 
-    async with stage.engine(shared) as engine:
+    async with engines.new(shared) as engine:
         run = await engine.start(shared)
         await suspended(run)
         for n in range(10):
@@ -207,7 +207,7 @@ async def test_tasks_that_wait_for_the_same_share_the_events(stage: Stage) -> No
 
 
 @pytest.mark.req("K35")
-async def test_event_counts_once_for_waits_with_and_without_its_key(stage: Stage) -> None:
+async def test_event_counts_once_for_waits_with_and_without_its_key(engines: Engines) -> None:
     @workflow
     async def mixed(ctx: Context) -> list[list[Any]]:
         async def take(key: str, count: int) -> list[Any]:
@@ -216,7 +216,7 @@ async def test_event_counts_once_for_waits_with_and_without_its_key(stage: Stage
         both = await asyncio.gather(take("", 4), take("k", 2))
         return [*both, await take("", 3)]
 
-    async with stage.engine(mixed) as engine:
+    async with engines.new(mixed) as engine:
         run = await engine.start(mixed)
         for n in range(9):
             await engine.emit("tick", n, key="k" if n % 2 else "j")
@@ -228,7 +228,7 @@ async def test_event_counts_once_for_waits_with_and_without_its_key(stage: Stage
 
 
 @pytest.mark.req("K35")
-async def test_wait_that_timed_out_leaves_the_next_event_to_the_next_wait(stage: Stage) -> None:
+async def test_wait_that_timed_out_leaves_the_next_event_to_the_next_wait(engines: Engines) -> None:
     @workflow
     async def patient(ctx: Context) -> list[Any]:
         got: list[Any] = []
@@ -239,7 +239,7 @@ async def test_wait_that_timed_out_leaves_the_next_event_to_the_next_wait(stage:
                 await ctx.signal("again")
         return got
 
-    async with stage.engine(patient) as engine:
+    async with engines.new(patient) as engine:
         run = await engine.start(patient)
         await until(lambda: _timed_out(run))
         await suspended(run)
@@ -256,19 +256,19 @@ async def _timed_out(run: RunHandle[Any]) -> bool:
 
 
 @pytest.mark.req("K35", "K17")
-async def test_event_that_came_in_time_wins_although_nobody_worked_then(disk: Stage) -> None:
+async def test_event_that_came_in_time_wins_although_nobody_worked_then(durable_engines: Engines) -> None:
     @workflow
     async def limited(ctx: Context) -> Any:
         return await ctx.event("tick", key="k", timeout=1.0)
 
-    async with disk.engine(limited) as engine:
+    async with durable_engines.new(limited) as engine:
         run = await engine.start(limited)
         await suspended(run)
         late = asyncio.get_running_loop().time() + 1.2
-    async with disk.client() as client:
+    async with durable_engines.client() as client:
         await client.emit("tick", "in time", key="k")
         await until(lambda: asyncio.get_running_loop().time() > late)
-    async with disk.engine(limited) as engine:
+    async with durable_engines.new(limited) as engine:
         assert await engine.handle(run.id).result(30) == "in time"
 
 
@@ -291,26 +291,26 @@ class Counter(Machine[dict[str, Any]]):
 
 
 @pytest.mark.req("K35")
-async def test_machine_takes_an_event_in_each_round(stage: Stage) -> None:
-    async with stage.engine(Counter) as engine:
+async def test_machine_takes_an_event_in_each_round(engines: Engines) -> None:
+    async with engines.new(Counter) as engine:
         run = await engine.start(Counter, 6)
         await suspended(run)
         for n in range(3):
             await engine.emit("tick", n, key="k")
         await until_taken(run, 3)
-    async with stage.client() as client:
+    async with engines.client() as client:
         for n in range(3, 6):
             await client.emit("tick", n, key="k")
-    async with stage.engine(Counter) as engine:
+    async with engines.new(Counter) as engine:
         assert (await engine.handle(run.id).result(30))["got"] == list(range(6))
 
 
 @pytest.mark.req("K35", "N11")
-async def test_wait_nodes_of_a_graph_take_one_event_after_the_other(stage: Stage) -> None:
+async def test_wait_nodes_of_a_graph_take_one_event_after_the_other(engines: Engines) -> None:
     waits = [a(f"W{n}", "wait", event="tick", key="k", outputVariable=f"w{n}") for n in range(4)]
     output = {f"w{n}": f"{{{{ctx.w{n}}}}}" for n in range(4)}
     body = chart([START, *waits, a("Z", "end", output=output)], "S>W0 W0>W1 W1>W2 W2>W3 W3>Z")
-    async with stage.engine(body) as engine:
+    async with engines.new(body) as engine:
         run = await engine.start("chart", {})
         await suspended(run)
         for n in range(4):
@@ -356,17 +356,17 @@ async def renewed(ctx: Context, got: list[Any]) -> list[Any]:
 
 @pytest.mark.req("K35", "F3")
 @pytest.mark.parametrize("taken", [1, 2, 3])
-async def test_log_without_cursors_goes_on_behind_what_it_took(memory: Stage, taken: int) -> None:
-    async with memory.engine(renewed) as engine:
+async def test_log_without_cursors_goes_on_behind_what_it_took(memory_engines: Engines, taken: int) -> None:
+    async with memory_engines.new(renewed) as engine:
         run = await engine.start(renewed, [])
         await suspended(run)
         for n in range(taken):
             await engine.emit("tick", n, key="k")
             await until_taken(run, n + 1)
         await suspended(run)
-    _make_old(memory.database, run.id)
-    async with memory.client() as client:
+    _make_old(memory_engines.database, run.id)
+    async with memory_engines.client() as client:
         for n in range(taken, 6):
             await client.emit("tick", n, key="k")
-    async with memory.engine(renewed) as engine:
+    async with memory_engines.new(renewed) as engine:
         assert await engine.handle(run.id).result(30) == list(range(6))

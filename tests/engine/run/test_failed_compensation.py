@@ -22,7 +22,7 @@ from stepwell.errors import (
     RunCancelled,
 )
 from tests.engine.run.shop import ORDER, Order, Shop
-from tests.stage import SHORT_LEASE, Stage, all_events, crash, suspended, until
+from tests.engines import SHORT_LEASE, Engines, all_events, crash, suspended, until
 
 
 @step
@@ -36,7 +36,7 @@ async def do() -> int:
 
 
 @pytest.mark.req("K27", "K9")
-async def test_a_compensation_has_its_own_retries(stage: Stage) -> None:
+async def test_a_compensation_has_its_own_retries(engines: Engines) -> None:
     tries: list[int] = []
 
     @step(retry=Retry(3, delay=0.05))
@@ -54,7 +54,7 @@ async def test_a_compensation_has_its_own_retries(stage: Stage) -> None:
         await ctx.step(do)
         raise ValueError("no")
 
-    async with stage.engine(failing) as engine:
+    async with engines.new(failing) as engine:
         run = await engine.start(failing)
         with pytest.raises(RunFailed, match="no"):
             await run.result()
@@ -64,7 +64,7 @@ async def test_a_compensation_has_its_own_retries(stage: Stage) -> None:
 
 
 @pytest.mark.req("K27")
-async def test_one_that_fails_is_told_and_the_others_are_done(stage: Stage) -> None:
+async def test_one_that_fails_is_told_and_the_others_are_done(engines: Engines) -> None:
     shop = Shop()
 
     @workflow
@@ -73,7 +73,7 @@ async def test_one_that_fails_is_told_and_the_others_are_done(stage: Stage) -> N
         await ctx.step(do)
         await ctx.step(shop.ship)
 
-    async with stage.engine(failing) as engine:
+    async with engines.new(failing) as engine:
         run = await engine.start(failing, ORDER)
         with pytest.raises(RunFailed) as failure:
             await run.result()
@@ -90,13 +90,13 @@ async def test_one_that_fails_is_told_and_the_others_are_done(stage: Stage) -> N
 
 
 @pytest.mark.req("K27", "K13")
-async def test_a_cancelled_run_tells_what_could_not_be_undone(memory: Stage) -> None:
+async def test_a_cancelled_run_tells_what_could_not_be_undone(memory_engines: Engines) -> None:
     @workflow
     async def waiting(ctx: Context) -> None:
         await ctx.step(do)
         await ctx.signal("go")
 
-    async with memory.engine(waiting) as engine:
+    async with memory_engines.new(waiting) as engine:
         run = await engine.start(waiting)
         await suspended(run)
         await run.cancel("too dear")
@@ -124,7 +124,7 @@ async def test_what_a_late_compensation_declares_is_checked() -> None:
 
 
 @pytest.mark.req("K27", "F8")
-async def test_a_function_that_the_code_lost_is_told(stage: Stage) -> None:
+async def test_a_function_that_the_code_lost_is_told(engines: Engines) -> None:
     def declared() -> Program:
         async def undo(n: int) -> None: ...
 
@@ -149,13 +149,13 @@ async def test_a_function_that_the_code_lost_is_told(stage: Stage) -> None:
         await ctx.signal("go")
 
     first = declared()
-    async with stage.engine(first) as engine:
+    async with engines.new(first) as engine:
         run = await engine.start("saga")
         await suspended(run)
     run_id = run.id
     del first, engine, run
     gc.collect()  # as in a process that never loaded it
-    async with stage.engine(later) as engine:
+    async with engines.new(later) as engine:
         run = engine.handle(run_id)
         await run.cancel()
         with pytest.raises(RunCancelled, match="not undone"):
@@ -163,7 +163,7 @@ async def test_a_function_that_the_code_lost_is_told(stage: Stage) -> None:
 
 
 @pytest.mark.req("K11", "K27", "K33")
-async def test_undoing_that_lost_its_workers_goes_on_when_it_is_retried(memory: Stage) -> None:
+async def test_undoing_that_lost_its_workers_goes_on_when_it_is_retried(memory_engines: Engines) -> None:
     begun: list[str] = []
     undone: list[str] = []
     deadly = True
@@ -185,14 +185,14 @@ async def test_undoing_that_lost_its_workers_goes_on_when_it_is_retried(memory: 
         await ctx.step(do, "second")
         raise ValueError("no")
 
-    async with memory.client() as client:
+    async with memory_engines.client() as client:
         run = await client.start(failing)
         for death in (1, 2, 3):
-            dying = memory.engine(failing, settings=SHORT_LEASE)
+            dying = memory_engines.new(failing, settings=SHORT_LEASE)
             await dying.open()
             await until(lambda: begun.count("first") == death)  # noqa: B023  # awaited at once
             await crash(dying, found_dead=False)
-        async with memory.engine(failing) as engine:
+        async with memory_engines.new(failing) as engine:
             handle = engine.handle(run.id, failing)
             with pytest.raises(RunFailed, match="workers died"):
                 await handle.result()

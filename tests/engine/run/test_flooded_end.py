@@ -9,14 +9,14 @@ import pytest
 from stepwell import Context, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import RunEnded, SignalLimit
-from tests.stage import Stage, all_events, until
+from tests.engines import Engines, all_events, until
 
 SENDERS = 24
 
 
 @pytest.mark.slow
 @pytest.mark.req("K15", "K1")
-async def test_flood_of_signals_cannot_keep_a_run_from_its_end(stage: Stage) -> None:
+async def test_flood_of_signals_cannot_keep_a_run_from_its_end(engines: Engines) -> None:
     floods, gate = asyncio.Event(), asyncio.Event()
 
     async def last_step() -> str:
@@ -28,7 +28,7 @@ async def test_flood_of_signals_cannot_keep_a_run_from_its_end(stage: Stage) -> 
     async def ends(ctx: Context) -> str:
         return await ctx.step(last_step)
 
-    async with stage.engine(ends) as engine, stage.client() as client:
+    async with engines.new(ends) as engine, engines.client() as client:
         run = await engine.start(ends)
         await floods.wait()
         sent: list[str] = []

@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, Machine, transition, workflow
 from stepwell.engine.run.activation import Activation
-from tests.stage import Stage, parked
+from tests.engines import Engines, parked
 
 RUNS = 5
 
@@ -50,8 +50,8 @@ def in_memory() -> int:
 
 
 @pytest.mark.req("K41")
-async def test_run_that_ended_is_freed_at_once(stage: Stage, others: int) -> None:
-    async with stage.engine(stepping, Going) as engine:
+async def test_run_that_ended_is_freed_at_once(engines: Engines, others: int) -> None:
+    async with engines.new(stepping, Going) as engine:
         for _ in range(RUNS):
             await (await engine.start(stepping)).result(60)
             await (await engine.start(Going)).result(60)
@@ -61,8 +61,8 @@ async def test_run_that_ended_is_freed_at_once(stage: Stage, others: int) -> Non
 
 
 @pytest.mark.req("K41")
-async def test_run_that_parked_is_freed_at_once(stage: Stage, others: int) -> None:
-    async with stage.engine(waiting) as engine:
+async def test_run_that_parked_is_freed_at_once(engines: Engines, others: int) -> None:
+    async with engines.new(waiting) as engine:
         runs = [await engine.start(waiting) for _ in range(RUNS)]
         for run in runs:
             await parked(run)

@@ -17,15 +17,15 @@ from stepwell.errors import (
     RunNotFound,
 )
 from tests.engine.run.shop import ORDER, UNDONE, Order, Shop, start, tail
-from tests.stage import Stage, all_events, reaches, suspended
+from tests.engines import Engines, all_events, reaches, suspended
 
 
 @pytest.mark.req("K27", "K11")
-async def test_hold_undoes_nothing_and_the_run_can_be_retried(stage: Stage) -> None:
+async def test_hold_undoes_nothing_and_the_run_can_be_retried(engines: Engines) -> None:
     shop = Shop()
     order = shop.workflow(on_failure="hold")
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         run = await start(engine, order)
         with pytest.raises(RunFailed):
             await run.result()
@@ -38,11 +38,11 @@ async def test_hold_undoes_nothing_and_the_run_can_be_retried(stage: Stage) -> N
 
 
 @pytest.mark.req("K27", "K11")
-async def test_what_a_run_held_is_undone_when_a_person_says_so(stage: Stage) -> None:
+async def test_what_a_run_held_is_undone_when_a_person_says_so(engines: Engines) -> None:
     shop = Shop()
     order = shop.workflow(on_failure="hold")
 
-    async with stage.engine(order) as engine:
+    async with engines.new(order) as engine:
         run = await start(engine, order)
         with pytest.raises(NotCompensable):
             await run.compensate()  # it lives
@@ -74,7 +74,7 @@ async def test_what_a_run_held_is_undone_when_a_person_says_so(stage: Stage) -> 
 
 
 @pytest.mark.req("K27")
-async def test_only_what_can_be_undone_is_undone_by_hand(memory: Stage) -> None:
+async def test_only_what_can_be_undone_is_undone_by_hand(memory_engines: Engines) -> None:
     shop = Shop()
 
     @workflow(on_failure="hold")
@@ -88,7 +88,7 @@ async def test_only_what_can_be_undone_is_undone_by_hand(memory: Stage) -> None:
             ctx.continue_as_new(1)
         await ctx.step(shop.ship)
 
-    async with memory.engine(shipping, generations) as engine:
+    async with memory_engines.new(shipping, generations) as engine:
         run = await engine.start(shipping, ORDER)
         older = await engine.start(generations, 0)
         for handle in (run, older):
@@ -102,7 +102,7 @@ async def test_only_what_can_be_undone_is_undone_by_hand(memory: Stage) -> None:
 
 
 @pytest.mark.req("K27", "K13")
-async def test_hold_is_about_failures_a_cancel_undoes(stage: Stage) -> None:
+async def test_hold_is_about_failures_a_cancel_undoes(engines: Engines) -> None:
     shop = Shop()
 
     @workflow(on_failure="hold")
@@ -110,7 +110,7 @@ async def test_hold_is_about_failures_a_cancel_undoes(stage: Stage) -> None:
         await ctx.step(shop.charge, order)
         return await ctx.signal("go", str)
 
-    async with stage.engine(waiting) as engine:
+    async with engines.new(waiting) as engine:
         run = await engine.start(waiting, ORDER)
         await suspended(run)
         await run.cancel()

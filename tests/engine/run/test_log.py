@@ -13,18 +13,18 @@ from stepwell.domain import events as ev
 from stepwell.domain.ids import RunId
 from stepwell.domain.state import fold
 from stepwell.domain.status import Status, may_move
-from tests.stage import SETTINGS, Stage, all_events, crash, kinds, log, reaches, same, suspended, until
+from tests.engines import SETTINGS, Engines, all_events, crash, kinds, log, reaches, same, suspended, until
 
 
 @pytest.mark.req("K1", "K7")
-async def test_status_and_output_are_what_the_log_folds_to(stage: Stage) -> None:
+async def test_status_and_output_are_what_the_log_folds_to(engines: Engines) -> None:
     @workflow
     async def count(ctx: Context, start: int) -> int:
         value = await ctx.step(lambda: start + 1)
         await ctx.sleep(0.01)
         return value
 
-    async with stage.engine(count) as engine:
+    async with engines.new(count) as engine:
         run = await engine.start(count, 41)
         assert await run.result() == 42
 
@@ -35,7 +35,7 @@ async def test_status_and_output_are_what_the_log_folds_to(stage: Stage) -> None
 
 
 @pytest.mark.req("K1")
-async def test_log_only_grows_and_its_numbers_have_no_gaps(stage: Stage) -> None:
+async def test_log_only_grows_and_its_numbers_have_no_gaps(engines: Engines) -> None:
     @workflow
     async def talk(ctx: Context) -> str:
         await ctx.step(str, 1)
@@ -44,7 +44,7 @@ async def test_log_only_grows_and_its_numbers_have_no_gaps(stage: Stage) -> None
         second = await ctx.signal("go")
         return f"{first}{second}"
 
-    async with stage.engine(talk) as engine:
+    async with engines.new(talk) as engine:
         run = await engine.start(talk)
         seen: list[Any] = []
         for letter in "ab":
@@ -63,14 +63,14 @@ async def test_log_only_grows_and_its_numbers_have_no_gaps(stage: Stage) -> None
 
 
 @pytest.mark.req("K1")
-async def test_every_prefix_of_a_log_folds_along_the_published_automaton(memory: Stage) -> None:
+async def test_every_prefix_of_a_log_folds_along_the_published_automaton(memory_engines: Engines) -> None:
     @workflow
     async def mixed(ctx: Context) -> str:
         await ctx.step(str, 1)
         await ctx.sleep(0.01)
         return str(await ctx.signal("go"))
 
-    async with memory.engine(mixed) as engine:
+    async with memory_engines.new(mixed) as engine:
         run = await engine.start(mixed)
         await suspended(run)
         await run.signal("go", "x")
@@ -85,7 +85,7 @@ async def test_every_prefix_of_a_log_folds_along_the_published_automaton(memory:
 
 
 @pytest.mark.req("K5", "K4")
-async def test_recorded_step_is_not_executed_again_after_a_crash(stage: Stage) -> None:
+async def test_recorded_step_is_not_executed_again_after_a_crash(engines: Engines) -> None:
     done: list[str] = []
     gate = asyncio.Event()
 
@@ -102,14 +102,14 @@ async def test_recorded_step_is_not_executed_again_after_a_crash(stage: Stage) -
     async def pair(ctx: Context) -> list[Any]:
         return [await ctx.step(first), await ctx.step(second)]
 
-    dying = stage.engine(pair)
+    dying = engines.new(pair)
     await dying.open()
     run = await dying.start(pair)
     await until(lambda: done == ["first", "second"])
     await crash(dying)
     gate.set()
 
-    async with stage.engine(pair) as engine:
+    async with engines.new(pair) as engine:
         result = await engine.handle(run.id).result(15)
 
     assert same(result, [{"n": 1, "x": [1.5, None, True, "ä"]}, "two"])
@@ -118,7 +118,7 @@ async def test_recorded_step_is_not_executed_again_after_a_crash(stage: Stage) -
 
 @pytest.mark.req("K5", "F9")
 @pytest.mark.parametrize("value", [0, 1, 1.0, -0.5, True, None, "", "ä\u2028", [], {}, [[1], {"a": [2.0]}]])
-async def test_plain_result_comes_back_equal_in_value_and_type(rehearsal: Stage, value: Any) -> None:
+async def test_plain_result_comes_back_equal_in_value_and_type(replayed_engines: Engines, value: Any) -> None:
     seen: list[Any] = []
 
     @workflow
@@ -126,7 +126,7 @@ async def test_plain_result_comes_back_equal_in_value_and_type(rehearsal: Stage,
         seen.append(await ctx.step(lambda: value))
         await ctx.sleep(0.01)
 
-    async with rehearsal.engine(echo) as engine:
+    async with replayed_engines.new(echo) as engine:
         await (await engine.start(echo)).result()
 
     assert len(seen) > 1
@@ -134,14 +134,14 @@ async def test_plain_result_comes_back_equal_in_value_and_type(rehearsal: Stage,
 
 
 @pytest.mark.req("K2")
-async def test_step_result_and_what_follows_it_are_one_commit(stage: Stage) -> None:
+async def test_step_result_and_what_follows_it_are_one_commit(engines: Engines) -> None:
     """The last result and the run's end are on disk together: no run is seen with one of them only."""
 
     @workflow
     async def one(ctx: Context) -> int:
         return await ctx.step(lambda: 1)
 
-    async with stage.engine(one) as engine:
+    async with engines.new(one) as engine:
         run = await engine.start(one)
         seen: set[tuple[bool, bool]] = set()
         while not (await run.status()).terminal:
@@ -158,12 +158,12 @@ async def test_step_result_and_what_follows_it_are_one_commit(stage: Stage) -> N
 
 
 @pytest.mark.req("K7")
-async def test_terminal_is_final(stage: Stage) -> None:
+async def test_terminal_is_final(engines: Engines) -> None:
     @workflow
     async def quick(ctx: Context) -> int:
         return 1
 
-    async with stage.engine(quick) as engine:
+    async with engines.new(quick) as engine:
         run = await engine.start(quick)
         await run.result()
         before = await log(run)
@@ -174,7 +174,7 @@ async def test_terminal_is_final(stage: Stage) -> None:
 
 
 @pytest.mark.req("K7")
-async def test_pending_running_and_suspended_are_shown_as_they_are(stage: Stage) -> None:
+async def test_pending_running_and_suspended_are_shown_as_they_are(engines: Engines) -> None:
     gate = asyncio.Event()
 
     @workflow
@@ -182,7 +182,7 @@ async def test_pending_running_and_suspended_are_shown_as_they_are(stage: Stage)
         await ctx.step(gate.wait)
         return str(await ctx.signal("go"))
 
-    async with stage.client() as client, stage.engine(lives) as engine:
+    async with engines.client() as client, engines.new(lives) as engine:
         waiting = await client.start("lives", delay="1h")
         run = await engine.start(lives)
         assert await waiting.status() is Status.PENDING
@@ -194,7 +194,7 @@ async def test_pending_running_and_suspended_are_shown_as_they_are(stage: Stage)
 
 
 @pytest.mark.req("K1", "K34")
-async def test_engine_that_is_stopped_and_started_goes_on_where_it_was(stage: Stage) -> None:
+async def test_engine_that_is_stopped_and_started_goes_on_where_it_was(engines: Engines) -> None:
     done: list[int] = []
 
     @workflow
@@ -204,10 +204,10 @@ async def test_engine_that_is_stopped_and_started_goes_on_where_it_was(stage: St
         await ctx.step(done.append, 2)
         return len(done)
 
-    async with stage.engine(steps, settings=SETTINGS) as engine:
+    async with engines.new(steps, settings=SETTINGS) as engine:
         run = await engine.start(steps)
         await suspended(run)
-    async with stage.engine(steps) as engine:
+    async with engines.new(steps) as engine:
         assert await engine.handle(run.id).result(15) == 2
 
     assert done == [1, 2]

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from stepwell import Context, RunHandle, step, workflow
-from tests.stage import Stage, all_events, suspended, until
+from tests.engines import Engines, all_events, suspended, until
 
 _LOCK = 7301  # of PostgreSQL's advisory locks, as the user's trigger takes it
 _TRIGGER = f"""
@@ -29,9 +29,9 @@ CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON slow_payments
 class SlowPayment:
     """A transactional step that has its turn in the log and keeps it until `let_go` is called."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._kind = stage.kind
-        self._database = str(stage.database)
+    def __init__(self, engines: Engines) -> None:
+        self._kind = engines.kind
+        self._database = str(engines.database)
         self._go = threading.Event()
         self._holder: asyncpg.Connection | None = None
         self.begun = threading.Event()
@@ -89,8 +89,10 @@ async def completed(run: RunHandle[Any], *names: str) -> list[str]:
 
 
 @pytest.mark.req("K14", "F2")
-async def test_answer_that_comes_while_a_transaction_is_written_waits_behind_it(disk: Stage) -> None:
-    payment = SlowPayment(disk)
+async def test_answer_that_comes_while_a_transaction_is_written_waits_behind_it(
+    durable_engines: Engines,
+) -> None:
+    payment = SlowPayment(durable_engines)
     pay, beside_may_end, beside_ended = payment.step(), asyncio.Event(), asyncio.Event()
 
     async def beside() -> str:
@@ -111,7 +113,7 @@ async def test_answer_that_comes_while_a_transaction_is_written_waits_behind_it(
         await ctx.signal("go")
         return [live, ",".join(seen)]
 
-    async with disk.engine(order) as engine, payment.ready():
+    async with durable_engines.new(order) as engine, payment.ready():
         run = await engine.start(order)
         await until(payment.has_its_turn)
         beside_may_end.set()
@@ -119,7 +121,7 @@ async def test_answer_that_comes_while_a_transaction_is_written_waits_behind_it(
         await asyncio.sleep(0.05)  # its answer is known to the engine now, and must not be told yet
         await payment.let_go()
         await suspended(run)
-    async with disk.engine(order) as another:
+    async with durable_engines.new(order) as another:
         run = another.handle(run.id)
         await run.signal("go")
         live, replayed = await run.result()
@@ -131,7 +133,7 @@ async def test_answer_that_comes_while_a_transaction_is_written_waits_behind_it(
 
 @pytest.mark.req("K14", "F2")
 async def test_many_branches_with_transactional_steps_replay_in_the_order_they_were_seen(
-    disk: Stage,
+    durable_engines: Engines,
 ) -> None:
     chance = random.Random(11)
 
@@ -142,7 +144,7 @@ async def test_many_branches_with_transactional_steps_replay_in_the_order_they_w
         await connection.fetchval("SELECT pg_sleep($1::float8)", chance.random() / 100)
         return n
 
-    body: Any = pay_sqlite if disk.kind == "sqlite" else pay_postgres
+    body: Any = pay_sqlite if durable_engines.kind == "sqlite" else pay_postgres
     pay = step(transactional=True, name="pay")(body)
 
     async def work(n: int) -> int:
@@ -163,10 +165,10 @@ async def test_many_branches_with_transactional_steps_replay_in_the_order_they_w
         await ctx.signal("go")
         return [live, " ".join(seen)]
 
-    async with disk.engine(order) as engine:
+    async with durable_engines.new(order) as engine:
         run = await engine.start(order)
         await suspended(run)
-    async with disk.engine(order) as another:
+    async with durable_engines.new(order) as another:
         run = another.handle(run.id)
         await run.signal("go")
         live, replayed = await run.result()

@@ -12,7 +12,7 @@ import pytest
 from stepwell import Context, RunHandle, workflow
 from stepwell.domain.commit import Message
 from stepwell.errors import AlreadyDecided, InvalidInput, RunEnded, RunNotFound
-from tests.stage import Stage, all_events, crash, kinds, suspended, until
+from tests.engines import Engines, all_events, crash, kinds, suspended, until
 
 
 @dataclass
@@ -27,13 +27,13 @@ async def collect(ctx: Context, count: int) -> list[Any]:
 
 
 @pytest.mark.req("K15")
-async def test_signal_before_the_wait_is_kept(stage: Stage) -> None:
+async def test_signal_before_the_wait_is_kept(engines: Engines) -> None:
     @workflow
     async def late(ctx: Context) -> str:
         await ctx.sleep(0.1)
         return str(await ctx.signal("word"))
 
-    async with stage.engine(late) as engine:
+    async with engines.new(late) as engine:
         run = await engine.start(late)
         await run.signal("word", "early")
 
@@ -41,24 +41,24 @@ async def test_signal_before_the_wait_is_kept(stage: Stage) -> None:
 
 
 @pytest.mark.req("K15")
-async def test_signal_to_a_run_that_no_worker_has_had_is_kept(stage: Stage) -> None:
-    async with stage.engine(collect, worker=False) as client:
+async def test_signal_to_a_run_that_no_worker_has_had_is_kept(engines: Engines) -> None:
+    async with engines.new(collect, worker=False) as client:
         run = await client.start(collect, 2)
         await run.signal("item", 1)
         await run.signal("item", 2)
-    async with stage.engine(collect) as engine:
+    async with engines.new(collect) as engine:
         assert await engine.handle(run.id).result(15) == [1, 2]
 
 
 @pytest.mark.req("K15")
-async def test_signals_come_in_order_per_name(stage: Stage) -> None:
+async def test_signals_come_in_order_per_name(engines: Engines) -> None:
     @workflow
     async def sorts(ctx: Context) -> list[Any]:
         right = [await ctx.signal("b") for _ in range(20)]
         left = [await ctx.signal("a") for _ in range(20)]
         return [left, right]
 
-    async with stage.engine(sorts) as engine:
+    async with engines.new(sorts) as engine:
         run = await engine.start(sorts)
         for n in range(20):
             await run.signal("a", n)
@@ -68,8 +68,8 @@ async def test_signals_come_in_order_per_name(stage: Stage) -> None:
 
 
 @pytest.mark.req("K15", "K6")
-async def test_signal_of_one_id_counts_once_also_after_it_was_taken(stage: Stage) -> None:
-    async with stage.engine(collect) as engine:
+async def test_signal_of_one_id_counts_once_also_after_it_was_taken(engines: Engines) -> None:
+    async with engines.new(collect) as engine:
         run = await engine.start(collect, 2)
         for _ in range(3):
             await run.signal("item", "first", id="payment-1")
@@ -88,15 +88,15 @@ async def until_taken(run: Any, count: int) -> None:
 
 
 @pytest.mark.req("K6", "K15")
-async def test_duplicate_is_forgotten_neither_by_replay_nor_by_a_crash(stage: Stage) -> None:
-    dying = stage.engine(collect)
+async def test_duplicate_is_forgotten_neither_by_replay_nor_by_a_crash(engines: Engines) -> None:
+    dying = engines.new(collect)
     await dying.open()
     run = await dying.start(collect, 2)
     await run.signal("item", "first", id="one")
     await until_taken(run, 1)
     await suspended(run)
     await crash(dying)
-    async with stage.engine(collect) as engine:
+    async with engines.new(collect) as engine:
         again = engine.handle(run.id)
         await again.signal("item", "first", id="one")
         await again.signal("item", "second", id="two")
@@ -105,12 +105,12 @@ async def test_duplicate_is_forgotten_neither_by_replay_nor_by_a_crash(stage: St
 
 
 @pytest.mark.req("K15")
-async def test_signal_that_does_not_fit_is_set_aside_and_the_wait_goes_on(stage: Stage) -> None:
+async def test_signal_that_does_not_fit_is_set_aside_and_the_wait_goes_on(engines: Engines) -> None:
     @workflow
     async def typed(ctx: Context) -> Approval:
         return await ctx.signal("approve", Approval)
 
-    async with stage.engine(typed) as engine:
+    async with engines.new(typed) as engine:
         run = await engine.start(typed)
         await run.signal("approve", {"wrong": 1})
         await run.signal("approve", {"by": 5})
@@ -124,12 +124,12 @@ async def test_signal_that_does_not_fit_is_set_aside_and_the_wait_goes_on(stage:
 
 
 @pytest.mark.req("K15", "F3")
-async def test_two_waits_of_one_name_are_served_in_order_of_asking(rehearsal: Stage) -> None:
+async def test_two_waits_of_one_name_are_served_in_order_of_asking(replayed_engines: Engines) -> None:
     @workflow
     async def pair(ctx: Context) -> list[Any]:
         return list(await asyncio.gather(ctx.signal("x"), ctx.signal("x")))
 
-    async with rehearsal.engine(pair) as engine:
+    async with replayed_engines.new(pair) as engine:
         run = await engine.start(pair)
         await suspended(run)
         await run.signal("x", 1)
@@ -139,11 +139,11 @@ async def test_two_waits_of_one_name_are_served_in_order_of_asking(rehearsal: St
 
 
 @pytest.mark.req("K15", "K17")
-async def test_no_signal_is_lost_between_wait_and_park(stage: Stage) -> None:
+async def test_no_signal_is_lost_between_wait_and_park(engines: Engines) -> None:
     """Signals meet a run that waits, wakes and parks all the time: each is taken exactly once."""
     count = 60
 
-    async with stage.engine(collect) as engine, stage.client() as other:
+    async with engines.new(collect) as engine, engines.client() as other:
         run = await engine.start(collect, count)
         far = other.handle(run.id)
         for n in range(0, count, 2):
@@ -154,14 +154,14 @@ async def test_no_signal_is_lost_between_wait_and_park(stage: Stage) -> None:
 
 
 @pytest.mark.req("K15")
-async def test_second_decision_gets_a_conflict_and_never_answers_the_next_wait(stage: Stage) -> None:
+async def test_second_decision_gets_a_conflict_and_never_answers_the_next_wait(engines: Engines) -> None:
     @workflow
     async def twice(ctx: Context) -> list[str]:
         first = await ctx.approval(Approval, title="First?")
         second = await ctx.approval(Approval, title="Second?")
         return [first.by, second.by]
 
-    async with stage.engine(twice) as engine:
+    async with engines.new(twice) as engine:
         run = await engine.start(twice)
         await suspended(run)
         [question] = await run.waits()
@@ -183,12 +183,12 @@ async def test_second_decision_gets_a_conflict_and_never_answers_the_next_wait(s
 
 
 @pytest.mark.req("K15")
-async def test_of_many_decisions_at_once_exactly_one_counts(stage: Stage) -> None:
+async def test_of_many_decisions_at_once_exactly_one_counts(engines: Engines) -> None:
     @workflow
     async def ask(ctx: Context) -> str:
         return (await ctx.approval(Approval)).by
 
-    async with stage.engine(ask) as engine, stage.client() as other:
+    async with engines.new(ask) as engine, engines.client() as other:
         run = await engine.start(ask)
         await suspended(run)
         path = (await run.waits())[0].path
@@ -207,12 +207,12 @@ async def test_of_many_decisions_at_once_exactly_one_counts(stage: Stage) -> Non
 
 
 @pytest.mark.req("K15", "F3")
-async def test_decision_that_does_not_fit_the_form_is_refused_at_once(stage: Stage) -> None:
+async def test_decision_that_does_not_fit_the_form_is_refused_at_once(engines: Engines) -> None:
     @workflow
     async def ask(ctx: Context) -> str:
         return (await ctx.approval(Approval)).by
 
-    async with stage.engine(ask) as engine:
+    async with engines.new(ask) as engine:
         run = await engine.start(ask)
         await suspended(run)
 
@@ -237,12 +237,14 @@ class Picky(pydantic.BaseModel):
 
 
 @pytest.mark.req("K15")
-async def test_decision_that_only_the_run_can_refuse_leaves_the_question_open(rehearsal: Stage) -> None:
+async def test_decision_that_only_the_run_can_refuse_leaves_the_question_open(
+    replayed_engines: Engines,
+) -> None:
     @workflow
     async def ask(ctx: Context) -> str:
         return (await ctx.approval(Picky)).by
 
-    async with rehearsal.engine(ask) as engine:
+    async with replayed_engines.new(ask) as engine:
         run = await engine.start(ask)
         await suspended(run)
         await run.decide({"by": "mallory"})
@@ -252,7 +254,7 @@ async def test_decision_that_only_the_run_can_refuse_leaves_the_question_open(re
 
         await until(refused)
         await suspended(run)
-    async with rehearsal.engine(ask) as engine:
+    async with replayed_engines.new(ask) as engine:
         again = engine.handle(run.id)
         await again.decide({"by": "ana"})
 
@@ -260,8 +262,8 @@ async def test_decision_that_only_the_run_can_refuse_leaves_the_question_open(re
 
 
 @pytest.mark.req("K15")
-async def test_decision_without_an_open_question_is_refused(stage: Stage) -> None:
-    async with stage.engine(collect) as engine:
+async def test_decision_without_an_open_question_is_refused(engines: Engines) -> None:
+    async with engines.new(collect) as engine:
         run = await engine.start(collect, 1)
         await suspended(run)
 
@@ -272,13 +274,13 @@ async def test_decision_without_an_open_question_is_refused(stage: Stage) -> Non
 
 
 @pytest.mark.req("K15")
-async def test_two_open_questions_must_be_told_apart(rehearsal: Stage) -> None:
+async def test_two_open_questions_must_be_told_apart(replayed_engines: Engines) -> None:
     @workflow
     async def both(ctx: Context) -> list[str]:
         found = await asyncio.gather(ctx.approval(Approval, name="a"), ctx.approval(Approval, name="b"))
         return [answer.by for answer in found]
 
-    async with rehearsal.engine(both) as engine:
+    async with replayed_engines.new(both) as engine:
         run = await engine.start(both)
         await suspended(run)
         with pytest.raises(InvalidInput) as caught:
@@ -292,8 +294,8 @@ async def test_two_open_questions_must_be_told_apart(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("K6")
-async def test_duplicate_child_and_step_results_have_no_effect(memory: Stage) -> None:
-    async with memory.engine(collect) as engine:
+async def test_duplicate_child_and_step_results_have_no_effect(memory_engines: Engines) -> None:
+    async with memory_engines.new(collect) as engine:
         run = await engine.start(collect, 1)
         await suspended(run)
         for kind, name in [("child", "0/child:x#1"), ("step", "0/x#1"), ("event", "0/event:x#1")]:
@@ -306,15 +308,15 @@ async def test_duplicate_child_and_step_results_have_no_effect(memory: Stage) ->
 
 
 @pytest.mark.req("K15")
-async def test_signal_to_nobody_is_an_error(stage: Stage) -> None:
-    async with stage.engine(collect) as engine:
+async def test_signal_to_nobody_is_an_error(engines: Engines) -> None:
+    async with engines.new(collect) as engine:
         with pytest.raises(RunNotFound):
             await engine.handle("0" * 32).signal("x")
 
 
 @pytest.mark.req("K15", "K1")
-async def test_signals_that_were_not_taken_are_listed_at_the_end(stage: Stage) -> None:
-    async with stage.engine(collect) as engine:
+async def test_signals_that_were_not_taken_are_listed_at_the_end(engines: Engines) -> None:
+    async with engines.new(collect) as engine:
         run = await engine.start(collect, 1)
         await suspended(run)
         await asyncio.gather(*(run.signal("item", n, id=f"i{n}") for n in range(3)))

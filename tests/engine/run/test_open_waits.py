@@ -10,7 +10,7 @@ import pytest
 
 from stepwell import Context, Engine, RunFailed, RunHandle, SyncContext, step, workflow
 from stepwell.domain.program import Program
-from tests.stage import Stage, all_events, log, parked, suspended
+from tests.engines import Engines, all_events, log, parked, suspended
 
 CHARGED: list[str] = []
 
@@ -74,25 +74,25 @@ async def answer(engine: Engine, run: RunHandle[Any], kind: str) -> None:
         await engine.handle(child.id).signal("part", "on")
 
 
-async def waiting(stage: Stage, kind: str) -> str:
+async def waiting(engines: Engines, kind: str) -> str:
     """A run of the old code that waits; its worker is gone."""
     CHARGED.clear()
-    async with stage.engine(order(WAITS[kind]), part) as engine:
+    async with engines.new(order(WAITS[kind]), part) as engine:
         run = await engine.start("order")
         await parked(run)
     return run.id
 
 
-def served(stage: Stage, kind: str, program: Program) -> Engine:
+def served(engines: Engines, kind: str, program: Program) -> Engine:
     queues = ("default", "far") if kind == "remote" else ("default",)
-    return stage.engine(program, part, steps=[far], queues=queues)
+    return engines.new(program, part, steps=[far], queues=queues)
 
 
 @pytest.mark.req("K36", "F8")
 @every_wait
-async def test_patched_is_false_where_a_run_already_waits_behind_it(stage: Stage, kind: str) -> None:
-    run_id = await waiting(stage, kind)
-    async with served(stage, kind, order(WAITS[kind], patches=True, after="new")) as engine:
+async def test_patched_is_false_where_a_run_already_waits_behind_it(engines: Engines, kind: str) -> None:
+    run_id = await waiting(engines, kind)
+    async with served(engines, kind, order(WAITS[kind], patches=True, after="new")) as engine:
         run = engine.handle(run_id)
         await answer(engine, run, kind)
 
@@ -103,10 +103,10 @@ async def test_patched_is_false_where_a_run_already_waits_behind_it(stage: Stage
 @pytest.mark.req("K36", "F8", "K11")
 @pytest.mark.parametrize("kind", ["signal", "approval", "sleep", "remote", "child", "event"])
 async def test_a_step_inserted_before_an_open_wait_is_told_and_nothing_is_lost(
-    stage: Stage, kind: str
+    engines: Engines, kind: str
 ) -> None:
-    run_id = await waiting(stage, kind)
-    async with served(stage, kind, order(WAITS[kind], inserts=True)) as engine:
+    run_id = await waiting(engines, kind)
+    async with served(engines, kind, order(WAITS[kind], inserts=True)) as engine:
         run = engine.handle(run_id)
         await answer(engine, run, kind)
         for _ in range(2):  # a retry on the same code changes nothing
@@ -119,7 +119,7 @@ async def test_a_step_inserted_before_an_open_wait_is_told_and_nothing_is_lost(
             await run.result(30)
     assert CHARGED == []
 
-    async with served(stage, kind, order(WAITS[kind], patches=True)) as engine:
+    async with served(engines, kind, order(WAITS[kind], patches=True)) as engine:
         run = engine.handle(run_id)
         await run.retry()
 
@@ -130,20 +130,20 @@ async def test_a_step_inserted_before_an_open_wait_is_told_and_nothing_is_lost(
 
 @pytest.mark.req("K36", "F8")
 @pytest.mark.parametrize("kind", ["signal", "approval", "sleep"])
-async def test_a_wait_that_the_code_lacks_now_is_told(stage: Stage, kind: str) -> None:
+async def test_a_wait_that_the_code_lacks_now_is_told(engines: Engines, kind: str) -> None:
     @workflow(name="order")
     async def shorter(ctx: Context) -> list[Any]:
         return ["gone"]
 
-    run_id = await waiting(stage, kind)
-    async with stage.engine(shorter) as engine:
+    run_id = await waiting(engines, kind)
+    async with engines.new(shorter) as engine:
         run = engine.handle(run_id)
         await answer(engine, run, kind)
         with pytest.raises(RunFailed) as caught:
             await run.result(30)
     assert caught.value.cause_code == "CODE_CHANGED"
 
-    async with stage.engine(order(WAITS[kind])) as engine:
+    async with engines.new(order(WAITS[kind])) as engine:
         run = engine.handle(run_id)
         await run.retry()
         assert await run.result(30) == ["old", ANSWERS[kind]]
@@ -174,12 +174,12 @@ def branches(*, behind: str = "", before: str = "") -> Program:
 
 @pytest.mark.req("K36", "F2")
 @pytest.mark.parametrize("changed", ["inserts", "patches", ""])
-async def test_other_branches_go_on_with_new_steps_while_one_waits(stage: Stage, changed: str) -> None:
+async def test_other_branches_go_on_with_new_steps_while_one_waits(engines: Engines, changed: str) -> None:
     CHARGED.clear()
-    async with stage.engine(branches()) as engine:
+    async with engines.new(branches()) as engine:
         run = await engine.start("pair")
         await suspended(run)
-    async with stage.engine(branches(behind=changed)) as engine:
+    async with engines.new(branches(behind=changed)) as engine:
         run = engine.handle(run.id)
         await run.signal("next", "a")
         await run.signal("next", "b")
@@ -191,21 +191,21 @@ async def test_other_branches_go_on_with_new_steps_while_one_waits(stage: Stage,
 
 
 @pytest.mark.req("K36", "F2")
-async def test_a_step_inserted_in_the_branch_that_waits_is_told(stage: Stage) -> None:
+async def test_a_step_inserted_in_the_branch_that_waits_is_told(engines: Engines) -> None:
     CHARGED.clear()
-    async with stage.engine(branches()) as engine:
+    async with engines.new(branches()) as engine:
         run = await engine.start("pair")
         await suspended(run)
-    async with stage.client() as client:  # no worker is there, so both are accepted before the run fails
+    async with engines.client() as client:  # no worker is there, so both are accepted before the run fails
         await client.handle(run.id).signal("next", "a")
         await client.handle(run.id).decide("yes", by="ana")
-    async with stage.engine(branches(before="inserts")) as engine:
+    async with engines.new(branches(before="inserts")) as engine:
         run = engine.handle(run.id)
         with pytest.raises(RunFailed) as caught:
             await run.result(30)
         assert caught.value.cause_code == "CODE_CHANGED"
         assert "0~1/approval:approval#1" in str(caught.value)
-    async with stage.engine(branches(before="patches")) as engine:
+    async with engines.new(branches(before="patches")) as engine:
         run = engine.handle(run.id)
         await run.retry()
         await run.signal("next", "b")
@@ -223,11 +223,11 @@ def asks(form: Any) -> Program:
 
 
 @pytest.mark.req("K36", "K11")
-async def test_a_decision_that_fits_the_old_form_only_is_kept(stage: Stage) -> None:
-    async with stage.engine(asks(str)) as engine:
+async def test_a_decision_that_fits_the_old_form_only_is_kept(engines: Engines) -> None:
+    async with engines.new(asks(str)) as engine:
         run = await engine.start("asks")
         await suspended(run)
-    async with stage.engine(asks(int)) as engine:
+    async with engines.new(asks(int)) as engine:
         run = engine.handle(run.id)
         await run.decide("yes", by="ana")
         for _ in range(2):
@@ -237,7 +237,7 @@ async def test_a_decision_that_fits_the_old_form_only_is_kept(stage: Stage) -> N
             await run.retry()
         with pytest.raises(RunFailed):
             await run.result(30)
-    async with stage.engine(asks(str)) as engine:
+    async with engines.new(asks(str)) as engine:
         run = engine.handle(run.id)
         await run.retry()
 
@@ -245,11 +245,11 @@ async def test_a_decision_that_fits_the_old_form_only_is_kept(stage: Stage) -> N
 
 
 @pytest.mark.req("K36")
-async def test_a_form_that_takes_the_decision_as_well_is_no_change(memory: Stage) -> None:
-    async with memory.engine(asks(str)) as engine:
+async def test_a_form_that_takes_the_decision_as_well_is_no_change(memory_engines: Engines) -> None:
+    async with memory_engines.new(asks(str)) as engine:
         run = await engine.start("asks")
         await suspended(run)
-    async with memory.engine(asks(str | None)) as engine:
+    async with memory_engines.new(asks(str | None)) as engine:
         run = engine.handle(run.id)
         await run.decide("yes", by="ana")
 
@@ -257,7 +257,7 @@ async def test_a_form_that_takes_the_decision_as_well_is_no_change(memory: Stage
 
 
 @pytest.mark.req("K36", "F8")
-async def test_plain_functions_are_held_to_it_as_well(stage: Stage) -> None:
+async def test_plain_functions_are_held_to_it_as_well(engines: Engines) -> None:
     def made(inserts: bool) -> Program:
         @workflow(name="plain")
         def plain(ctx: SyncContext) -> Any:
@@ -268,16 +268,16 @@ async def test_plain_functions_are_held_to_it_as_well(stage: Stage) -> None:
         return plain
 
     CHARGED.clear()
-    async with stage.engine(made(False)) as engine:
+    async with engines.new(made(False)) as engine:
         run = await engine.start("plain")
         await suspended(run)
-    async with stage.engine(made(True)) as engine:
+    async with engines.new(made(True)) as engine:
         run = engine.handle(run.id)
         await run.decide("yes", by="ana")
         with pytest.raises(RunFailed) as caught:
             await run.result(30)
         assert caught.value.cause_code == "CODE_CHANGED"
-    async with stage.engine(made(False)) as engine:
+    async with engines.new(made(False)) as engine:
         run = engine.handle(run.id)
         await run.retry()
         assert await run.result(30) == "yes"
@@ -285,7 +285,7 @@ async def test_plain_functions_are_held_to_it_as_well(stage: Stage) -> None:
 
 
 @pytest.mark.req("K36", "K27")
-async def test_what_was_open_behind_a_failed_step_need_not_be_asked_again(rehearsal: Stage) -> None:
+async def test_what_was_open_behind_a_failed_step_need_not_be_asked_again(replayed_engines: Engines) -> None:
     """The step is mended, so the code goes another way; what was open before it must still be there."""
     broken = [True]
 
@@ -308,7 +308,7 @@ async def test_what_was_open_behind_a_failed_step_need_not_be_asked_again(rehear
         await ctx.signal("on")
         return [paid, await beside]
 
-    async with rehearsal.engine(pays) as engine:
+    async with replayed_engines.new(pays) as engine:
         run = await engine.start(pays)
         with pytest.raises(RunFailed, match="no money"):
             await run.result(30)

@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import Context, step, workflow
 from stepwell.store.base import Store
-from tests.stage import Stage, kinds, parked, suspended, until
+from tests.engines import Engines, kinds, parked, suspended, until
 
 SAID: list[str] = []
 
@@ -35,10 +35,10 @@ async def leaves(ctx: Context) -> str:
 
 
 @pytest.mark.req("K36")
-async def test_finally_runs_each_time_a_run_is_put_aside_and_its_steps_once(stage: Stage) -> None:
+async def test_finally_runs_each_time_a_run_is_put_aside_and_its_steps_once(engines: Engines) -> None:
     """Each owner leaves the code where it waits: no error, and no ctx verb does anything then."""
     SAID.clear()
-    async with stage.engine(leaves) as engine:
+    async with engines.new(leaves) as engine:
         run = await engine.start(leaves)
         await suspended(run)
         await parked(run)
@@ -53,14 +53,14 @@ async def test_finally_runs_each_time_a_run_is_put_aside_and_its_steps_once(stag
 
 
 @pytest.mark.req("K2")
-async def test_the_next_step_begins_when_the_result_before_it_is_on_disk(stage: Stage) -> None:
+async def test_the_next_step_begins_when_the_result_before_it_is_on_disk(engines: Engines) -> None:
     """The code itself goes on at once: what it does between two steps may be done again after a crash."""
     seen: list[list[str]] = []
-    engines: list[Any] = []
+    opened: list[Any] = []
 
     @step
     async def look(run_id: str) -> None:
-        store: Store = engines[0].store
+        store: Store = opened[0].store
         seen.append([row.kind for row in await store.read_log(run_id)])  # type: ignore[arg-type]
 
     @workflow(name="looks")
@@ -69,8 +69,8 @@ async def test_the_next_step_begins_when_the_result_before_it_is_on_disk(stage: 
             await ctx.step(look, ctx.run_id)
         await asyncio.gather(ctx.step(look, ctx.run_id), ctx.sleep(0.01))
 
-    async with stage.engine(looks) as engine:
-        engines.append(engine)
+    async with engines.new(looks) as engine:
+        opened.append(engine)
         await engine.run(looks, None)
 
     assert [read.count("step_completed") for read in seen] == [0, 1, 2, 3]

@@ -13,7 +13,7 @@ from stepwell import Context, RunFailed, workflow
 from stepwell.domain.status import Status
 from stepwell.engine.run.activation import Activation
 from stepwell.errors import PayloadTooLarge
-from tests.stage import SETTINGS, Stage, kinds, suspended, until
+from tests.engines import SETTINGS, Engines, kinds, suspended, until
 
 SMALL = replace(SETTINGS, payload_bytes_max=1000)
 BIG = "x" * 2000
@@ -26,8 +26,8 @@ async def waits(ctx: Context, text: str) -> str:
 
 @pytest.mark.req("K32")
 @pytest.mark.parametrize("verb", ["start", "by name", "signal", "decide", "emit"])
-async def test_too_large_a_value_is_refused_at_the_door(stage: Stage, verb: str) -> None:
-    async with stage.engine(waits, settings=SMALL) as engine:
+async def test_too_large_a_value_is_refused_at_the_door(engines: Engines, verb: str) -> None:
+    async with engines.new(waits, settings=SMALL) as engine:
         run = await engine.start(waits, "small")
         await suspended(run)
         doors: dict[str, Callable[[], Awaitable[Any]]] = {
@@ -67,8 +67,10 @@ async def large(ctx: Context, where: str) -> Any:
 
 @pytest.mark.req("K32")
 @pytest.mark.parametrize("where", ["step", "child", "publish", "remote", "continue", "result"])
-async def test_too_large_a_value_in_a_run_fails_it_with_the_reason(memory: Stage, where: str) -> None:
-    async with memory.engine(large, waits, settings=SMALL) as engine:
+async def test_too_large_a_value_in_a_run_fails_it_with_the_reason(
+    memory_engines: Engines, where: str
+) -> None:
+    async with memory_engines.new(large, waits, settings=SMALL) as engine:
         run = await engine.start(large, where)
         with pytest.raises(RunFailed) as caught:
             await run.result(10)
@@ -79,12 +81,12 @@ async def test_too_large_a_value_in_a_run_fails_it_with_the_reason(memory: Stage
 
 
 @pytest.mark.req("K32")
-async def test_default_limit_is_two_mebibytes(stage: Stage) -> None:
+async def test_default_limit_is_two_mebibytes(engines: Engines) -> None:
     @workflow
     async def echo(ctx: Context, size: int) -> int:
         return len(await ctx.step(lambda: "x" * size))
 
-    async with stage.engine(echo) as engine:
+    async with engines.new(echo) as engine:
         just = 2 * 1024 * 1024 - 2
         assert await (await engine.start(echo, just)).result(20) == just
         with pytest.raises(RunFailed, match="limit"):
@@ -92,7 +94,7 @@ async def test_default_limit_is_two_mebibytes(stage: Stage) -> None:
 
 
 @pytest.mark.req("K34")
-async def test_stop_gives_back_what_has_not_begun_and_finishes_what_runs(stage: Stage) -> None:
+async def test_stop_gives_back_what_has_not_begun_and_finishes_what_runs(engines: Engines) -> None:
     gate, begun, done = asyncio.Event(), asyncio.Event(), []
 
     async def work(n: int) -> int:
@@ -106,7 +108,7 @@ async def test_stop_gives_back_what_has_not_begun_and_finishes_what_runs(stage: 
         return [await ctx.step(work, n), await ctx.step(work, -n)]
 
     settings = replace(SETTINGS, slots=1)
-    engine = stage.engine(two, settings=settings)
+    engine = engines.new(two, settings=settings)
     await engine.open()
     first = await engine.start(two, 1)
     await begun.wait()  # of two that start at once, either may begin
@@ -119,7 +121,7 @@ async def test_stop_gives_back_what_has_not_begun_and_finishes_what_runs(stage: 
     await closing
 
     assert done == [1]  # what ran is finished and recorded, the next step is for somebody else
-    async with stage.engine(two) as again:
+    async with engines.new(two) as again:
         assert await again.handle(first.id).result(15) == [1, -1]
         assert await again.handle(second.id).result(15) == [2, -2]
         assert "lease_lost" not in await kinds(again.handle(first.id))
@@ -127,7 +129,7 @@ async def test_stop_gives_back_what_has_not_begun_and_finishes_what_runs(stage: 
 
 
 @pytest.mark.req("K34")
-async def test_step_that_outlasts_the_grace_time_is_left_to_others_at_once(stage: Stage) -> None:
+async def test_step_that_outlasts_the_grace_time_is_left_to_others_at_once(engines: Engines) -> None:
     begun: list[int] = []
 
     async def stuck() -> int:
@@ -140,8 +142,8 @@ async def test_step_that_outlasts_the_grace_time_is_left_to_others_at_once(stage
     async def runs(ctx: Context) -> int:
         return await ctx.step(stuck)
 
-    async with stage.engine(runs, settings=replace(SETTINGS, grace_seconds=0.1)) as engine:
+    async with engines.new(runs, settings=replace(SETTINGS, grace_seconds=0.1)) as engine:
         run = await engine.start(runs)
         await until(lambda: begun)
-    async with stage.engine(runs) as engine:
+    async with engines.new(runs) as engine:
         assert await engine.handle(run.id).result(10) == 2

@@ -13,7 +13,7 @@ from stepwell.domain.commit import RetryOutcome
 from stepwell.domain.program import Program
 from stepwell.domain.status import Status
 from stepwell.errors import NotRetryable, OutcomeUnknown, StepError
-from tests.stage import Stage, all_events, crash, kinds, log, reaches, ticket, until
+from tests.engines import Engines, all_events, crash, kinds, log, reaches, ticket, until
 
 
 class Flaky:
@@ -60,12 +60,12 @@ async def delays_in_log(run: Any) -> list[float | None]:
     ],
 )
 async def test_delays_follow_the_policy_and_are_never_short(
-    memory: Stage, retry: Retry, expected: list[float]
+    memory_engines: Engines, retry: Retry, expected: list[float]
 ) -> None:
     flaky = Flaky(3)
     calls = calling(flaky, retry)
 
-    async with memory.engine(calls) as engine:
+    async with memory_engines.new(calls) as engine:
         run = await engine.start(calls)  # type: ignore[call-overload]  # a program of any style
         assert await run.result() == "ok"
 
@@ -82,10 +82,10 @@ async def test_default_delays_are_one_two_four_seconds() -> None:
 
 
 @pytest.mark.req("K9")
-async def test_jitter_shortens_a_delay_by_at_most_its_share(memory: Stage) -> None:
+async def test_jitter_shortens_a_delay_by_at_most_its_share(memory_engines: Engines) -> None:
     calls = calling(Flaky(5), Retry(6, delay=0.04, backoff="fixed", jitter=0.5))
 
-    async with memory.engine(calls) as engine:
+    async with memory_engines.new(calls) as engine:
         run = await engine.start(calls)  # type: ignore[call-overload]  # a program of any style
         await run.result()
         found = await delays_in_log(run)
@@ -109,12 +109,12 @@ async def test_jitter_shortens_a_delay_by_at_most_its_share(memory: Stage) -> No
 )
 @pytest.mark.req("K10")
 async def test_errors_worth_another_try_are_told_from_those_that_are_not(
-    memory: Stage, retry: Retry, error: Any, tries: int
+    memory_engines: Engines, retry: Retry, error: Any, tries: int
 ) -> None:
     flaky = Flaky(100, error)
     calls = calling(flaky, retry)
 
-    async with memory.engine(calls) as engine:
+    async with memory_engines.new(calls) as engine:
         run = await engine.start(calls)  # type: ignore[call-overload]  # a program of any style
         with pytest.raises(RunFailed):
             await run.result()
@@ -123,14 +123,14 @@ async def test_errors_worth_another_try_are_told_from_those_that_are_not(
 
 
 @pytest.mark.req("K9")
-async def test_plain_function_is_tried_once(memory: Stage) -> None:
+async def test_plain_function_is_tried_once(memory_engines: Engines) -> None:
     flaky = Flaky(1)
 
     @workflow
     async def plain(ctx: Context) -> str:
         return await ctx.step(flaky)
 
-    async with memory.engine(plain) as engine:
+    async with memory_engines.new(plain) as engine:
         with pytest.raises(RunFailed):
             await (await engine.start(plain)).result()
 
@@ -138,10 +138,10 @@ async def test_plain_function_is_tried_once(memory: Stage) -> None:
 
 
 @pytest.mark.req("K9")
-async def test_retry_after_wins_over_the_backoff(memory: Stage) -> None:
+async def test_retry_after_wins_over_the_backoff(memory_engines: Engines) -> None:
     calls = calling(Flaky(2, RetryAfter(0.05)), Retry(3, delay="1h"))
 
-    async with memory.engine(calls) as engine:
+    async with memory_engines.new(calls) as engine:
         run = await engine.start(calls)  # type: ignore[call-overload]  # a program of any style
         assert await run.result() == "ok"
 
@@ -149,7 +149,7 @@ async def test_retry_after_wins_over_the_backoff(memory: Stage) -> None:
 
 
 @pytest.mark.req("K9")
-async def test_attempts_are_counted_and_share_one_key(rehearsal: Stage) -> None:
+async def test_attempts_are_counted_and_share_one_key(replayed_engines: Engines) -> None:
     seen: list[tuple[int, str]] = []
 
     @step(retry=Retry(3, delay=0.01))
@@ -163,7 +163,7 @@ async def test_attempts_are_counted_and_share_one_key(rehearsal: Stage) -> None:
     async def calls(ctx: Context) -> str:
         return await ctx.step(numbered, "x")
 
-    async with rehearsal.engine(calls) as engine:
+    async with replayed_engines.new(calls) as engine:
         run = await engine.start(calls)
         assert await run.result() == "x"
 
@@ -173,11 +173,11 @@ async def test_attempts_are_counted_and_share_one_key(rehearsal: Stage) -> None:
 
 
 @pytest.mark.req("K9")
-async def test_waiting_for_a_retry_holds_no_lease_and_survives_a_restart(stage: Stage) -> None:
+async def test_waiting_for_a_retry_holds_no_lease_and_survives_a_restart(engines: Engines) -> None:
     flaky = Flaky(1)
     calls = calling(flaky, Retry(2, delay=1.5))
 
-    async with stage.engine(calls) as engine:
+    async with engines.new(calls) as engine:
         run = await engine.start(calls)  # type: ignore[call-overload]  # a program of any style
 
         async def parked() -> bool:
@@ -189,17 +189,17 @@ async def test_waiting_for_a_retry_holds_no_lease_and_survives_a_restart(stage: 
         reason = await run.why()
         assert reason.code == "retry"
         assert "attempt 2" in reason.text
-    async with stage.engine(calls) as engine:
+    async with engines.new(calls) as engine:
         assert await engine.handle(run.id).result(15) == "ok"
 
     assert flaky.times[1] - flaky.times[0] >= 1.49
 
 
 @pytest.mark.req("K11")
-async def test_last_failure_fails_the_run_at_that_step_and_keeps_its_state(stage: Stage) -> None:
+async def test_last_failure_fails_the_run_at_that_step_and_keeps_its_state(engines: Engines) -> None:
     calls = calling(Flaky(9), Retry(2, delay=0))
 
-    async with stage.engine(calls) as engine:
+    async with engines.new(calls) as engine:
         run = await engine.start(calls)  # type: ignore[call-overload]  # a program of any style
         with pytest.raises(RunFailed) as caught:
             await run.result()
@@ -213,7 +213,7 @@ async def test_last_failure_fails_the_run_at_that_step_and_keeps_its_state(stage
 
 
 @pytest.mark.req("K11", "K5")
-async def test_retry_continues_exactly_where_it_failed(stage: Stage) -> None:
+async def test_retry_continues_exactly_where_it_failed(engines: Engines) -> None:
     done: list[str] = []
     broken = True
 
@@ -232,7 +232,7 @@ async def test_retry_continues_exactly_where_it_failed(stage: Stage) -> None:
     async def fulfil(ctx: Context) -> list[str]:
         return [await ctx.step(charge), await ctx.step(ship), await ctx.step(charge)]
 
-    async with stage.engine(fulfil) as engine:
+    async with engines.new(fulfil) as engine:
         run = await engine.start(fulfil)
         with pytest.raises(RunFailed):
             await run.result()
@@ -251,12 +251,12 @@ async def test_retry_continues_exactly_where_it_failed(stage: Stage) -> None:
 
 
 @pytest.mark.req("K11", "K7")
-async def test_only_a_failed_run_can_be_retried(stage: Stage) -> None:
+async def test_only_a_failed_run_can_be_retried(engines: Engines) -> None:
     @workflow
     async def fine(ctx: Context) -> int:
         return 1
 
-    async with stage.engine(fine) as engine:
+    async with engines.new(fine) as engine:
         run = await engine.start(fine)
         await run.result()
 
@@ -268,10 +268,10 @@ async def test_only_a_failed_run_can_be_retried(stage: Stage) -> None:
 
 
 @pytest.mark.req("K11")
-async def test_two_retries_at_once_count_as_one(stage: Stage) -> None:
+async def test_two_retries_at_once_count_as_one(engines: Engines) -> None:
     calls = calling(Flaky(1), Retry(1))
 
-    async with stage.engine(calls) as engine:
+    async with engines.new(calls) as engine:
         run = await engine.start(calls)  # type: ignore[call-overload]  # a program of any style
         with pytest.raises(RunFailed):
             await run.result()
@@ -284,7 +284,7 @@ async def test_two_retries_at_once_count_as_one(stage: Stage) -> None:
 
 
 @pytest.mark.req("K11")
-async def test_error_that_workflow_code_handles_does_not_fail_the_run(rehearsal: Stage) -> None:
+async def test_error_that_workflow_code_handles_does_not_fail_the_run(replayed_engines: Engines) -> None:
     @workflow
     async def careful(ctx: Context) -> str:
         try:
@@ -293,15 +293,15 @@ async def test_error_that_workflow_code_handles_does_not_fail_the_run(rehearsal:
             return f"{error.code} {error.error_type} {error.path}"
         return "?"
 
-    async with rehearsal.engine(careful) as engine:
+    async with replayed_engines.new(careful) as engine:
         assert await (await engine.start(careful)).result() == "STEP_FAILED ValueError 0/Flaky#1"
 
 
 @pytest.mark.req("K11")
-async def test_result_after_a_retry_by_somebody_else_is_the_new_one(disk: Stage) -> None:
+async def test_result_after_a_retry_by_somebody_else_is_the_new_one(durable_engines: Engines) -> None:
     calls = calling(Flaky(1), Retry(1))
 
-    async with disk.engine(calls) as engine, disk.client() as other:
+    async with durable_engines.new(calls) as engine, durable_engines.client() as other:
         run = await engine.start(calls)  # type: ignore[call-overload]  # a program of any style
         with pytest.raises(RunFailed):
             await run.result()
@@ -311,7 +311,7 @@ async def test_result_after_a_retry_by_somebody_else_is_the_new_one(disk: Stage)
 
 
 @pytest.mark.req("K11", "K4")
-async def test_retried_run_survives_a_crash(stage: Stage) -> None:
+async def test_retried_run_survives_a_crash(engines: Engines) -> None:
     gate = asyncio.Event()
     tries = 0
 
@@ -327,7 +327,7 @@ async def test_retried_run_survives_a_crash(stage: Stage) -> None:
     async def work(ctx: Context) -> str:
         return await ctx.step(hard)
 
-    dying = stage.engine(work)
+    dying = engines.new(work)
     await dying.open()
     run = await dying.start(work)
     with pytest.raises(RunFailed):
@@ -336,17 +336,17 @@ async def test_retried_run_survives_a_crash(stage: Stage) -> None:
     await until(lambda: tries == 2)
     await crash(dying)
     gate.set()
-    async with stage.engine(work) as engine:
+    async with engines.new(work) as engine:
         assert await engine.handle(run.id).result(15) == "ok"
 
 
 @pytest.mark.req("K11")
 async def test_a_retry_whose_answer_is_lost_sends_the_run_on_once_although_it_fails_again(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flaky = Flaky(10)
     program = calling(flaky, Retry(1))
-    async with memory.engine(program) as engine:
+    async with memory_engines.new(program) as engine:
         run = await engine.start("calls")
         with pytest.raises(RunFailed):
             await run.result(15)

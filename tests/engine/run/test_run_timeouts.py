@@ -10,7 +10,7 @@ from stepwell import Context, Machine, Retry, RunFailed, RunHandle, step, transi
 from stepwell.domain.status import Status
 from stepwell.errors import NotCompensable, NotRetryable, RunTimedOut
 from stepwell.testing import VirtualEngine
-from tests.stage import kinds
+from tests.engines import kinds
 
 TEN_MINUTES = Retry(20, delay="10m", max_delay="10m", backoff="fixed")
 

@@ -11,7 +11,7 @@ from stepwell import Context, Engine, RunHandle, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import ChildFailed
 from stepwell.testing import VirtualEngine, crash_everywhere
-from tests.stage import DEAF, Stage, all_events, reaches, suspended, until
+from tests.engines import DEAF, Engines, all_events, reaches, suspended, until
 
 CANCELLED = "0/child:waits#1 failed: the child run is cancelled [CHILD_FAILED]"
 
@@ -69,9 +69,11 @@ async def lets_leave(run: RunHandle[Any]) -> None:
 
 @pytest.mark.parametrize("replays", [False, True], ids=["straight", "replayed"])
 @pytest.mark.req("K18", "F2", "F4")
-async def test_a_child_is_cancelled_only_when_nobody_awaits_it_any_more(stage: Stage, replays: bool) -> None:
+async def test_a_child_is_cancelled_only_when_nobody_awaits_it_any_more(
+    engines: Engines, replays: bool
+) -> None:
     leaving = [0], [1], [0, 1], [1, 0]
-    async with stage.engine(two_askers, waits, settings=DEAF, replay_always=replays) as engine:
+    async with engines.new(two_askers, waits, settings=DEAF, replay_always=replays) as engine:
         runs = [await engine.start(two_askers, who) for who in leaving]
         children = [await child_of(engine, run) for run in runs]
         for run, child in zip(runs, children, strict=True):
@@ -88,7 +90,7 @@ async def test_a_child_is_cancelled_only_when_nobody_awaits_it_any_more(stage: S
 
 
 @pytest.mark.req("K18", "F2")
-async def test_who_stays_is_told_the_error_of_the_child_too(rehearsal: Stage) -> None:
+async def test_who_stays_is_told_the_error_of_the_child_too(replayed_engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> list[bool]:
         child = await ctx.start(breaks, None)
@@ -98,7 +100,7 @@ async def test_who_stays_is_told_the_error_of_the_child_too(rehearsal: Stage) ->
         await ctx.step(str, "left")
         return ["porcelain" in text for text in [await askers[1], await askers[2], await told(child)]]
 
-    async with rehearsal.engine(parent, breaks) as engine:
+    async with replayed_engines.new(parent, breaks) as engine:
         run = await engine.start(parent)
         child = await child_of(engine, run)
         await suspended(child)
@@ -109,14 +111,14 @@ async def test_who_stays_is_told_the_error_of_the_child_too(rehearsal: Stage) ->
 
 
 @pytest.mark.req("K18", "F2")
-async def test_the_loser_of_a_race_for_one_child_loses_nothing_for_others(rehearsal: Stage) -> None:
+async def test_the_loser_of_a_race_for_one_child_loses_nothing_for_others(replayed_engines: Engines) -> None:
     @workflow
     async def parent(ctx: Context) -> list[str]:
         child = await ctx.start(waits, "kid")
         won = await ctx.first(child.result(), child.result())
         return [won, await child]
 
-    async with rehearsal.engine(parent, waits) as engine:
+    async with replayed_engines.new(parent, waits) as engine:
         run = await engine.start(parent)
         await suspended(run)
         await (await child_of(engine, run)).signal("go", 1)
@@ -125,7 +127,9 @@ async def test_the_loser_of_a_race_for_one_child_loses_nothing_for_others(rehear
 
 
 @pytest.mark.req("K18", "F4")
-async def test_everybody_who_awaits_the_child_hears_that_the_run_is_cancelled(rehearsal: Stage) -> None:
+async def test_everybody_who_awaits_the_child_hears_that_the_run_is_cancelled(
+    replayed_engines: Engines,
+) -> None:
     heard: list[str] = []
 
     @workflow
@@ -141,7 +145,7 @@ async def test_everybody_who_awaits_the_child_hears_that_the_run_is_cancelled(re
 
         await asyncio.gather(asker("first"), asker("second"), return_exceptions=True)
 
-    async with rehearsal.engine(parent, waits, settings=DEAF) as engine:
+    async with replayed_engines.new(parent, waits, settings=DEAF) as engine:
         run = await engine.start(parent)
         await suspended(run)
         await run.cancel()

@@ -13,7 +13,7 @@ import pytest
 from stepwell import Context, workflow
 from stepwell.domain.status import Status
 from stepwell.engine.run.activation import Activation
-from tests.stage import Stage, all_events, crash, suspended, ticket, until
+from tests.engines import Engines, all_events, crash, suspended, ticket, until
 
 
 @workflow
@@ -23,8 +23,8 @@ async def nap(ctx: Context, seconds: float) -> float:
 
 
 @pytest.mark.req("K16")
-async def test_sleep_is_never_early_by_the_stores_own_clock(stage: Stage) -> None:
-    async with stage.engine(nap) as engine:
+async def test_sleep_is_never_early_by_the_stores_own_clock(engines: Engines) -> None:
+    async with engines.new(nap) as engine:
         runs = [await engine.start(nap, n / 100) for n in range(1, 20)]
         for run in runs:
             length = await run.result()
@@ -33,9 +33,9 @@ async def test_sleep_is_never_early_by_the_stores_own_clock(stage: Stage) -> Non
 
 
 @pytest.mark.req("K16", "K31")
-async def test_due_timer_fires_soon(stage: Stage) -> None:
+async def test_due_timer_fires_soon(engines: Engines) -> None:
     """K31 says 50 ms on an idle machine: half of them are, whatever else this machine does."""
-    async with stage.engine(nap) as engine:
+    async with engines.new(nap) as engine:
         late: list[float] = []
         for _ in range(8):
             run = await engine.start(nap, 0.15)
@@ -47,38 +47,38 @@ async def test_due_timer_fires_soon(stage: Stage) -> None:
 
 
 @pytest.mark.req("K16")
-async def test_sleep_survives_a_restart(stage: Stage) -> None:
-    async with stage.engine(nap) as engine:
+async def test_sleep_survives_a_restart(engines: Engines) -> None:
+    async with engines.new(nap) as engine:
         run = await engine.start(nap, 0.4)
         began = time.monotonic()
         await suspended(run)
-    async with stage.engine(nap) as engine:
+    async with engines.new(nap) as engine:
         assert await engine.handle(run.id).result(15) == 0.4
 
     assert time.monotonic() - began >= 0.35
 
 
 @pytest.mark.req("K16")
-async def test_timer_that_was_due_while_nobody_was_there_fires_on_return(stage: Stage) -> None:
-    async with stage.engine(nap) as engine:
+async def test_timer_that_was_due_while_nobody_was_there_fires_on_return(engines: Engines) -> None:
+    async with engines.new(nap) as engine:
         run = await engine.start(nap, 0.15)
         await suspended(run)
     await asyncio.sleep(0.3)
     began = time.monotonic()
-    async with stage.engine(nap) as engine:
+    async with engines.new(nap) as engine:
         await engine.handle(run.id).result(15)
 
     assert time.monotonic() - began < 5
 
 
 @pytest.mark.req("K16", "K4")
-async def test_sleep_survives_a_crash_and_is_not_begun_anew(stage: Stage) -> None:
-    dying = stage.engine(nap)
+async def test_sleep_survives_a_crash_and_is_not_begun_anew(engines: Engines) -> None:
+    dying = engines.new(nap)
     await dying.open()
     run = await dying.start(nap, 0.5)
     await suspended(run)
     await crash(dying)
-    async with stage.engine(nap) as engine:
+    async with engines.new(nap) as engine:
         again = engine.handle(run.id)
         await again.result(15)
         events = await all_events(again)
@@ -88,13 +88,13 @@ async def test_sleep_survives_a_crash_and_is_not_begun_anew(stage: Stage) -> Non
 
 
 @pytest.mark.req("K16")
-async def test_sleeping_runs_take_nothing_of_the_worker(stage: Stage) -> None:
+async def test_sleeping_runs_take_nothing_of_the_worker(engines: Engines) -> None:
     @workflow
     async def long_nap(ctx: Context, n: int) -> None:
         await ctx.sleep("3d")
 
     count = 300
-    async with stage.engine(long_nap, nap) as engine:
+    async with engines.new(long_nap, nap) as engine:
         runs = await engine.start_many(long_nap, range(count))
         ids = [run.id for run in runs]
         del runs
@@ -119,7 +119,7 @@ async def test_sleeping_runs_take_nothing_of_the_worker(stage: Stage) -> None:
 
 
 @pytest.mark.req("K16")
-async def test_many_timers_of_one_run_fire_in_their_order(rehearsal: Stage) -> None:
+async def test_many_timers_of_one_run_fire_in_their_order(replayed_engines: Engines) -> None:
     fired: list[int] = []
 
     @workflow
@@ -131,7 +131,7 @@ async def test_many_timers_of_one_run_fire_in_their_order(rehearsal: Stage) -> N
 
         return await asyncio.gather(*(one(n) for n in (5, 3, 1, 4, 2)))
 
-    async with rehearsal.engine(timers) as engine:
+    async with replayed_engines.new(timers) as engine:
         assert await (await engine.start(timers)).result() == [5, 3, 1, 4, 2]
 
     assert all(a < b for a, b in pairwise(fired))
@@ -139,11 +139,11 @@ async def test_many_timers_of_one_run_fire_in_their_order(rehearsal: Stage) -> N
 
 @pytest.mark.req("K16")
 @pytest.mark.parametrize("length", ["10ms", 0.01, 0])
-async def test_sleep_takes_durations_as_people_write_them(memory: Stage, length: object) -> None:
+async def test_sleep_takes_durations_as_people_write_them(memory_engines: Engines, length: object) -> None:
     @workflow
     async def short(ctx: Context) -> bool:
         await ctx.sleep(length)  # type: ignore[arg-type]  # that is the test
         return True
 
-    async with memory.engine(short) as engine:
+    async with memory_engines.new(short) as engine:
         assert await (await engine.start(short)).result()

@@ -10,7 +10,7 @@ import pytest
 from stepwell import Context, Machine, RunFailed, Status, step, transition, workflow
 from stepwell.errors import StepError
 from stepwell.testing import VirtualEngine
-from tests.stage import Stage, all_events, suspended
+from tests.engines import Engines, all_events, suspended
 
 did: list[str] = []
 broken: list[str] = []
@@ -119,9 +119,11 @@ async def test_what_is_recorded_behind_a_failure_is_not_done_again(mended: bool,
 
 @pytest.mark.req("K5", "K11", "K27")
 @pytest.mark.parametrize("style", [talk, Talks], ids=["function", "machine"])
-async def test_a_step_of_that_name_with_other_arguments_is_another_step(rehearsal: Stage, style: Any) -> None:
+async def test_a_step_of_that_name_with_other_arguments_is_another_step(
+    replayed_engines: Engines, style: Any
+) -> None:
     """Else the good news would be taken for the bad that were told before; all of it can be undone."""
-    async with rehearsal.engine(style) as engine:
+    async with replayed_engines.new(style) as engine:
         run = await engine.start(style)
         with pytest.raises(RunFailed, match="no money"):
             await run.result(15)
@@ -173,8 +175,10 @@ async def test_models_as_arguments_tell_steps_apart_as_well() -> None:
 
 
 @pytest.mark.req("K26")
-async def test_a_fork_that_mends_a_failure_forgets_what_the_code_did_because_of_it(memory: Stage) -> None:
-    async with memory.engine(talk) as engine:
+async def test_a_fork_that_mends_a_failure_forgets_what_the_code_did_because_of_it(
+    memory_engines: Engines,
+) -> None:
+    async with memory_engines.new(talk) as engine:
         old = await engine.start(talk)
         with pytest.raises(RunFailed, match="no money"):
             await old.result(15)

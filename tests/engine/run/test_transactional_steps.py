@@ -16,7 +16,7 @@ import pytest
 from stepwell import Context, Retry, RunFailed, StepContext, Workflow, failpoints, step, workflow
 from stepwell.errors import InvalidDefinition, InvalidRequest
 from tests.engine.run.transactional_runs import paying
-from tests.stage import SHORT_LEASE, Stage, all_events, crash, kinds, log, until
+from tests.engines import SHORT_LEASE, Engines, all_events, crash, kinds, log, until
 
 ROOT = Path(__file__).parents[3]
 TABLE = "CREATE TABLE IF NOT EXISTS payments (who text NOT NULL CHECK (who <> 'bad'))"
@@ -25,9 +25,9 @@ TABLE = "CREATE TABLE IF NOT EXISTS payments (who text NOT NULL CHECK (who <> 'b
 class Ledger:
     """The user's own table in the engine's database."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.kind = stage.kind
-        self.database = str(stage.database)
+    def __init__(self, engines: Engines) -> None:
+        self.kind = engines.kind
+        self.database = str(engines.database)
 
     async def make(self) -> None:
         await self._run(f"{TABLE}; DELETE FROM payments")
@@ -99,8 +99,8 @@ class Held:
 
 
 @pytest.fixture
-def ledger(disk: Stage) -> Ledger:
-    return Ledger(disk)
+def ledger(durable_engines: Engines) -> Ledger:
+    return Ledger(durable_engines)
 
 
 def test_transactional_step_has_no_context_of_its_own() -> None:
@@ -114,7 +114,7 @@ def test_transactional_step_has_no_context_of_its_own() -> None:
 
 
 @pytest.mark.req("K14")
-async def test_writes_and_event_are_committed_together(disk: Stage, ledger: Ledger) -> None:
+async def test_writes_and_event_are_committed_together(durable_engines: Engines, ledger: Ledger) -> None:
     pay = ledger.step()
 
     @workflow
@@ -122,7 +122,7 @@ async def test_writes_and_event_are_committed_together(disk: Stage, ledger: Ledg
         await ctx.step(str, 1)
         return [await ctx.step(pay, who), await ctx.step(str, 2)]
 
-    async with disk.engine(order) as engine:
+    async with durable_engines.new(order) as engine:
         await ledger.make()
         run = await engine.start(order, "ana")
 
@@ -132,14 +132,14 @@ async def test_writes_and_event_are_committed_together(disk: Stage, ledger: Ledg
 
 
 @pytest.mark.req("K14", "K9")
-async def test_failed_attempt_leaves_no_write(disk: Stage, ledger: Ledger) -> None:
+async def test_failed_attempt_leaves_no_write(durable_engines: Engines, ledger: Ledger) -> None:
     pay = ledger.step(retry=Retry(3, delay=0), fails=[ValueError("a"), ValueError("b")])
 
     @workflow
     async def order(ctx: Context) -> str:
         return str(await ctx.step(pay, "ana"))
 
-    async with disk.engine(order) as engine:
+    async with durable_engines.new(order) as engine:
         await ledger.make()
         run = await engine.start(order)
 
@@ -149,14 +149,14 @@ async def test_failed_attempt_leaves_no_write(disk: Stage, ledger: Ledger) -> No
 
 
 @pytest.mark.req("K14", "K11")
-async def test_refused_write_fails_the_step_and_rolls_back(disk: Stage, ledger: Ledger) -> None:
+async def test_refused_write_fails_the_step_and_rolls_back(durable_engines: Engines, ledger: Ledger) -> None:
     pay = ledger.step()
 
     @workflow
     async def order(ctx: Context) -> list[str]:
         return [str(await ctx.step(pay, "ana")), str(await ctx.step(pay, "bad"))]
 
-    async with disk.engine(order) as engine:
+    async with durable_engines.new(order) as engine:
         await ledger.make()
         run = await engine.start(order)
         with pytest.raises(RunFailed):
@@ -167,7 +167,9 @@ async def test_refused_write_fails_the_step_and_rolls_back(disk: Stage, ledger: 
 
 
 @pytest.mark.req("K14")
-async def test_result_that_cannot_be_kept_rolls_the_writes_back(disk: Stage, ledger: Ledger) -> None:
+async def test_result_that_cannot_be_kept_rolls_the_writes_back(
+    durable_engines: Engines, ledger: Ledger
+) -> None:
     def odd_sqlite(connection: Any) -> Any:
         connection.execute("INSERT INTO payments (who) VALUES ('ana')")
         return object()
@@ -176,14 +178,14 @@ async def test_result_that_cannot_be_kept_rolls_the_writes_back(disk: Stage, led
         await connection.execute("INSERT INTO payments (who) VALUES ('ana')")
         return object()
 
-    odd: Any = odd_sqlite if disk.kind == "sqlite" else odd_postgres
+    odd: Any = odd_sqlite if durable_engines.kind == "sqlite" else odd_postgres
     pay = step(transactional=True)(odd)
 
     @workflow
     async def order(ctx: Context) -> None:
         await ctx.step(pay)
 
-    async with disk.engine(order) as engine:
+    async with durable_engines.new(order) as engine:
         await ledger.make()
         with pytest.raises(RunFailed) as caught:
             await (await engine.start(order)).result()
@@ -193,7 +195,7 @@ async def test_result_that_cannot_be_kept_rolls_the_writes_back(disk: Stage, led
 
 
 @pytest.mark.req("K14", "F2")
-async def test_transactional_steps_side_by_side_with_others(disk: Stage, ledger: Ledger) -> None:
+async def test_transactional_steps_side_by_side_with_others(durable_engines: Engines, ledger: Ledger) -> None:
     pay = ledger.step()
 
     @workflow
@@ -203,7 +205,7 @@ async def test_transactional_steps_side_by_side_with_others(disk: Stage, ledger:
 
         return list(await asyncio.gather(*(branch(n) for n in range(8))))
 
-    async with disk.engine(order) as engine:
+    async with durable_engines.new(order) as engine:
         await ledger.make()
         run = await engine.start(order)
 
@@ -214,17 +216,17 @@ async def test_transactional_steps_side_by_side_with_others(disk: Stage, ledger:
 
 
 @pytest.mark.req("K14", "K3")
-async def test_worker_that_lost_its_lease_meanwhile_writes_nothing(postgres: Stage) -> None:
+async def test_worker_that_lost_its_lease_meanwhile_writes_nothing(postgres: Engines) -> None:
     ledger, held = Ledger(postgres), Held()
     order = held.workflow()
-    old = postgres.engine(order)
+    old = postgres.new(order)
     await old.open()
     await ledger.make()
     run = await old.start(order)
     await until(lambda: held.begun == 1)
     assert old.worker is not None
     await old.store.deregister(old.worker.id)  # found dead while it is in its transaction
-    async with postgres.engine(order) as engine:
+    async with postgres.new(order) as engine:
         assert await engine.handle(run.id).result(15) == 2
         held.gate.set()
         await old.close()
@@ -235,7 +237,7 @@ async def test_worker_that_lost_its_lease_meanwhile_writes_nothing(postgres: Sta
 @pytest.mark.req("K14", "R2")
 @pytest.mark.parametrize("moment", ["before", "mid", "after", "ambiguous"])
 async def test_fault_of_the_store_leaves_exactly_one_write(
-    disk: Stage, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, moment: str
+    durable_engines: Engines, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     pay = ledger.step(retry=Retry(3, delay=0))
 
@@ -243,7 +245,7 @@ async def test_fault_of_the_store_leaves_exactly_one_write(
     async def order(ctx: Context) -> str:
         return str(await ctx.step(pay, "ana"))
 
-    async with disk.engine(order, settings=SHORT_LEASE) as engine:
+    async with durable_engines.new(order, settings=SHORT_LEASE) as engine:
         await ledger.make()
         monkeypatch.setattr(failpoints, "hit", failpoints.parse(f"transact.{moment}=raise"))
         monkeypatch.setattr("stepwell.engine.worker.releaser._AGAIN_SECONDS", 0.1)
@@ -256,11 +258,19 @@ async def test_fault_of_the_store_leaves_exactly_one_write(
 
 @pytest.mark.req("K14", "K4", "R2")
 @pytest.mark.parametrize("moment", ["before", "mid", "after"])
-async def test_killed_process_leaves_exactly_one_write(disk: Stage, ledger: Ledger, moment: str) -> None:
-    async with disk.engine(paying, worker=False) as client:
+async def test_killed_process_leaves_exactly_one_write(
+    durable_engines: Engines, ledger: Ledger, moment: str
+) -> None:
+    async with durable_engines.new(paying, worker=False) as client:
         await ledger.make()
-        run = await client.start(paying, disk.kind)
-    command = [sys.executable, "-m", "tests.engine.run.transactional_runs", str(disk.database), run.id]
+        run = await client.start(paying, durable_engines.kind)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.engine.run.transactional_runs",
+        str(durable_engines.database),
+        run.id,
+    ]
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
 
     killed = await asyncio.to_thread(
@@ -274,7 +284,7 @@ async def test_killed_process_leaves_exactly_one_write(disk: Stage, ledger: Ledg
 
 
 @pytest.mark.req("K14")
-async def test_step_cannot_end_the_transaction_itself(sqlite: Stage) -> None:
+async def test_step_cannot_end_the_transaction_itself(sqlite: Engines) -> None:
     def sly(connection: Any) -> None:
         connection.execute("COMMIT")
 
@@ -284,7 +294,7 @@ async def test_step_cannot_end_the_transaction_itself(sqlite: Stage) -> None:
     async def order(ctx: Context) -> None:
         await ctx.step(pay)
 
-    async with sqlite.engine(order) as engine:
+    async with sqlite.new(order) as engine:
         with pytest.raises(RunFailed) as caught:
             await (await engine.start(order)).result()
 
@@ -293,7 +303,7 @@ async def test_step_cannot_end_the_transaction_itself(sqlite: Stage) -> None:
 
 
 @pytest.mark.req("K14")
-async def test_on_sqlite_it_is_a_plain_function(sqlite: Stage) -> None:
+async def test_on_sqlite_it_is_a_plain_function(sqlite: Engines) -> None:
     async def late(connection: Any) -> None: ...
 
     pay = step(transactional=True)(late)
@@ -302,7 +312,7 @@ async def test_on_sqlite_it_is_a_plain_function(sqlite: Stage) -> None:
     async def order(ctx: Context) -> None:
         await ctx.step(pay)
 
-    async with sqlite.engine(order) as engine:
+    async with sqlite.new(order) as engine:
         with pytest.raises(RunFailed, match="plain function") as caught:
             await engine.run(order, None)
 
@@ -310,7 +320,7 @@ async def test_on_sqlite_it_is_a_plain_function(sqlite: Stage) -> None:
 
 
 @pytest.mark.req("K14")
-async def test_transactional_step_cannot_go_to_a_queue(sqlite: Stage) -> None:
+async def test_transactional_step_cannot_go_to_a_queue(sqlite: Engines) -> None:
     with pytest.raises(InvalidDefinition, match="transactional"):
         step(transactional=True, queue="gpu")(lambda connection: None)
     pay = step(transactional=True)(lambda connection: None)
@@ -319,22 +329,22 @@ async def test_transactional_step_cannot_go_to_a_queue(sqlite: Stage) -> None:
     async def order(ctx: Context) -> None:
         await ctx.step.on(queue="gpu")(pay)
 
-    async with sqlite.engine(order) as engine:
+    async with sqlite.new(order) as engine:
         with pytest.raises(RunFailed, match="transactional"):
             await (await engine.start(order)).result()
 
 
 @pytest.mark.req("K14", "K3")
-async def test_crash_before_the_turn_repeats_the_whole_transaction(postgres: Stage) -> None:
+async def test_crash_before_the_turn_repeats_the_whole_transaction(postgres: Engines) -> None:
     ledger, held = Ledger(postgres), Held()
     order = held.workflow()
-    dying = postgres.engine(order)
+    dying = postgres.new(order)
     await dying.open()
     await ledger.make()
     run = await dying.start(order)
     await until(lambda: held.begun == 1)
     await crash(dying)
-    async with postgres.engine(order) as engine:
+    async with postgres.new(order) as engine:
         assert await engine.handle(run.id).result(15) == 2
     assert await ledger.names() == ["try 2"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from stepwell import Context, workflow
 from stepwell.engine.execution.thread_pool import ThreadPool
-from tests.stage import Stage, suspended, until
+from tests.engines import Engines, suspended, until
 
 
 async def never(i: int) -> None:
@@ -30,16 +30,18 @@ async def race(ctx: Context, branches: int) -> None:
 
 
 @pytest.mark.req("F4")
-async def test_a_replay_withdraws_many_steps_in_time_that_grows_with_their_number(memory: Stage) -> None:
+async def test_a_replay_withdraws_many_steps_in_time_that_grows_with_their_number(
+    memory_engines: Engines,
+) -> None:
     """All later answers are there while it withdraws them; it must not look through them for each."""
-    few, many = [await calls_of_replay(memory, branches) for branches in (400, 800)]
+    few, many = [await calls_of_replay(memory_engines, branches) for branches in (400, 800)]
 
     assert many < 2.5 * few
 
 
-async def calls_of_replay(stage: Stage, branches: int) -> int:
+async def calls_of_replay(engines: Engines, branches: int) -> int:
     """How many Python functions it takes; a clock would tell of the machine."""
-    async with stage.engine(race) as engine:
+    async with engines.new(race) as engine:
         run = await engine.start(race, branches)
         await run.signal("stop")
         await until(lambda: _waits_for(run, "more"))
@@ -50,7 +52,7 @@ async def calls_of_replay(stage: Stage, branches: int) -> int:
         nonlocal calls
         calls += event == "call"
 
-    async with stage.engine(race) as engine:
+    async with engines.new(race) as engine:
         again = engine.handle(run.id)
         sys.setprofile(count)
         try:

@@ -10,7 +10,7 @@ import pytest
 from stepwell import Context, Engine, RunHandle, workflow
 from stepwell.engine.worker.leases import Reaper
 from stepwell.errors import WorkerBroken
-from tests.stage import Stage, suspended
+from tests.engines import Engines, suspended
 
 
 @workflow
@@ -41,12 +41,12 @@ async def break_down(engine: Engine, fault: asyncio.Event) -> None:
 
 @pytest.mark.req("K4")
 async def test_whoever_waits_for_a_result_is_told(
-    stage: Stage, fault: asyncio.Event, caplog: pytest.LogCaptureFixture
+    engines: Engines, fault: asyncio.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs: list[RunHandle[str]] = []
 
     async def story() -> None:
-        async with stage.engine(waits) as engine:
+        async with engines.new(waits) as engine:
             run = await engine.start(waits)
             runs.append(run)
             await suspended(run)
@@ -63,16 +63,16 @@ async def test_whoever_waits_for_a_result_is_told(
     assert "another worker" in caught.value.hint
     assert [r for r in caplog.records if r.levelno == logging.CRITICAL and "stopped" in r.message]
 
-    async with stage.engine(waits) as engine:  # nothing is lost, and nobody waits for a lease to run out
+    async with engines.new(waits) as engine:  # nothing is lost, and nobody waits for a lease to run out
         again = engine.handle(runs[0].id)
         await again.signal("go", "on")
         assert await again.result(5) == "on"
 
 
 @pytest.mark.req("K4")
-async def test_who_follows_a_run_is_told(memory: Stage, fault: asyncio.Event) -> None:
+async def test_who_follows_a_run_is_told(memory_engines: Engines, fault: asyncio.Event) -> None:
     async def story() -> None:
-        async with memory.engine(waits) as engine:
+        async with memory_engines.new(waits) as engine:
             run = await engine.start(waits)
             await suspended(run)
             await break_down(engine, fault)
@@ -85,13 +85,13 @@ async def test_who_follows_a_run_is_told(memory: Stage, fault: asyncio.Event) ->
 
 
 @pytest.mark.req("K4")
-async def test_a_result_that_is_there_is_still_given(memory: Stage, fault: asyncio.Event) -> None:
+async def test_a_result_that_is_there_is_still_given(memory_engines: Engines, fault: asyncio.Event) -> None:
     @workflow
     async def quick(ctx: Context) -> int:
         return 7
 
     async def story() -> None:
-        async with memory.engine(quick) as engine:
+        async with memory_engines.new(quick) as engine:
             run = await engine.start(quick)
             assert await run.result() == 7
             await break_down(engine, fault)
@@ -103,9 +103,9 @@ async def test_a_result_that_is_there_is_still_given(memory: Stage, fault: async
 
 
 @pytest.mark.req("K4")
-async def test_error_of_the_block_is_not_replaced(memory: Stage, fault: asyncio.Event) -> None:
+async def test_error_of_the_block_is_not_replaced(memory_engines: Engines, fault: asyncio.Event) -> None:
     async def story() -> None:
-        async with memory.engine(waits) as engine:
+        async with memory_engines.new(waits) as engine:
             await break_down(engine, fault)
             raise KeyError("of the user")
 
@@ -114,8 +114,8 @@ async def test_error_of_the_block_is_not_replaced(memory: Stage, fault: asyncio.
 
 
 @pytest.mark.req("K4")
-async def test_close_of_a_broken_engine_says_so(memory: Stage, fault: asyncio.Event) -> None:
-    engine = memory.engine(waits)
+async def test_close_of_a_broken_engine_says_so(memory_engines: Engines, fault: asyncio.Event) -> None:
+    engine = memory_engines.new(waits)
     await engine.open()
     await break_down(engine, fault)
 
@@ -124,8 +124,8 @@ async def test_close_of_a_broken_engine_says_so(memory: Stage, fault: asyncio.Ev
 
 
 @pytest.mark.req("K4")
-async def test_an_engine_that_is_closed_twice_is_closed(stage: Stage) -> None:
-    async with stage.engine(waits) as engine:
+async def test_an_engine_that_is_closed_twice_is_closed(engines: Engines) -> None:
+    async with engines.new(waits) as engine:
         await engine.close()
         await engine.close()
 
@@ -134,8 +134,10 @@ async def test_an_engine_that_is_closed_twice_is_closed(stage: Stage) -> None:
 
 
 @pytest.mark.req("K4")
-async def test_an_engine_that_is_opened_again_works_again(memory: Stage, fault: asyncio.Event) -> None:
-    engine = memory.engine(waits)
+async def test_an_engine_that_is_opened_again_works_again(
+    memory_engines: Engines, fault: asyncio.Event
+) -> None:
+    engine = memory_engines.new(waits)
     await engine.open()
     await break_down(engine, fault)
     with pytest.raises(WorkerBroken):

@@ -13,7 +13,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import Commit, Finish, Outcome
 from stepwell.domain.ids import LeaseId
 from stepwell.domain.status import Status
-from tests.stage import SHORT_LEASE, Stage, all_events, crash, kinds, log, ticket, until
+from tests.engines import SHORT_LEASE, Engines, all_events, crash, kinds, log, ticket, until
 
 
 async def lose_lease(engine: Any) -> None:
@@ -22,7 +22,7 @@ async def lose_lease(engine: Any) -> None:
 
 
 @pytest.mark.req("K3")
-async def test_zombie_commit_is_refused(stage: Stage) -> None:
+async def test_zombie_commit_is_refused(engines: Engines) -> None:
     gate = asyncio.Event()
     begun = asyncio.Event()
 
@@ -35,7 +35,7 @@ async def test_zombie_commit_is_refused(stage: Stage) -> None:
     async def held(ctx: Context) -> str:
         return await ctx.step(hold)
 
-    async with stage.engine(held) as engine:
+    async with engines.new(held) as engine:
         run = await engine.start(held)
         await begun.wait()
         owned = await ticket(run)
@@ -56,7 +56,7 @@ async def test_zombie_commit_is_refused(stage: Stage) -> None:
 
 
 @pytest.mark.req("K3", "K4")
-async def test_worker_that_lost_its_lease_records_nothing_more(stage: Stage) -> None:
+async def test_worker_that_lost_its_lease_records_nothing_more(engines: Engines) -> None:
     gates = {"old": asyncio.Event(), "new": asyncio.Event()}
     begun: list[str] = []
     who = "old"
@@ -71,13 +71,13 @@ async def test_worker_that_lost_its_lease_records_nothing_more(stage: Stage) -> 
     async def worked(ctx: Context) -> str:
         return await ctx.step(work)
 
-    old = stage.engine(worked)
+    old = engines.new(worked)
     await old.open()
     run = await old.start(worked)
     await until(lambda: begun == ["old"])
     await lose_lease(old)
     who = "new"
-    async with stage.engine(worked) as engine:
+    async with engines.new(worked) as engine:
         await until(lambda: "new" in begun)
         gates["old"].set()  # the frozen worker thaws and wants to write its result
         await until(lambda: old.worker is not None and not old.worker.active)
@@ -91,7 +91,7 @@ async def test_worker_that_lost_its_lease_records_nothing_more(stage: Stage) -> 
 
 
 @pytest.mark.req("K3", "K4")
-async def test_silent_worker_is_found_dead_and_its_run_goes_on(stage: Stage) -> None:
+async def test_silent_worker_is_found_dead_and_its_run_goes_on(engines: Engines) -> None:
     begun = 0
     gate = asyncio.Event()
 
@@ -106,11 +106,11 @@ async def test_silent_worker_is_found_dead_and_its_run_goes_on(stage: Stage) -> 
     async def worked(ctx: Context) -> int:
         return await ctx.step(work)
 
-    silent = stage.engine(worked, settings=SHORT_LEASE)
+    silent = engines.new(worked, settings=SHORT_LEASE)
     await silent.open()
     run = await silent.start(worked)
     await until(lambda: begun == 1)
-    async with stage.engine(worked, settings=SHORT_LEASE) as engine:
+    async with engines.new(worked, settings=SHORT_LEASE) as engine:
         await crash(silent, found_dead=False)
         assert await engine.handle(run.id).result(30) == 2
         found = await kinds(engine.handle(run.id))
@@ -120,7 +120,7 @@ async def test_silent_worker_is_found_dead_and_its_run_goes_on(stage: Stage) -> 
 
 
 @pytest.mark.req("K3", "K12")
-async def test_thread_of_a_lost_run_is_left_behind_and_its_result_ignored(memory: Stage) -> None:
+async def test_thread_of_a_lost_run_is_left_behind_and_its_result_ignored(memory_engines: Engines) -> None:
     release = threading.Event()
     results: list[int] = []
 
@@ -135,12 +135,12 @@ async def test_thread_of_a_lost_run_is_left_behind_and_its_result_ignored(memory
     async def threaded(ctx: Context) -> int:
         return await ctx.step(slow)
 
-    old = memory.engine(threaded)
+    old = memory_engines.new(threaded)
     await old.open()
     run = await old.start(threaded)
     await until(lambda: results)
     await crash(old)
-    async with memory.engine(threaded) as engine:
+    async with memory_engines.new(threaded) as engine:
         assert await engine.handle(run.id).result(15) == 222
         release.set()
         await asyncio.sleep(0.05)

@@ -12,7 +12,7 @@ import pytest
 from stepwell import Context, step, workflow
 from stepwell.engine.worker import loop_monitor
 from stepwell.errors import RunFailed
-from tests.stage import SHORT_LEASE, Stage
+from tests.engines import SHORT_LEASE, Engines
 
 HELD_SECONDS = 4.0  # several leases
 
@@ -28,12 +28,12 @@ async def staring(ctx: Context, _: None) -> None:
 
 
 @contextmanager
-def workers(stage: Stage, count: int) -> Iterator[None]:
+def workers(engines: Engines, count: int) -> Iterator[None]:
     """Each with a loop of its own: what holds one does not hold the others."""
     over = threading.Event()
 
     async def work() -> None:
-        async with stage.engine(staring, settings=SHORT_LEASE):
+        async with engines.new(staring, settings=SHORT_LEASE):
             await asyncio.to_thread(over.wait)
 
     threads = [threading.Thread(target=lambda: asyncio.run(work())) for _ in range(count)]
@@ -49,11 +49,13 @@ def workers(stage: Stage, count: int) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.req("K33")
-async def test_a_step_that_holds_the_loop_is_named(disk: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_that_holds_the_loop_is_named(
+    durable_engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loop_monitor, "_LOOK_SECONDS", 0.3)
-    async with disk.client() as client:
+    async with durable_engines.client() as client:
         run = await client.start(staring, None)
-        with workers(disk, 3), pytest.raises(RunFailed) as failed:
+        with workers(durable_engines, 3), pytest.raises(RunFailed) as failed:
             await run.result(60)
 
     assert failed.value.cause_code == "LOOP_HELD"

@@ -12,7 +12,7 @@ from stepwell import Context, Settings, workflow
 from stepwell.store.postgres import wakeups
 from stepwell.store.postgres.pool import connection
 from stepwell.store.sqlite import database_file
-from tests.stage import Stage, suspended
+from tests.engines import Engines, suspended
 
 FASTER = 10  # ten idle seconds in one
 IDLE_SECONDS = 3.0
@@ -67,8 +67,10 @@ def faster(settings: Settings) -> Settings:
 
 @pytest.mark.req("K31")
 @pytest.mark.slow
-async def test_idle_engine_sends_less_than_one_statement_a_second(disk: Stage, statements: list[str]) -> None:
-    async with disk.engine(waits, settings=faster(Settings())) as engine:
+async def test_idle_engine_sends_less_than_one_statement_a_second(
+    durable_engines: Engines, statements: list[str]
+) -> None:
+    async with durable_engines.new(waits, settings=faster(Settings())) as engine:
         run = await engine.start(waits)
         await suspended(run)
         await asyncio.sleep(0.3)
@@ -83,8 +85,8 @@ async def test_idle_engine_sends_less_than_one_statement_a_second(disk: Stage, s
 
 
 @pytest.mark.req("K31", "K8")
-async def test_work_started_by_another_engine_is_heard_of_at_once(disk: Stage) -> None:
-    async with disk.engine(waits, settings=Settings()), disk.client() as client:
+async def test_work_started_by_another_engine_is_heard_of_at_once(durable_engines: Engines) -> None:
+    async with durable_engines.new(waits, settings=Settings()), durable_engines.client() as client:
         await asyncio.sleep(0.2)
         best = 10.0
         for _ in range(5):

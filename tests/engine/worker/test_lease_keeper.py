@@ -13,7 +13,7 @@ from stepwell.engine.worker.leases import LeaseKeeper
 from stepwell.errors import StoreUnavailable
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
-from tests.stage import until
+from tests.engines import until
 
 
 class Away(MemoryStore):

@@ -24,7 +24,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.errors import InvalidDefinition
-from tests.stage import SETTINGS, Stage, suspended, until
+from tests.engines import SETTINGS, Engines, suspended, until
 
 
 class Crowd:
@@ -90,41 +90,43 @@ async def two_at_a_time(engine: Engine, made: Any, crowd: Crowd, options: dict[s
 @pytest.mark.req("K19", "A1")
 @style
 async def test_functions_and_machines_have_a_concurrency_of_their_own(
-    memory: Stage, make: Callable[[Crowd, int | None], Any]
+    memory_engines: Engines, make: Callable[[Crowd, int | None], Any]
 ) -> None:
     crowd = Crowd()
     made = make(crowd, 2)
-    async with memory.engine(made) as engine:
+    async with memory_engines.new(made) as engine:
         await two_at_a_time(engine, made, crowd, {})
 
 
 @pytest.mark.req("K19")
 @style
 async def test_it_counts_for_those_who_start_by_name_too(
-    memory: Stage, make: Callable[[Crowd, int | None], Any]
+    memory_engines: Engines, make: Callable[[Crowd, int | None], Any]
 ) -> None:
     crowd = Crowd()
-    async with memory.engine(make(crowd, 2)) as engine:
+    async with memory_engines.new(make(crowd, 2)) as engine:
         await two_at_a_time(engine, "Visit", crowd, {})
 
 
 @pytest.mark.req("K19")
 @style
-async def test_a_key_limits_either_style(memory: Stage, make: Callable[[Crowd, int | None], Any]) -> None:
+async def test_a_key_limits_either_style(
+    memory_engines: Engines, make: Callable[[Crowd, int | None], Any]
+) -> None:
     crowd = Crowd()
     made = make(crowd, None)
-    async with memory.engine(made) as engine:
+    async with memory_engines.new(made) as engine:
         await two_at_a_time(engine, made, crowd, {"concurrency": Concurrency("customer/7", 2)})
 
 
 @pytest.mark.req("K19", "T4")
 @style
 async def test_a_limit_that_is_set_counts_runs_that_bring_none(
-    stage: Stage, make: Callable[[Crowd, int | None], Any]
+    engines: Engines, make: Callable[[Crowd, int | None], Any]
 ) -> None:
     crowd = Crowd()
     made = make(crowd, None)
-    async with stage.engine(made) as engine:
+    async with engines.new(made) as engine:
         await engine.set_limit("queue", "default", 2)
         await two_at_a_time(engine, made, crowd, {})
 
@@ -146,7 +148,9 @@ async def with_glances(ctx: Context, child: Any) -> int:
 
 @pytest.mark.req("K19", "K11")
 @pytest.mark.parametrize("wait", [plainly, with_glances])
-async def test_a_child_does_not_wait_for_ever_for_the_slot_of_its_parent(stage: Stage, wait: Waits) -> None:
+async def test_a_child_does_not_wait_for_ever_for_the_slot_of_its_parent(
+    engines: Engines, wait: Waits
+) -> None:
     @workflow(concurrency=1)
     async def nested(ctx: Context, depth: int) -> int:
         if depth == 0:
@@ -154,14 +158,14 @@ async def test_a_child_does_not_wait_for_ever_for_the_slot_of_its_parent(stage: 
         child = await ctx.start(nested, depth - 1)
         return 1 + await wait(ctx, child)
 
-    async with stage.engine(nested, settings=replace(SETTINGS, keep_lease_seconds=2.0)) as engine:
+    async with engines.new(nested, settings=replace(SETTINGS, keep_lease_seconds=2.0)) as engine:
         runs = [await engine.start(nested, 2) for _ in range(3)]
 
         assert [await run.result(30) for run in runs] == [2, 2, 2]
 
 
 @pytest.mark.req("K19", "K11")
-async def test_children_count_and_go_before_runs_that_have_not_begun(stage: Stage) -> None:
+async def test_children_count_and_go_before_runs_that_have_not_begun(engines: Engines) -> None:
     order: list[str] = []
     now = most = 0
 
@@ -182,7 +186,7 @@ async def test_children_count_and_go_before_runs_that_have_not_begun(stage: Stag
     async def whole(ctx: Context, name: str) -> None:
         await ctx.run(part, name)
 
-    async with stage.engine(whole, part) as engine:
+    async with engines.new(whole, part) as engine:
         await engine.set_limit("queue", "default", 1)
         runs = [await engine.start(whole, name) for name in "abcd"]
         for run in runs:
@@ -193,14 +197,14 @@ async def test_children_count_and_go_before_runs_that_have_not_begun(stage: Stag
 
 
 @pytest.mark.req("K19", "K11")
-async def test_a_run_that_holds_its_slot_to_the_end_shares_it_with_its_children(stage: Stage) -> None:
+async def test_a_run_that_holds_its_slot_to_the_end_shares_it_with_its_children(engines: Engines) -> None:
     @workflow
     async def nested(ctx: Context, depth: int) -> int:
         if depth == 0:
             return int(await ctx.signal("go"))
         return 1 + await ctx.run(nested, depth - 1)
 
-    async with stage.engine(nested) as engine:
+    async with engines.new(nested) as engine:
         await engine.set_limit("workflow", "nested", 1, hold="run")
         first, second = await engine.start(nested, 2), await engine.start(nested, 0)
         deepest = await until(lambda: third_run(engine))
@@ -220,7 +224,7 @@ async def third_run(engine: Engine) -> str:
 
 
 @pytest.mark.req("K19", "T4")
-def test_limits_can_be_set_without_async(sqlite: Stage) -> None:
+def test_limits_can_be_set_without_async(sqlite: Engines) -> None:
     with SyncClient(str(sqlite.database)) as client:
         client.set_limit("queue", "default", 3)
         client.set_limit("workflow", "Visit", 1, hold="run")
@@ -236,9 +240,9 @@ def test_limits_can_be_set_without_async(sqlite: Stage) -> None:
 @pytest.mark.req("K19", "R2")
 @pytest.mark.parametrize("moment", ["before", "mid", "ambiguous"])
 async def test_a_limit_is_dropped_whatever_becomes_of_the_answer(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, moment: str
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    async with stage.client() as client:
+    async with engines.client() as client:
         await client.set_limit("queue", "default", 3)
         monkeypatch.setattr(failpoints, "hit", failpoints.parse(f"drop_limit.{moment}=raise"))
 

@@ -16,7 +16,7 @@ from stepwell.client.options import checked_options
 from stepwell.domain.commit import ClaimRequest, Claims, NewRun, Started
 from stepwell.domain.program import Program
 from stepwell.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
-from tests.stage import DEAF, SETTINGS, SHORT_LEASE, Stage, suspended, until
+from tests.engines import DEAF, SETTINGS, SHORT_LEASE, Engines, suspended, until
 
 request_id: ContextVar[str] = ContextVar("request_id", default="nobody's")
 gates: list[asyncio.Event] = []
@@ -77,10 +77,10 @@ class Asked:
 
 @asynccontextmanager
 async def caught_up(
-    stage: Stage, *workflows: Program, settings: Settings = SETTINGS
+    engines: Engines, *workflows: Program, settings: Settings = SETTINGS
 ) -> AsyncIterator[Engine]:
     """An engine whose worker has looked through the queue once and has nothing to do."""
-    async with stage.engine(*workflows, settings=settings) as engine:
+    async with engines.new(*workflows, settings=settings) as engine:
         worker = engine.worker
         assert worker is not None
         await until(lambda: worker._claimer.room > 0)
@@ -89,9 +89,9 @@ async def caught_up(
 
 @pytest.mark.req("K3", "K31")
 async def test_runs_that_are_started_here_are_not_asked_for(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with caught_up(stage, doubles, settings=DEAF) as engine:
+    async with caught_up(engines, doubles, settings=DEAF) as engine:
         asked = Asked(engine, monkeypatch)
 
         results = [await engine.run(doubles, number) for number in range(20)]
@@ -101,8 +101,8 @@ async def test_runs_that_are_started_here_are_not_asked_for(
 
 
 @pytest.mark.req("K3")
-async def test_it_is_running_when_start_returns(stage: Stage, gate: asyncio.Event) -> None:
-    async with caught_up(stage, visits) as engine:
+async def test_it_is_running_when_start_returns(engines: Engines, gate: asyncio.Event) -> None:
+    async with caught_up(engines, visits) as engine:
         run = await engine.start(visits, 1)
 
         assert (await run.info()).status is Status.RUNNING
@@ -110,8 +110,8 @@ async def test_it_is_running_when_start_returns(stage: Stage, gate: asyncio.Even
         assert await run.result() == 1
 
 
-async def test_no_more_at_once_than_slots(stage: Stage, gate: asyncio.Event) -> None:
-    async with caught_up(stage, visits, settings=replace(SETTINGS, slots=3)) as engine:
+async def test_no_more_at_once_than_slots(engines: Engines, gate: asyncio.Event) -> None:
+    async with caught_up(engines, visits, settings=replace(SETTINGS, slots=3)) as engine:
         runs = [*await engine.start_many(visits, range(4)), await engine.start(visits, 9)]
         await until(lambda: len(inside) == 3)
         gate.set()
@@ -120,9 +120,9 @@ async def test_no_more_at_once_than_slots(stage: Stage, gate: asyncio.Event) -> 
     assert max(most) == 3
 
 
-async def test_what_waits_longer_goes_first(stage: Stage, gate: asyncio.Event) -> None:
+async def test_what_waits_longer_goes_first(engines: Engines, gate: asyncio.Event) -> None:
     """While something may wait for a slot, nobody is let in by the side door."""
-    async with caught_up(stage, visits, settings=replace(SETTINGS, slots=1)) as engine:
+    async with caught_up(engines, visits, settings=replace(SETTINGS, slots=1)) as engine:
         runs = [await engine.start(visits, number) for number in range(6)]
 
         await until(lambda: len(inside) == 1)
@@ -134,16 +134,16 @@ async def test_what_waits_longer_goes_first(stage: Stage, gate: asyncio.Event) -
 
 
 @pytest.mark.req("F1")
-async def test_workflow_code_sees_nothing_of_who_started_it(stage: Stage) -> None:
-    async with caught_up(stage, whose) as engine:
+async def test_workflow_code_sees_nothing_of_who_started_it(engines: Engines) -> None:
+    async with caught_up(engines, whose) as engine:
         request_id.set("the caller's")
 
         assert await engine.run(whose, None) == "nobody's"
 
 
 @pytest.mark.req("K19")
-async def test_a_limit_counts_for_them_too(stage: Stage, gate: asyncio.Event) -> None:
-    async with caught_up(stage, visits) as engine:
+async def test_a_limit_counts_for_them_too(engines: Engines, gate: asyncio.Event) -> None:
+    async with caught_up(engines, visits) as engine:
         await engine.set_limit("workflow", "visits", 2)
         assert [row.limit for row in await engine.limits()] == [2]
 
@@ -156,8 +156,8 @@ async def test_a_limit_counts_for_them_too(stage: Stage, gate: asyncio.Event) ->
 
 
 @pytest.mark.req("K22")
-async def test_what_this_worker_cannot_do_is_left_to_others(stage: Stage) -> None:
-    async with caught_up(stage, doubles) as engine:
+async def test_what_this_worker_cannot_do_is_left_to_others(engines: Engines) -> None:
+    async with caught_up(engines, doubles) as engine:
         elsewhere = await engine.start(doubles, 1, queue="gpu")
         later = await engine.start(doubles, 2, delay="1h")
 
@@ -166,9 +166,9 @@ async def test_what_this_worker_cannot_do_is_left_to_others(stage: Stage) -> Non
 
 
 @pytest.mark.req("K13")
-async def test_starts_that_are_under_way_when_the_engine_closes(disk: Stage) -> None:
+async def test_starts_that_are_under_way_when_the_engine_closes(durable_engines: Engines) -> None:
     """Whatever was accepted goes on; nothing is left in the hands of one who has gone."""
-    async with caught_up(disk, doubles, waits) as engine:
+    async with caught_up(durable_engines, doubles, waits) as engine:
         starts = [asyncio.create_task(engine.start(waits)) for _ in range(5)]
         await asyncio.sleep(0)
         assert engine.worker is not None
@@ -177,7 +177,7 @@ async def test_starts_that_are_under_way_when_the_engine_closes(disk: Stage) -> 
         tickets = [await engine.store.read_tickets(run.id) for run in runs]
 
     assert [ticket.owner for own in tickets for ticket in own] == [""] * 5
-    async with disk.engine(waits) as other:
+    async with durable_engines.new(waits) as other:
         for run in runs:
             again = other.handle(run.id)
             await suspended(again)
@@ -204,10 +204,10 @@ class Held:
 
 @pytest.mark.req("K4")
 async def test_an_answer_that_comes_too_late_begins_nothing_twice(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event
 ) -> None:
     """The heartbeat has shown the run as ours, and it was taken up by that."""
-    async with caught_up(memory, visits, settings=SHORT_LEASE) as engine:
+    async with caught_up(memory_engines, visits, settings=SHORT_LEASE) as engine:
         gate.set()
         held = Held(engine, monkeypatch)
         start = asyncio.create_task(engine.start(visits, 1))
@@ -221,9 +221,9 @@ async def test_an_answer_that_comes_too_late_begins_nothing_twice(
 
 @pytest.mark.req("K4")
 async def test_a_worker_that_was_buried_meanwhile_takes_nothing(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event
 ) -> None:
-    async with caught_up(memory, visits, settings=SHORT_LEASE) as engine:
+    async with caught_up(memory_engines, visits, settings=SHORT_LEASE) as engine:
         gate.set()
         assert engine.worker is not None
         worker, buried = engine.worker, engine.worker.id
@@ -240,10 +240,10 @@ async def test_a_worker_that_was_buried_meanwhile_takes_nothing(
 
 
 async def test_a_caller_that_leaves_does_not_hold_up_what_it_started(
-    disk: Stage, monkeypatch: pytest.MonkeyPatch
+    durable_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patient = replace(DEAF, lease_seconds=120, heartbeat_seconds=50)
-    async with caught_up(disk, doubles, settings=patient) as engine:
+    async with caught_up(durable_engines, doubles, settings=patient) as engine:
         held = Held(engine, monkeypatch)
         start = asyncio.create_task(engine.start(doubles, 21, key="k"))
         await held.executed.wait()
@@ -259,9 +259,9 @@ async def test_a_caller_that_leaves_does_not_hold_up_what_it_started(
 
 @pytest.mark.req("K19")
 async def test_an_unanswered_claim_may_have_filled_slots(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event
 ) -> None:
-    async with caught_up(memory, visits, settings=replace(SETTINGS, slots=2)) as engine:
+    async with caught_up(memory_engines, visits, settings=replace(SETTINGS, slots=2)) as engine:
         real, failed = engine.store.claim, asyncio.Event()
 
         async def claim(request: ClaimRequest) -> Claims:
@@ -272,7 +272,7 @@ async def test_an_unanswered_claim_may_have_filled_slots(
             return found
 
         monkeypatch.setattr(engine.store, "claim", claim)
-        async with memory.client() as other:
+        async with memory_engines.client() as other:
             runs = [await other.start("visits", number) for number in range(2)]
             engine.notifier.notify_work()
             await failed.wait()
@@ -284,8 +284,8 @@ async def test_an_unanswered_claim_may_have_filled_slots(
     assert max(most) == 2
 
 
-async def test_a_start_that_is_cancelled_before_it_is_sent_holds_up_nobody(stage: Stage) -> None:
-    async with caught_up(stage, doubles) as engine:
+async def test_a_start_that_is_cancelled_before_it_is_sent_holds_up_nobody(engines: Engines) -> None:
+    async with caught_up(engines, doubles) as engine:
         assert engine.worker is not None
         roster = engine.worker.roster
         caller = asyncio.ensure_future(engine.start(doubles, 1, key="k"))
@@ -306,8 +306,10 @@ async def _new_runs(engine: Engine, count: int) -> list[NewRun]:
     return [engine._new_run(prepared, number, "", checked_options({})) for number in range(count)]
 
 
-async def test_starts_that_come_together_are_one_call(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with caught_up(stage, doubles) as engine:
+async def test_starts_that_come_together_are_one_call(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with caught_up(engines, doubles) as engine:
         real, sizes = engine.store.start, list[int]()
 
         async def start(runs: Sequence[NewRun]) -> Sequence[Started]:
@@ -322,8 +324,8 @@ async def test_starts_that_come_together_are_one_call(stage: Stage, monkeypatch:
 
 
 @pytest.mark.req("R3")
-async def test_a_start_that_the_store_refuses_spoils_no_other(disk: Stage) -> None:
-    async with caught_up(disk, doubles) as engine:
+async def test_a_start_that_the_store_refuses_spoils_no_other(durable_engines: Engines) -> None:
+    async with caught_up(durable_engines, doubles) as engine:
         assert engine.worker is not None
         local_starts, roster = engine.worker.local_starts, engine.worker.roster
         good, bad, fine = await _new_runs(engine, 3)
@@ -340,10 +342,10 @@ async def test_a_start_that_the_store_refuses_spoils_no_other(disk: Stage) -> No
 
 @pytest.mark.req("K13")
 async def test_starts_that_a_dying_worker_leaves_behind_are_sent_again(
-    disk: Stage, monkeypatch: pytest.MonkeyPatch
+    durable_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Executed, but the worker that waited for the answer is gone: the caller asks once more."""
-    async with caught_up(disk, doubles) as engine:
+    async with caught_up(durable_engines, doubles) as engine:
         held = Held(engine, monkeypatch)
         start = asyncio.create_task(engine.start(doubles, 1))
         await held.executed.wait()
@@ -357,9 +359,9 @@ async def test_starts_that_a_dying_worker_leaves_behind_are_sent_again(
 
 
 async def test_starts_that_are_sent_one_by_one_when_the_worker_dies_are_all_answered(
-    disk: Stage, monkeypatch: pytest.MonkeyPatch
+    durable_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with caught_up(disk, doubles) as engine:
+    async with caught_up(durable_engines, doubles) as engine:
         assert engine.worker is not None
         local_starts, roster = engine.worker.local_starts, engine.worker.roster
         good, bad, fine = await _new_runs(engine, 3)

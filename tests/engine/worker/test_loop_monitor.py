@@ -14,7 +14,7 @@ import pytest
 
 from stepwell import Context, Machine, step, transition, workflow
 from stepwell.engine.worker import loop_monitor
-from tests.stage import PATIENCE, Stage, until
+from tests.engines import PATIENCE, Engines, until
 
 
 class Told(logging.Handler):
@@ -85,9 +85,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
     ],
 )
 async def test_whoever_holds_the_loop_is_named(
-    memory: Stage, told: Told, program: Any, whose: str, line: str
+    memory_engines: Engines, told: Told, program: Any, whose: str, line: str
 ) -> None:
-    async with memory.engine(program) as engine:
+    async with memory_engines.new(program) as engine:
         run = await engine.start(program, None)
         await run.result(PATIENCE)
 

@@ -13,7 +13,7 @@ import pytest
 from stepwell import Context, Retry, StepContext, step, workflow
 from stepwell.domain.commit import Commit, Committed, Park
 from stepwell.store.memory import MemoryStore
-from tests.stage import SETTINGS, Stage, kinds, until
+from tests.engines import SETTINGS, Engines, kinds, until
 
 KEEPS = replace(SETTINGS, keep_lease_seconds=5.0)  # short waits are waited out, so a timer is armed
 
@@ -43,7 +43,7 @@ def shaky_step(begun: list[int]) -> Any:
 
 @pytest.mark.req("K9", "K34")
 async def test_retry_that_is_due_while_its_run_is_given_back_is_left_to_the_next_owner() -> None:
-    stage = Stage("memory", SlowPark(time.time))
+    engines = Engines("memory", SlowPark(time.time))
     begun: list[int] = []
     shaky = shaky_step(begun)
 
@@ -51,14 +51,14 @@ async def test_retry_that_is_due_while_its_run_is_given_back_is_left_to_the_next
     async def calls(ctx: Context) -> int:
         return await ctx.step(shaky)
 
-    async with stage.engine(calls, settings=KEEPS) as engine:
+    async with engines.new(calls, settings=KEEPS) as engine:
         run = await engine.start(calls)
 
         async def failed_once() -> bool:
             return "step_failed" in await kinds(run)
 
         await until(failed_once)
-    async with stage.engine(calls, settings=KEEPS) as engine:
+    async with engines.new(calls, settings=KEEPS) as engine:
         assert await engine.handle(run.id).result() == 2
 
     assert begun == [1, 2]
@@ -66,7 +66,7 @@ async def test_retry_that_is_due_while_its_run_is_given_back_is_left_to_the_next
 
 @pytest.mark.req("K9")
 async def test_retry_that_is_due_while_its_run_parks_begins_once() -> None:
-    stage = Stage("memory", SlowPark(time.time))
+    engines = Engines("memory", SlowPark(time.time))
     begun: list[int] = []
     shaky = shaky_step(begun)
 
@@ -74,14 +74,14 @@ async def test_retry_that_is_due_while_its_run_parks_begins_once() -> None:
     async def both(ctx: Context) -> list[object]:
         return list(await ctx.all(ctx.step(shaky), ctx.step(asyncio.sleep, 0.1)))
 
-    async with stage.engine(both) as engine:
+    async with engines.new(both) as engine:
         assert await (await engine.start(both)).result() == [2, None]
 
     assert begun == [1, 2]
 
 
 @pytest.mark.req("K9", "K34")
-async def test_stopping_worker_begins_no_retry_while_another_step_ends(memory: Stage) -> None:
+async def test_stopping_worker_begins_no_retry_while_another_step_ends(memory_engines: Engines) -> None:
     begun: list[str] = []
     gate = asyncio.Event()
 
@@ -101,7 +101,7 @@ async def test_stopping_worker_begins_no_retry_while_another_step_ends(memory: S
     async def both(ctx: Context) -> list[object]:
         return list(await ctx.all(ctx.step(shaky), ctx.step(slow)))
 
-    stopping = memory.engine(both, settings=KEEPS)
+    stopping = memory_engines.new(both, settings=KEEPS)
     await stopping.open()
     run = await stopping.start(both)
 
@@ -114,7 +114,7 @@ async def test_stopping_worker_begins_no_retry_while_another_step_ends(memory: S
     here = list(begun)
     gate.set()
     await closing
-    async with memory.engine(both, settings=KEEPS) as engine:
+    async with memory_engines.new(both, settings=KEEPS) as engine:
         assert await engine.handle(run.id).result() == [2, "slow"]
 
     assert sorted(here) == ["shaky 1", "slow"]

@@ -13,7 +13,7 @@ from stepwell.domain.status import Status
 from stepwell.engine.run.journal import read_journal
 from stepwell.engine.worker.remote_step import RemoteStep
 from stepwell.errors import RunCancelled, RunTimedOut, StepTimedOut
-from tests.stage import Stage, all_events, crash, log, parked, suspended, until
+from tests.engines import Engines, all_events, crash, log, parked, suspended, until
 
 
 @dataclass
@@ -32,14 +32,14 @@ async def draws(ctx: Context, size: int) -> Picture:
 
 
 @pytest.mark.req("F6", "K7", "K8")
-async def test_step_runs_on_a_worker_of_the_queue_and_the_owner_sleeps(stage: Stage) -> None:
-    async with stage.engine(draws) as owner:
+async def test_step_runs_on_a_worker_of_the_queue_and_the_owner_sleeps(engines: Engines) -> None:
+    async with engines.new(draws) as owner:
         run = await owner.start(draws, 4)
         await parked(run)
         assert await run.status() is Status.RUNNING
         assert (await run.state()).status is Status.RUNNING
         assert "gpu" in (await run.why()).text
-        async with stage.engine(steps=[render], queues=["gpu"]):
+        async with engines.new(steps=[render], queues=["gpu"]):
             assert await run.result(15) == Picture(8)
         assert [line for line in await log(run) if "render" in line] == [
             "step_scheduled 0/render#1",
@@ -48,18 +48,18 @@ async def test_step_runs_on_a_worker_of_the_queue_and_the_owner_sleeps(stage: St
 
 
 @pytest.mark.req("F6", "F4")
-async def test_many_remote_steps_at_once(stage: Stage) -> None:
+async def test_many_remote_steps_at_once(engines: Engines) -> None:
     @workflow
     async def many(ctx: Context) -> list[int]:
         gpu = ctx.step.on(queue="gpu")
         return [p.width for p in await ctx.all(*(gpu(render, n) for n in range(20)))]
 
-    async with stage.engine(many) as owner, stage.engine(steps=[render], queues=["gpu"]):
+    async with engines.new(many) as owner, engines.new(steps=[render], queues=["gpu"]):
         assert await (await owner.start(many)).result(15) == [2 * n for n in range(20)]
 
 
 @pytest.mark.req("F6", "K9")
-async def test_failed_remote_step_is_tried_again(stage: Stage) -> None:
+async def test_failed_remote_step_is_tried_again(engines: Engines) -> None:
     @step(retry=Retry(3, delay=0.01), queue="gpu")
     async def flaky(me: StepContext) -> int:
         if me.attempt < 3:
@@ -70,14 +70,14 @@ async def test_failed_remote_step_is_tried_again(stage: Stage) -> None:
     async def calls(ctx: Context) -> int:
         return await ctx.step(flaky)
 
-    async with stage.engine(calls) as owner, stage.engine(steps=[flaky], queues=["gpu"]):
+    async with engines.new(calls) as owner, engines.new(steps=[flaky], queues=["gpu"]):
         run = await owner.start(calls)
         assert await run.result(15) == 3
         assert [e.attempt for e in await all_events(run) if e.kind == "step_failed"] == [1, 2]
 
 
 @pytest.mark.req("F6", "K4")
-async def test_remote_worker_that_dies_is_replaced(stage: Stage) -> None:
+async def test_remote_worker_that_dies_is_replaced(engines: Engines) -> None:
     begun: list[int] = []
     gate = asyncio.Event()
 
@@ -92,18 +92,18 @@ async def test_remote_worker_that_dies_is_replaced(stage: Stage) -> None:
     async def calls(ctx: Context) -> int:
         return await ctx.step(work)
 
-    async with stage.engine(calls) as owner:
-        dying = stage.engine(steps=[work], queues=["gpu"])
+    async with engines.new(calls) as owner:
+        dying = engines.new(steps=[work], queues=["gpu"])
         await dying.open()
         run = await owner.start(calls)
         await until(lambda: begun)
         await crash(dying)
-        async with stage.engine(steps=[work], queues=["gpu"]):
+        async with engines.new(steps=[work], queues=["gpu"]):
             assert await run.result(15) == 2
 
 
 @pytest.mark.req("F6", "K12")
-async def test_remote_step_times_out_without_any_worker(stage: Stage) -> None:
+async def test_remote_step_times_out_without_any_worker(engines: Engines) -> None:
     @workflow
     async def calls(ctx: Context) -> str:
         try:
@@ -112,17 +112,17 @@ async def test_remote_step_times_out_without_any_worker(stage: Stage) -> None:
             return error.path
         return "?"
 
-    async with stage.engine(calls) as owner:
+    async with engines.new(calls) as owner:
         assert await (await owner.start(calls)).result(15) == "0/render#1"
 
 
 @pytest.mark.req("F6", "K12")
-async def test_the_time_of_a_remote_step_counts_for_the_run(stage: Stage) -> None:
+async def test_the_time_of_a_remote_step_counts_for_the_run(engines: Engines) -> None:
     @workflow(timeout=0.3)
     async def calls(ctx: Context) -> None:
         await ctx.step.on(queue="gpu")(render, 1)
 
-    async with stage.engine(calls) as owner:
+    async with engines.new(calls) as owner:
         run = await owner.start(calls)
         with pytest.raises(RunTimedOut):
             await run.result(15)
@@ -130,13 +130,13 @@ async def test_the_time_of_a_remote_step_counts_for_the_run(stage: Stage) -> Non
 
 
 @pytest.mark.req("F6", "F4", "K12")
-async def test_a_remote_step_that_lost_a_race_is_work_no_more(stage: Stage) -> None:
+async def test_a_remote_step_that_lost_a_race_is_work_no_more(engines: Engines) -> None:
     @workflow
     async def races(ctx: Context) -> str:
         await ctx.first(ctx.step.on(queue="gpu")(render, 1), ctx.signal("skip"))
         return str(await ctx.signal("go"))
 
-    async with stage.engine(races) as owner:
+    async with engines.new(races) as owner:
         run = await owner.start(races)
         await parked(run)
         await run.signal("skip")
@@ -150,7 +150,7 @@ async def test_a_remote_step_that_lost_a_race_is_work_no_more(stage: Stage) -> N
 
 
 @pytest.mark.req("F6", "K13")
-async def test_cancelled_run_takes_its_remote_step_back(stage: Stage) -> None:
+async def test_cancelled_run_takes_its_remote_step_back(engines: Engines) -> None:
     stopped, begun = asyncio.Event(), asyncio.Event()
 
     @step(queue="gpu")
@@ -165,7 +165,7 @@ async def test_cancelled_run_takes_its_remote_step_back(stage: Stage) -> None:
     async def calls(ctx: Context) -> None:
         await ctx.step(endless)
 
-    async with stage.engine(calls) as owner, stage.engine(steps=[endless], queues=["gpu"]):
+    async with engines.new(calls) as owner, engines.new(steps=[endless], queues=["gpu"]):
         run = await owner.start(calls)
         await begun.wait()
         await run.cancel()
@@ -176,7 +176,7 @@ async def test_cancelled_run_takes_its_remote_step_back(stage: Stage) -> None:
 
 
 @pytest.mark.req("F6", "K11")
-async def test_retried_run_sends_its_open_remote_steps_out_again(stage: Stage) -> None:
+async def test_retried_run_sends_its_open_remote_steps_out_again(engines: Engines) -> None:
     broken = True
 
     async def work() -> str:
@@ -189,23 +189,23 @@ async def test_retried_run_sends_its_open_remote_steps_out_again(stage: Stage) -
         picture, word = await asyncio.gather(ctx.step.on(queue="gpu")(render, 1), ctx.step(work))
         return [picture.width, word]
 
-    async with stage.engine(both) as owner:
+    async with engines.new(both) as owner:
         run = await owner.start(both)
         with pytest.raises(RunFailed):
             await run.result()
         broken = False
         await run.retry()
-        async with stage.engine(steps=[render], queues=["gpu"]):
+        async with engines.new(steps=[render], queues=["gpu"]):
             assert await run.result(15) == [2, "fine"]
 
 
 @pytest.mark.req("F6", "F9")
-async def test_argument_that_cannot_travel_fails_at_the_step(memory: Stage) -> None:
+async def test_argument_that_cannot_travel_fails_at_the_step(memory_engines: Engines) -> None:
     @workflow
     async def calls(ctx: Context) -> None:
         await ctx.step.on(queue="gpu")(render, object())  # type: ignore[call-overload]  # that is the test
 
-    async with memory.engine(calls) as owner:
+    async with memory_engines.new(calls) as owner:
         run = await owner.start(calls)
         with pytest.raises(RunFailed, match="argument 'size' of render"):
             await run.result(10)
@@ -226,7 +226,7 @@ async def fussy_there(me: StepContext) -> int:
 
 @pytest.mark.req("F6", "K9")
 @pytest.mark.parametrize("attempts", [1, 2, 3])
-async def test_retry_of_the_call_counts_not_that_of_the_worker(stage: Stage, attempts: int) -> None:
+async def test_retry_of_the_call_counts_not_that_of_the_worker(engines: Engines, attempts: int) -> None:
     """The worker's own copy says five; the caller's says what it says."""
 
     @workflow
@@ -237,7 +237,7 @@ async def test_retry_of_the_call_counts_not_that_of_the_worker(stage: Stage, att
         except StepError as error:
             return error.error_type
 
-    async with stage.engine(calls) as owner, stage.engine(steps=[fussy_there], queues=["gpu"]):
+    async with engines.new(calls) as owner, engines.new(steps=[fussy_there], queues=["gpu"]):
         run = await owner.start(calls)
 
         assert await run.result(15) == ("3" if attempts == 3 else "KeyError")
@@ -247,14 +247,14 @@ async def test_retry_of_the_call_counts_not_that_of_the_worker(stage: Stage, att
 
 @pytest.mark.req("F6", "K10")
 @pytest.mark.parametrize("policy", ["never", "on"])
-async def test_classes_of_a_remote_error_decide_at_the_caller(memory: Stage, policy: str) -> None:
+async def test_classes_of_a_remote_error_decide_at_the_caller(memory_engines: Engines, policy: str) -> None:
     retry = Retry(3, delay=0.01, **{policy: (LookupError,) if policy == "never" else (OSError,)})  # type: ignore[arg-type]  # one of two
 
     @workflow
     async def calls(ctx: Context) -> None:
         await ctx.step.on(queue="gpu")(fussy_here.options(retry=retry))
 
-    async with memory.engine(calls) as owner, memory.engine(steps=[fussy_there], queues=["gpu"]):
+    async with memory_engines.new(calls) as owner, memory_engines.new(steps=[fussy_there], queues=["gpu"]):
         run = await owner.start(calls)
         with pytest.raises(RunFailed):
             await run.result(15)
@@ -266,7 +266,9 @@ async def test_classes_of_a_remote_error_decide_at_the_caller(memory: Stage, pol
 @pytest.mark.parametrize(
     "error", [Permanent("no"), RetryAfter(0.01, "soon")], ids=["permanent", "retry after"]
 )
-async def test_what_a_remote_step_says_of_its_error_arrives(memory: Stage, error: Exception) -> None:
+async def test_what_a_remote_step_says_of_its_error_arrives(
+    memory_engines: Engines, error: Exception
+) -> None:
     @step(queue="gpu", retry=Retry(2, delay="1h"))
     async def says(me: StepContext) -> int:
         if me.attempt == 1:
@@ -280,13 +282,13 @@ async def test_what_a_remote_step_says_of_its_error_arrives(memory: Stage, error
         except StepError:
             return "gave up"
 
-    async with memory.engine(calls) as owner, memory.engine(steps=[says], queues=["gpu"]):
+    async with memory_engines.new(calls) as owner, memory_engines.new(steps=[says], queues=["gpu"]):
         wanted = "gave up" if isinstance(error, Permanent) else 2
         assert await (await owner.start(calls)).result(15) == wanted
 
 
 @pytest.mark.req("F6", "K11")
-async def test_attempts_begin_anew_when_a_person_sends_the_run_on(stage: Stage) -> None:
+async def test_attempts_begin_anew_when_a_person_sends_the_run_on(engines: Engines) -> None:
     @step(queue="gpu", retry=Retry(2, delay=0.01))
     async def shaky(me: StepContext) -> int:
         if me.attempt < 4:
@@ -297,7 +299,7 @@ async def test_attempts_begin_anew_when_a_person_sends_the_run_on(stage: Stage) 
     async def calls(ctx: Context) -> int:
         return await ctx.step(shaky)
 
-    async with stage.engine(calls) as owner, stage.engine(steps=[shaky], queues=["gpu"]):
+    async with engines.new(calls) as owner, engines.new(steps=[shaky], queues=["gpu"]):
         run = await owner.start(calls)
         with pytest.raises(RunFailed):
             await run.result(15)
@@ -310,7 +312,7 @@ async def test_attempts_begin_anew_when_a_person_sends_the_run_on(stage: Stage) 
 
 
 @pytest.mark.req("F6", "K12")
-async def test_timeout_of_the_call_counts_not_that_of_the_worker(memory: Stage) -> None:
+async def test_timeout_of_the_call_counts_not_that_of_the_worker(memory_engines: Engines) -> None:
     @step(name="slow")
     async def slow_here() -> str:
         raise AssertionError("runs elsewhere")
@@ -324,13 +326,13 @@ async def test_timeout_of_the_call_counts_not_that_of_the_worker(memory: Stage) 
     async def calls(ctx: Context) -> str:
         return await ctx.step.on(queue="gpu")(slow_here.options(timeout=20))
 
-    async with memory.engine(calls) as owner, memory.engine(steps=[slow_there], queues=["gpu"]):
+    async with memory_engines.new(calls) as owner, memory_engines.new(steps=[slow_there], queues=["gpu"]):
         assert await (await owner.start(calls)).result(15) == "done"
 
 
 @pytest.mark.req("F6", "K4")
 async def test_ticket_that_a_worker_cannot_take_up_is_answered(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin, tries = RemoteStep.begin, []
 
@@ -351,7 +353,7 @@ async def test_ticket_that_a_worker_cannot_take_up_is_answered(
             return [error.error_type, (await gpu(render, 2)).width]
         return []
 
-    async with stage.engine(calls) as owner, stage.engine(steps=[render], queues=["gpu"]):
+    async with engines.new(calls) as owner, engines.new(steps=[render], queues=["gpu"]):
         run = await owner.start(calls)
 
         assert await run.result(15) == ["RuntimeError", 4]

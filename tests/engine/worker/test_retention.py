@@ -18,7 +18,7 @@ from stepwell.errors import RunNotFound, SettingsInvalid
 from stepwell.store.base import PURGE_PAGE
 from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
-from tests.stage import SETTINGS, Stage, suspended, until
+from tests.engines import SETTINGS, Engines, suspended, until
 
 DAY = 86_400.0
 OLD_TREES, LIVE_TREES, YOUNG_TREES = 10_000, 100, 50
@@ -101,8 +101,8 @@ async def all_ids(engine: Engine) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.req("K29")
-async def test_exactly_the_old_finished_trees_go_while_load_runs(disk: Stage) -> None:
-    async with disk.engine(family, little, waiting, waiting_family) as engine:
+async def test_exactly_the_old_finished_trees_go_while_load_runs(durable_engines: Engines) -> None:
+    async with durable_engines.new(family, little, waiting, waiting_family) as engine:
         ended, alone, live = (
             await engine.start(family, 1),
             await engine.start(little, 1),
@@ -142,7 +142,7 @@ async def test_exactly_the_old_finished_trees_go_while_load_runs(disk: Stage) ->
 
 
 @pytest.mark.req("K29")
-async def test_a_worker_removes_what_is_older_than_its_setting(stage: Stage) -> None:
+async def test_a_worker_removes_what_is_older_than_its_setting(engines: Engines) -> None:
     keep = Settings(
         lease_seconds=30,
         heartbeat_seconds=3,
@@ -151,7 +151,7 @@ async def test_a_worker_removes_what_is_older_than_its_setting(stage: Stage) -> 
         keep_ended_seconds=0.2,
     )
 
-    async with stage.engine(little, waiting, settings=keep) as engine:
+    async with engines.new(little, waiting, settings=keep) as engine:
         run, other = await engine.start(little, 1), await engine.start(waiting, 1)
         await run.result()
         await suspended(other)
@@ -182,8 +182,8 @@ async def test_a_sweep_removes_all_events_that_are_old() -> None:
 
 
 @pytest.mark.req("K29", "K18")
-async def test_a_detached_child_is_its_own_tree(stage: Stage) -> None:
-    async with stage.engine(family, little) as engine:
+async def test_a_detached_child_is_its_own_tree(engines: Engines) -> None:
+    async with engines.new(family, little) as engine:
         run = await engine.start(family, 1)
         await run.result()
 
@@ -198,7 +198,7 @@ async def test_a_detached_child_is_its_own_tree(stage: Stage) -> None:
 
 
 @pytest.mark.req("K29")
-async def test_nothing_is_removed_unless_it_is_asked_for(memory: Stage) -> None:
+async def test_nothing_is_removed_unless_it_is_asked_for(memory_engines: Engines) -> None:
     assert SETTINGS.keep_ended_seconds is None
     assert Settings.from_env({"STEPWELL_KEEP_ENDED_SECONDS": "60"}).keep_ended_seconds == 60
     with pytest.raises(SettingsInvalid):
@@ -206,10 +206,12 @@ async def test_nothing_is_removed_unless_it_is_asked_for(memory: Stage) -> None:
 
 
 @pytest.mark.req("K29", "R7")
-async def test_a_store_that_is_away_is_no_harm(memory: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_is_away_is_no_harm(
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from stepwell import failpoints
 
-    async with memory.engine(little) as engine:
+    async with memory_engines.new(little) as engine:
         await (await engine.start(little, 1)).result()
         monkeypatch.setattr(failpoints, "hit", failpoints.parse("purge.before=raise"))
 

@@ -17,7 +17,7 @@ from stepwell.domain.shares import FreshShare, StartBudget
 from stepwell.engine.worker.claimer import Claimer
 from stepwell.system import SystemIds
 from stepwell.testing import FakeClock
-from tests.stage import SETTINGS, Stage, parked, until
+from tests.engines import SETTINGS, Engines, parked, until
 
 HERD = 120
 FEW_SLOTS = replace(SETTINGS, slots=8)
@@ -25,7 +25,7 @@ FEW_SLOTS = replace(SETTINGS, slots=8)
 
 @pytest.mark.slow
 @pytest.mark.req("K41", "K21")
-async def test_fresh_run_does_not_wait_for_a_herd_of_timers(stage: Stage) -> None:
+async def test_fresh_run_does_not_wait_for_a_herd_of_timers(engines: Engines) -> None:
     order: list[str] = []
 
     @workflow
@@ -37,16 +37,16 @@ async def test_fresh_run_does_not_wait_for_a_herd_of_timers(stage: Stage) -> Non
     async def fresh(ctx: Context) -> None:
         order.append("fresh")
 
-    async with stage.engine(sleeper, fresh) as engine:
+    async with engines.new(sleeper, fresh) as engine:
         herd = [await engine.start(sleeper) for _ in range(HERD)]
         for run in herd:
             await parked(run)
-    async with stage.engine(sleeper, fresh, worker=False) as client:
+    async with engines.new(sleeper, fresh, worker=False) as client:
         await asyncio.sleep(2.0)  # all of them are due now
         late = [await client.start(fresh) for _ in range(4)]
         late_ids, herd_ids = [run.id for run in late], [run.id for run in herd]
 
-    async with stage.engine(sleeper, fresh, settings=FEW_SLOTS) as engine:
+    async with engines.new(sleeper, fresh, settings=FEW_SLOTS) as engine:
         for run_id in (*late_ids, *herd_ids):
             await engine.handle(run_id).result(60)
 
@@ -57,7 +57,7 @@ async def test_fresh_run_does_not_wait_for_a_herd_of_timers(stage: Stage) -> Non
 
 @pytest.mark.slow
 @pytest.mark.req("K41", "K21")
-async def test_run_that_is_started_while_a_herd_drains_ends_before_it(stage: Stage) -> None:
+async def test_run_that_is_started_while_a_herd_drains_ends_before_it(engines: Engines) -> None:
     order: list[str] = []
 
     @workflow
@@ -73,14 +73,14 @@ async def test_run_that_is_started_while_a_herd_drains_ends_before_it(stage: Sta
     async def fresh(ctx: Context) -> None:
         order.append("fresh")
 
-    async with stage.engine(sleeper, fresh) as engine:
+    async with engines.new(sleeper, fresh) as engine:
         herd = [(await engine.start(sleeper)) for _ in range(HERD)]
         for run in herd:
             await parked(run)
         ids = [run.id for run in herd]
     await asyncio.sleep(2.0)
 
-    async with stage.engine(sleeper, fresh, settings=FEW_SLOTS) as engine:
+    async with engines.new(sleeper, fresh, settings=FEW_SLOTS) as engine:
         await until(lambda: len(order) >= 8)
         await (await engine.start(fresh)).result(60)
         for run_id in ids:

@@ -1,7 +1,8 @@
-"""Stage: an engine on each kind of store, for tests that are coroutines.
+"""Engines on each kind of store, for tests that are coroutines.
 
-A test asks for `stage` and runs on memory, SQLite and PostgreSQL; for `rehearsal` and runs on memory
-twice, straight and with its code replayed after every commit; for `memory` where only one matters.
+A test asks for `engines` and runs on memory, SQLite and PostgreSQL; for `replayed_engines` and runs on
+memory twice, straight and with its code replayed after every commit; for `memory_engines` where only one
+matters.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ DEAF = replace(SETTINGS, poll_seconds=600)
 SHORT_LEASE = Settings(lease_seconds=1.0, heartbeat_seconds=0.2, reap_seconds=0.2, keep_lease_seconds=0.001)
 
 
-class Stage:
+class Engines:
     """One database, and engines on it that come and go."""
 
     def __init__(self, kind: str, database: str | Store, *, replays: bool = False) -> None:
@@ -45,14 +46,14 @@ class Stage:
         self.database = database
         self._replays = replays
 
-    def engine(self, *workflows: Program | GraphSource, **options: Any) -> Engine:
+    def new(self, *workflows: Program | GraphSource, **options: Any) -> Engine:
         options.setdefault("settings", SETTINGS)
         options.setdefault("replay_always", self._replays)
         return Engine(self.database, workflows=workflows, **options)
 
     def client(self) -> Engine:
         """Without a worker, and without any workflow code."""
-        return self.engine(worker=False)
+        return self.new(worker=False)
 
 
 async def crash(engine: Engine, *, found_dead: bool = True) -> None:
@@ -130,46 +131,46 @@ def same(one: object, other: object) -> bool:
 
 
 @pytest.fixture(scope="session")
-def postgres_stage(postgres_databases: Databases) -> Iterator[SharedDatabase]:
+def shared_postgres(postgres_databases: Databases) -> Iterator[SharedDatabase]:
     shared = SharedDatabase(postgres_databases)
     yield shared
     shared.close()
 
 
 @pytest.fixture
-def memory() -> Stage:
-    return Stage("memory", MemoryStore(time.time))
+def memory_engines() -> Engines:
+    return Engines("memory", MemoryStore(time.time))
 
 
 @pytest.fixture
-def sqlite(tmp_path: Path) -> Stage:
-    return Stage("sqlite", str(tmp_path / "app.db"))
+def sqlite(tmp_path: Path) -> Engines:
+    return Engines("sqlite", str(tmp_path / "app.db"))
 
 
 @pytest.fixture
-def postgres(postgres_stage: SharedDatabase) -> Stage:
-    postgres_stage.empty()
-    return Stage("postgres", postgres_stage.url)
+def postgres(shared_postgres: SharedDatabase) -> Engines:
+    shared_postgres.empty()
+    return Engines("postgres", shared_postgres.url)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def stage(request: pytest.FixtureRequest) -> Stage:
+@pytest.fixture(params=[pytest.param("memory_engines", id="memory"), "sqlite", "postgres"])
+def engines(request: pytest.FixtureRequest) -> Engines:
     """A test that asks for it runs on every store."""
-    made: Stage = request.getfixturevalue(request.param)
+    made: Engines = request.getfixturevalue(request.param)
     return made
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def disk(request: pytest.FixtureRequest) -> Stage:
+def durable_engines(request: pytest.FixtureRequest) -> Engines:
     """The stores that outlive a process."""
-    made: Stage = request.getfixturevalue(request.param)
+    made: Engines = request.getfixturevalue(request.param)
     return made
 
 
 @pytest.fixture(params=["straight", "replayed"])
-def rehearsal(request: pytest.FixtureRequest) -> Stage:
+def replayed_engines(request: pytest.FixtureRequest) -> Engines:
     """On memory; `replayed`: workflow code begins again after every commit."""
-    return Stage("memory", MemoryStore(time.time), replays=request.param == "replayed")
+    return Engines("memory", MemoryStore(time.time), replays=request.param == "replayed")
 
 
 def run_coroutine_test(function: Callable[..., Awaitable[None]], arguments: dict[str, Any]) -> None:
