@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stepwell.domain.status import Status
     from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
+    from stepwell.server.app import asgi
     from stepwell.settings import Settings
     from stepwell.sync_client import SyncClient, SyncRunHandle
 
@@ -65,6 +66,7 @@ _WHERE = {
     "SyncRunHandle": "sync_client",
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
+    "asgi": "server.app",
     "graph": "authoring.graphs.workflow",
     "merger": "authoring.graphs.nodes.join",
     "node": "authoring.graphs.nodes.steps",
@@ -106,6 +108,7 @@ __all__ = [
     "SyncRunHandle",
     "WaitTimedOut",
     "Workflow",
+    "asgi",
     "graph",
     "merger",
     "node",

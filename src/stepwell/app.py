@@ -177,9 +177,14 @@ class Engine(Client):
                 hint="use it inside `async with engine:`, in the event loop that opened it",
             )
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the engine is open, on a loop that still runs."""
+        return self._loop is not None and not self._loop.is_closed()
+
     async def open(self) -> None:
         """Open the store, store the definitions and, unless `worker=False`, start the worker."""
-        if self._loop is not None and not self._loop.is_closed():
+        if self.is_open:
             raise InvalidRequest(
                 "the engine is already open",
                 hint="open it once; sync code opens its own client: SyncClient(database)",

@@ -1,0 +1,130 @@
+"""The ASGI app: an engine, the route table and the guard, put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stepwell import __version__
+from stepwell.app import Engine
+from stepwell.errors import StepwellError
+from stepwell.server import routes
+from stepwell.server.access import LOOPBACK, Access
+from stepwell.server.guard import Guard
+from stepwell.server.live import Streams
+from stepwell.server.refusal import answer, request_id_of
+from stepwell.server.stream import ListFeed
+from stepwell.server.table import Route, check_complete, install
+
+TAGS = [
+    {"name": "runs", "description": "Start, list and steer runs."},
+    {"name": "history", "description": "What happened in a run, and why it waits."},
+    {"name": "live", "description": "Events as they happen."},
+    {"name": "workflows", "description": "Definitions that runs can be started from."},
+    {"name": "graphs", "description": "Saved graphs: drafts, versions, differences."},
+    {"name": "limits", "description": "How many runs may be active at once."},
+    {"name": "server", "description": "Health, and this document."},
+]
+
+
+class ServerApp(FastAPI):
+    """The HTTP API of one engine.
+
+    Run it by itself, or mount it: `FastAPI(lifespan=api.opened)`, then `app.mount("/flows", api)`.
+    """
+
+    def __init__(self, engine: Engine, access: Access) -> None:
+        super().__init__(
+            title="Stepwell",
+            version=__version__,
+            openapi_url=None,  # a route of the table serves it
+            docs_url=None,
+            redoc_url=None,
+            redirect_slashes=False,
+            lifespan=self.opened,
+            openapi_tags=TAGS,
+        )
+        self.access = access
+        self.state.engine, self.state.access = engine, access
+        self.state.streams, self.state.list_feed = Streams(), ListFeed(engine)
+        self.state.code_workflows = set()
+        self.table = (*routes.ANONYMOUS, *routes.RUNS, *routes.WORKFLOWS, *routes.LIMITS, _OPENAPI)
+        install(self, self.table, access=access, engine=engine)
+        for kind in (StepwellError, RequestValidationError, HTTPException):
+            self.add_exception_handler(kind, _answer)
+        self.add_middleware(Guard, access=access)
+        check_complete(self, self.table)
+
+    @asynccontextmanager
+    async def opened(self, app: object = None) -> AsyncIterator[None]:
+        """Open the engine unless it is open; at the end close what was opened, and end the streams."""
+        check_complete(self, self.table)
+        engine: Engine = self.state.engine
+        self.state.streams.draining = False
+        opens = not engine.is_open
+        if opens:
+            await engine.open()
+        try:
+            yield
+        finally:
+            self.drain()
+            if opens:
+                await engine.close()
+
+    def drain(self) -> None:
+        """End the streams with a hint where to resume. Call it when the server begins to stop."""
+        self.state.streams.drain()
+
+    def openapi(self) -> dict[str, Any]:
+        if not self.openapi_schema:
+            schema = super().openapi()
+            schema.setdefault("components", {})["securitySchemes"] = {
+                "bearer": {"type": "http", "scheme": "bearer"}
+            }
+            self.openapi_schema = schema
+        return self.openapi_schema
+
+
+async def openapi(request: Request) -> dict[str, Any]:
+    """Return this description of the API."""
+    app: ServerApp = request.app
+    return app.openapi()
+
+
+_OPENAPI = Route(
+    method="GET",
+    path=f"{routes.API}/openapi.json",
+    handler=openapi,
+    scope="read",
+    workspace="none",
+    audited=False,
+    csrf=False,
+    tag="server",
+)
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    return answer(error, request_id_of(request))
+
+
+def asgi(
+    engine: Engine,
+    *,
+    token: str | None = None,
+    hosts: Iterable[str] = LOOPBACK,
+    origins: Iterable[str] = (),
+    auth: bool = True,
+) -> ServerApp:
+    """Return the HTTP API of an engine as an ASGI app, to run or to mount under any path.
+
+    `token` opens it (one is made if it is left out: `app.access.token`). `hosts` are the names under which
+    it is reached, `origins` the other sites whose pages may call it. `auth=False` is for loopback only.
+    """
+    return ServerApp(engine, Access(token=token, hosts=hosts, origins=origins, auth=auth))

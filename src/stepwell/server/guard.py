@@ -1,0 +1,47 @@
+"""Guard: the outermost layer. Checks where a request comes from, and sets the headers of every answer."""
+
+from __future__ import annotations
+
+import secrets
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from stepwell.server.access import Access
+from stepwell.server.refusal import Refusal, answer
+
+_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Guard:
+    def __init__(self, app: ASGIApp, *, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = secrets.token_hex(8)
+        scope["stepwell.request_id"] = request_id
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+                headers["x-request-id"] = request_id
+            await send(message)
+
+        try:
+            self._access.check_source(Headers(scope=scope))
+        except Refusal as refusal:
+            await answer(refusal, request_id)(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)

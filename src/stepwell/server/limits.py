@@ -1,0 +1,62 @@
+"""Routes of limits: how many runs may be active at once, and the largest sizes this server accepts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Query
+from starlette.requests import Request
+
+from stepwell.domain.limits import Limit
+from stepwell.server import views
+from stepwell.server.caller import caller_of
+from stepwell.server.json_body import BODY_MAX, DEPTH_MAX, ELEMENTS_MAX
+from stepwell.server.live import STREAMS_MAX
+from stepwell.server.refusal import Refusal
+from stepwell.server.runs import IMPORT_MAX, PAGE_MAX, RequestBody
+
+Kind = Literal["workspace", "workflow", "queue", "key"]
+
+
+class LimitBody(RequestBody):
+    kind: Kind
+    name: str = ""
+    limit: int | None
+    hold: Literal["active", "run"] = "active"
+
+
+async def list_limits(request: Request) -> views.LimitList:
+    """List the limits that are set, and the largest sizes."""
+    engine = caller_of(request).engine
+    return views.LimitList(
+        limits=[_view(limit) for limit in await engine.limits()],
+        sizes={
+            "body_bytes": BODY_MAX,
+            "import_bytes": IMPORT_MAX,
+            "payload_bytes": engine.payload_bytes_max,
+            "payload_bytes_in_lists": views.SHOWN_MAX,
+            "json_depth": DEPTH_MAX,
+            "json_elements": ELEMENTS_MAX,
+            "page": PAGE_MAX,
+            "streams": STREAMS_MAX,
+        },
+    )
+
+
+async def put_limit(request: Request, body: LimitBody) -> views.LimitView:
+    """Set or replace a limit; active runs are not stopped."""
+    await caller_of(request).engine.set_limit(body.kind, body.name, body.limit, hold=body.hold)
+    return views.LimitView(kind=body.kind, name=body.name, limit=body.limit, hold=body.hold)
+
+
+async def drop_limit(
+    request: Request, kind: Kind, name: Annotated[str, Query(max_length=500)] = ""
+) -> views.LimitView:
+    """Remove a limit; those that runs were started with apply again."""
+    if not await caller_of(request).engine.drop_limit(kind, name):
+        raise Refusal(404, "LIMIT_NOT_FOUND", f"no limit is set for {kind} {name}".rstrip())
+    return views.LimitView(kind=kind, name=name, limit=None, hold="active")
+
+
+def _view(limit: Limit) -> views.LimitView:
+    return views.LimitView(kind=limit.kind, name=limit.name, limit=limit.limit, hold=limit.hold)

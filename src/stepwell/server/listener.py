@@ -1,0 +1,74 @@
+"""The listener: a socket, and uvicorn on it until a signal comes.
+
+A stop goes in this order: no new connections, streams end with a hint where to resume, requests finish,
+then the engine closes and its runs are parked.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import uvicorn
+
+from stepwell.errors import InvalidRequest, SettingsInvalid
+from stepwell.server.app import ServerApp
+
+PORT = 8710
+_PORTS = 20  # how many are tried
+_SILENT_MILLISECONDS = 60_000  # a connection that takes no data for this long is closed by the kernel
+_GRACE = 30  # seconds for requests to finish
+
+
+class Listener(uvicorn.Server):
+    """uvicorn, which ends the streams before it waits for requests to finish."""
+
+    def __init__(self, app: ServerApp, *, proxies: str = "") -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                # Forwarded headers count only if they come from an address named here.
+                proxy_headers=bool(proxies),
+                forwarded_allow_ips=proxies or None,
+                timeout_graceful_shutdown=_GRACE,
+            )
+        )
+        self._served = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._served.drain()
+        await super().shutdown(sockets=sockets)
+
+
+def bind(host: str, port: int | None) -> socket.socket:
+    """Return a listening socket. Without a port: 8710, or the next one that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for number in [port] if port is not None else range(PORT, PORT + _PORTS):
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MILLISECONDS)
+            listener.bind((host, number))
+            listener.listen(2048)
+            return listener
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE or port is not None:
+                raise SettingsInvalid(
+                    f"cannot listen on {host}:{number}: {error.strerror}",
+                    hint="choose another --host or --port",
+                ) from None
+    raise InvalidRequest(f"ports {PORT} to {PORT + _PORTS - 1} are in use", hint="name a free one: --port")
+
+
+def address(listener: socket.socket) -> str:
+    """Return the address of a socket as a URL."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "localhost"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,224 @@
+"""The route table: every address of the server, and who may call it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from stepwell.server import health, history, limits, runs, stream, workflows
+from stepwell.server.access import Scope
+from stepwell.server.table import Route
+
+API = "/api/v1"
+_RUN = f"{API}/runs/{{run_id}}"
+_GRAPH = f"{API}/graphs/{{name}}"
+_SSE: dict[int, dict[str, Any]] = {
+    200: {
+        "description": "server-sent events; `data` is an EventView",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+_FILE: dict[int, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {}}}}}
+_EXAMPLE_GRAPH = {
+    "nodes": [{"id": "start", "type": "start"}, {"id": "end", "type": "end"}],
+    "edges": [{"source": "start", "target": "end"}],
+}
+Handler = Callable[..., Awaitable[Any]]
+
+
+def _anonymous(path: str, handler: Handler, **more: Any) -> Route:
+    return Route(
+        method="GET",
+        path=path,
+        handler=handler,
+        scope=None,
+        workspace="none",
+        audited=False,
+        csrf=False,
+        tag="server",
+        **more,
+    )
+
+
+def _read(path: str, handler: Handler, tag: str, **more: Any) -> Route:
+    return Route(
+        method="GET",
+        path=path,
+        handler=handler,
+        scope="read",
+        workspace="principal",
+        audited=False,
+        csrf=False,
+        tag=tag,
+        **more,
+    )
+
+
+def _change(method: Any, path: str, handler: Handler, scope: Scope, tag: str, **more: Any) -> Route:
+    return Route(
+        method=method,
+        path=path,
+        handler=handler,
+        scope=scope,
+        workspace="principal",
+        audited=True,
+        csrf=True,
+        tag=tag,
+        **more,
+    )
+
+
+ANONYMOUS = (
+    _anonymous(
+        "/", health.launch, answers={200: {"content": {"application/json": {"schema": {}}}}}, errors=(401,)
+    ),
+    _anonymous("/healthz", health.healthz),
+    _anonymous("/readyz", health.readyz),
+)
+
+RUNS = (
+    _change(
+        "POST",
+        f"{API}/runs",
+        runs.start_run,
+        "run",
+        "runs",
+        status=201,
+        errors=(404, 409, 429),
+        example={"workflow": "fulfil", "input": {"id": 42}},
+    ),
+    _change(
+        "POST",
+        f"{API}/runs/batch",
+        runs.start_many_runs,
+        "run",
+        "runs",
+        status=201,
+        errors=(404, 409, 429),
+        example={"workflow": "fulfil", "inputs": [{"id": 42}, {"id": 43}]},
+    ),
+    _change(
+        "POST",
+        f"{API}/runs/import",
+        runs.import_run,
+        "admin",
+        "runs",
+        status=201,
+        errors=(409,),
+        raw=True,
+        body_max=runs.IMPORT_MAX,
+    ),
+    _read(f"{API}/runs", runs.list_runs, "runs", errors=(422,)),
+    _read(_RUN, runs.get_run, "runs", answers={304: {"description": "not changed"}}),
+    _change("DELETE", _RUN, runs.delete_run, "edit", "runs", status=204, errors=(409,)),
+    _read(f"{_RUN}/events", history.list_events, "history"),
+    _read(f"{_RUN}/events/{{seq}}", history.get_event, "history"),
+    _read(f"{_RUN}/state", history.get_state, "history", errors=(422,)),
+    _read(f"{_RUN}/checkpoints", history.list_checkpoints, "history"),
+    _read(f"{_RUN}/documents", history.list_documents, "history", errors=(422,)),
+    _read(f"{_RUN}/documents/{{name}}", history.get_document, "history", errors=(422,)),
+    _read(f"{_RUN}/waits", history.list_waits, "history"),
+    _read(f"{_RUN}/why", history.why_run, "history"),
+    _read(f"{_RUN}/export", runs.export_run, "runs", answers=_FILE),
+    _read(
+        f"{_RUN}/stream",
+        stream.stream_run,
+        "live",
+        errors=(429,),
+        answers={**_SSE, 204: {"description": "ended"}},
+    ),
+    _read(f"{API}/stream", stream.stream, "live", errors=(404, 429), answers=_SSE),
+    _change(
+        "POST",
+        f"{_RUN}/signal",
+        runs.signal_run,
+        "run",
+        "runs",
+        errors=(409, 429),
+        example={"name": "paid", "payload": 7},
+    ),
+    _change(
+        "POST", f"{_RUN}/decide", runs.decide_run, "approve", "runs", errors=(409,), example={"answer": True}
+    ),
+    _change(
+        "POST",
+        f"{_RUN}/trigger",
+        runs.trigger_run,
+        "approve",
+        "runs",
+        errors=(409,),
+        example={"transition": "approve"},
+    ),
+    _change("POST", f"{_RUN}/cancel", runs.cancel_run, "run", "runs", example={"reason": "ordered twice"}),
+    _change("POST", f"{_RUN}/retry", runs.retry_run, "run", "runs", errors=(409,)),
+    _change("POST", f"{_RUN}/compensate", runs.compensate_run, "run", "runs", errors=(409,)),
+    _change("POST", f"{_RUN}/rerun", runs.rerun_run, "run", "runs", status=201, errors=(409,)),
+    _change(
+        "POST",
+        f"{_RUN}/rerun-from",
+        runs.rerun_run_from,
+        "run",
+        "runs",
+        status=201,
+        errors=(409,),
+        example={"step": "charge"},
+    ),
+    _change(
+        "POST", f"{_RUN}/fork", runs.fork_run, "run", "runs", status=201, errors=(409,), example={"at": 4}
+    ),
+)
+
+WORKFLOWS = (
+    _read(f"{API}/workflows", workflows.list_workflows, "workflows"),
+    _read(f"{API}/workflows/{{name}}", workflows.get_workflow, "workflows"),
+    _read(f"{API}/workflows/{{name}}/executions", workflows.list_executions, "workflows", errors=(422,)),
+    _read(f"{API}/graphs", workflows.list_graphs, "graphs"),
+    _read(f"{API}/graph-schema", workflows.graph_schema, "graphs"),
+    _change(
+        "POST",
+        f"{API}/graphs",
+        workflows.create_graph,
+        "edit",
+        "graphs",
+        status=201,
+        errors=(409,),
+        example={"name": "hello", "graph": _EXAMPLE_GRAPH},
+    ),
+    Route(
+        method="POST",
+        path=f"{API}/graphs/validate",
+        handler=workflows.validate_graph,
+        scope="read",
+        workspace="none",
+        audited=False,
+        csrf=True,
+        tag="graphs",
+        example={"graph": _EXAMPLE_GRAPH},
+    ),
+    _read(_GRAPH, workflows.get_graph, "graphs", errors=(422,)),
+    _change(
+        "PUT",
+        _GRAPH,
+        workflows.update_graph,
+        "edit",
+        "graphs",
+        errors=(409,),
+        example={"graph": _EXAMPLE_GRAPH},
+    ),
+    _change("DELETE", _GRAPH, workflows.delete_graph, "edit", "graphs", status=204),
+    _change("POST", f"{_GRAPH}/publish", workflows.publish_graph, "edit", "graphs", errors=(409,)),
+    _read(f"{_GRAPH}/diff", workflows.diff_graph, "graphs"),
+)
+
+LIMITS = (
+    _read(f"{API}/limits", limits.list_limits, "limits"),
+    _change(
+        "PUT",
+        f"{API}/limits",
+        limits.put_limit,
+        "admin",
+        "limits",
+        example={"kind": "workflow", "name": "fulfil", "limit": 10},
+    ),
+    _change("DELETE", f"{API}/limits", limits.drop_limit, "admin", "limits", errors=(404, 422)),
+)

@@ -1,0 +1,393 @@
+"""Routes that start, list and steer runs."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from typing import Annotated, Any, Literal
+
+from fastapi import Header, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stepwell.client import RunHandle
+from stepwell.domain.commit import RunRow
+from stepwell.domain.duration import seconds
+from stepwell.domain.ids import DRAFT
+from stepwell.domain.limits import Concurrency
+from stepwell.errors import InvalidDefinition, NotEndedYet, RunError
+from stepwell.server import cursor as cursors
+from stepwell.server import views
+from stepwell.server.caller import Caller, RunPath, caller_of
+from stepwell.server.json_body import read_body
+from stepwell.server.refusal import Refusal
+
+PAGE_MAX = 1000
+WAIT_MAX = 60.0  # seconds
+IMPORT_MAX = 64 * 1024 * 1024
+_SLICE = 1.0  # a waiting request looks this often whether the server stops
+
+Key = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", description="the same key and body give the same run"),
+]
+Wait = Annotated[
+    str,
+    Query(description='wait this long for the end, at most 60 s: "30s"', max_length=20, examples=["30s"]),
+]
+
+
+class RequestBody(BaseModel):
+    """Takes exactly the fields it names, in exactly their types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ConcurrencyBody(RequestBody):
+    key: str
+    limit: int = 1
+    hold: Literal["active", "run"] = "active"
+
+
+class SharedOptions(RequestBody):
+    workflow: str = Field(examples=["fulfil"])
+    version: str = ""
+    delay: str | float = 0
+    priority: int | None = None
+    queue: str = ""
+    timeout: str | float | None = None
+    tags: dict[str, str] | None = None
+    concurrency: ConcurrencyBody | None = None
+
+    def options(self) -> dict[str, Any]:
+        names = ("version", "delay", "priority", "queue", "timeout", "tags")
+        options = {name: getattr(self, name) for name in names if name in self.model_fields_set}
+        if self.concurrency is not None:
+            options["concurrency"] = Concurrency(**self.concurrency.model_dump())
+        return options
+
+
+class StartBody(SharedOptions):
+    input: Any = None
+    key: str = Field(default="", description="as the header Idempotency-Key")
+
+
+class StartManyBody(SharedOptions):
+    inputs: list[Any] = Field(max_length=10_000)
+    keys: list[str] | None = None
+
+
+class SignalBody(RequestBody):
+    name: str
+    payload: Any = None
+    id: str = Field(default="", description="the same id counts once")
+
+
+class DecideBody(RequestBody):
+    answer: Any
+    path: str = Field(default="", description="of the wait; may be left out if only one is open")
+    by: str = Field(default="", description="local mode only: who decides")
+
+
+class TriggerBody(RequestBody):
+    transition: str
+    payload: Any = None
+    by: str = Field(default="", description="local mode only: who decides")
+
+
+class CancelBody(RequestBody):
+    reason: str = Field(default="", max_length=10_000)
+
+
+class RerunBody(RequestBody):
+    input: Any = None
+    version: str = ""
+
+
+class RerunFromBody(RequestBody):
+    step: str = Field(description="path, or the name of a step that the run called once")
+    outputs: dict[str, Any] | None = None
+
+
+class ForkBody(RequestBody):
+    at: int = Field(description="seq of the last event to keep", ge=1)
+    input: Any = None
+    state: Any = None
+    outputs: dict[str, Any] | None = None
+
+
+# Starting
+
+
+async def start_run(
+    request: Request, response: Response, body: StartBody, key: Key = None, wait: Wait = ""
+) -> views.RunStarted:
+    """Start a run. When this answers, the run is on disk and will reach an end."""
+    caller, options = caller_of(request), body.options()
+    if chosen := _key(key, body.key):
+        options["key"] = chosen
+    limit = _wait_seconds(wait)
+    arguments = (body.input,) if "input" in body.model_fields_set else ()
+    run = await _start(request, caller, body.workflow, arguments, options)
+    if limit:
+        await _wait(request, run, limit)
+    response.headers["Location"] = _url(request, run)
+    return views.RunStarted(id=run.id, url=_url(request, run), run=await _detail(run) if limit else None)
+
+
+async def start_many_runs(request: Request, body: StartManyBody) -> views.RunsStarted:
+    """Start many runs of one workflow, in few transactions."""
+    caller = caller_of(request)
+    runs: list[RunHandle[Any]] = await caller.engine.start_many(
+        body.workflow, body.inputs, keys=body.keys, **body.options()
+    )
+    return views.RunsStarted(runs=[views.RunStarted(id=run.id, url=_url(request, run)) for run in runs])
+
+
+async def _start(
+    request: Request, caller: Caller, name: str, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> RunHandle[Any]:
+    """Start the latest published version of a saved graph with its definition, so that any worker has it."""
+    engine = caller.engine
+    if await _is_saved_graph(request, caller, name):
+        version = options.pop("version", "") or "published"
+        run: RunHandle[Any] = await engine.library.start(name, *arguments, version=version, **options)
+        return run
+    return await engine.start(name, *arguments, **options)
+
+
+async def _is_saved_graph(request: Request, caller: Caller, name: str) -> bool:
+    """Look for a draft of that name. Names of workflows that are not graphs are remembered."""
+    others: set[str] = request.app.state.code_workflows
+    if name in others:
+        return False
+    store, workspace = caller.engine.store, caller.principal.workspace
+    definition = await store.read_definition(workspace, name, "")
+    if definition is None:
+        return False  # `start` says which names there are
+    if definition.kind != "graph":
+        others.add(name)
+        return False
+    return await store.read_definition(workspace, DRAFT + name, "draft") is not None
+
+
+def _key(header: str | None, field: str) -> str:
+    if header is not None and (not header or len(header) > 500 or not header.isprintable()):
+        raise Refusal(
+            400,
+            "IDEMPOTENCY_KEY",
+            "Idempotency-Key is empty, too long or not printable",
+            hint="use 1 to 500 printable characters",
+            field="Idempotency-Key",
+        )
+    if header and field and header != field:
+        raise Refusal(400, "IDEMPOTENCY_KEY", "Idempotency-Key and `key` differ", field="key")
+    return header or field
+
+
+def _wait_seconds(text: str) -> float:
+    try:
+        return min(seconds(text, name="wait"), WAIT_MAX) if text else 0.0
+    except InvalidDefinition as error:
+        raise Refusal(400, "PARAM_INVALID", error.message, hint=error.hint, field="wait") from None
+
+
+async def _wait(request: Request, run: RunHandle[Any], limit: float) -> None:
+    """Wait for the end of the run, of the time, or of the server."""
+    left = limit
+    while left > 0 and not request.app.state.streams.draining:
+        with suppress(RunError):
+            try:
+                await run.result(timeout=min(left, _SLICE))
+            except NotEndedYet:
+                left -= _SLICE
+                continue
+        return
+
+
+# Reading
+
+
+async def list_runs(
+    request: Request,
+    *,
+    workflow: str = "",
+    status: Annotated[list[str] | None, Query(description="repeatable")] = None,
+    key: str = "",
+    cursor: Annotated[str, Query(max_length=500)] = "",
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+) -> views.RunPage:
+    """List runs, newest first."""
+    caller = caller_of(request)
+    if key:
+        run = await caller.engine.find(key)
+        rows = [] if run is None else [(await caller.run(run.id))[1]]
+        rows = [
+            row for row in rows if workflow in ("", row.workflow) and (not status or row.status in status)
+        ]
+        return views.RunPage(runs=[views.summary(row, _root(request)) for row in rows], cursor=None)
+    return await page_of(request, workflow, status or [], cursor, limit)
+
+
+async def page_of(
+    request: Request, workflow: str, status: list[str], cursor: str, limit: int
+) -> views.RunPage:
+    caller = caller_of(request)
+    purpose = ("runs", caller.principal.workspace, workflow, *sorted(status))
+    before = cursors.read_text(cursor, *purpose) if cursor else ""
+    rows = await caller.engine.runs(workflow=workflow, status=status, before=before, limit=limit + 1)
+    shown = rows[:limit]
+    after = cursors.write(shown[-1].id, *purpose) if len(rows) > limit else None
+    return views.RunPage(runs=[views.summary(row, _root(request)) for row in shown], cursor=after)
+
+
+async def get_run(
+    request: Request,
+    response: Response,
+    run_id: RunPath,
+    if_none_match: Annotated[str | None, Header(alias="If-None-Match")] = None,
+) -> Any:
+    """Return a run with its whole input, output and error. The ETag changes with the run."""
+    run, row = await caller_of(request).run(run_id)
+    seq = await _last_seq(run)
+    tag = _etag(row, seq)
+    if if_none_match is not None and tag in [part.strip() for part in if_none_match.split(",")]:
+        return Response(status_code=304, headers={"ETag": tag})
+    response.headers["ETag"] = tag
+    return views.detail(row, seq)
+
+
+# Steering
+
+
+async def signal_run(request: Request, run_id: RunPath, body: SignalBody) -> views.RunOutcome:
+    """Send a signal; the run takes it when it waits for one."""
+    run = await caller_of(request).handle(run_id)
+    await run.signal(body.name, body.payload, id=body.id)
+    return views.RunOutcome(done=True, status=await run.status())
+
+
+async def decide_run(request: Request, run_id: RunPath, body: DecideBody) -> views.RunOutcome:
+    """Answer an open approval."""
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    await run.decide(body.answer, path=body.path, by=caller.decider(body.by), roles=caller.principal.roles)
+    return views.RunOutcome(done=True, status=await run.status())
+
+
+async def trigger_run(request: Request, run_id: RunPath, body: TriggerBody) -> views.RunOutcome:
+    """Take a transition that a machine waits for."""
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    await run.trigger(body.transition, body.payload, by=caller.decider(body.by))
+    return views.RunOutcome(done=True, status=await run.status())
+
+
+async def cancel_run(request: Request, run_id: RunPath, body: CancelBody | None = None) -> views.RunOutcome:
+    """Ask a run to clean up and end."""
+    run = await caller_of(request).handle(run_id)
+    done = await run.cancel(body.reason if body else "")
+    return views.RunOutcome(done=done, status=await run.status())
+
+
+async def retry_run(request: Request, run_id: RunPath) -> views.RunOutcome:
+    """Retry a failed or timed-out run exactly where it stopped."""
+    run = await caller_of(request).handle(run_id)
+    await run.retry()
+    return views.RunOutcome(done=True, status=await run.status())
+
+
+async def compensate_run(request: Request, run_id: RunPath) -> views.RunOutcome:
+    """Undo the completed steps of a failed run."""
+    run = await caller_of(request).handle(run_id)
+    await run.compensate()
+    return views.RunOutcome(done=True, status=await run.status())
+
+
+async def delete_run(request: Request, run_id: RunPath) -> Response:
+    """Delete an ended run and all runs below it for good."""
+    await (await caller_of(request).handle(run_id)).delete()
+    return Response(status_code=204)
+
+
+# New runs from old ones
+
+
+async def rerun_run(
+    request: Request, run_id: RunPath, body: RerunBody | None = None, key: Key = None
+) -> views.RunStarted:
+    """Start a new run from the beginning, with the old input unless another is given."""
+    caller = caller_of(request)
+    old = await caller.handle(run_id)
+    changed = body.model_dump(include=body.model_fields_set) if body else {}
+    new = await caller.engine.rerun(old, key=_key(key, ""), **changed)
+    return views.RunStarted(id=new.id, url=_url(request, new))
+
+
+async def rerun_run_from(
+    request: Request, run_id: RunPath, body: RerunFromBody, key: Key = None
+) -> views.RunStarted:
+    """Start a new run that keeps the results from before a step and repeats the rest."""
+    caller = caller_of(request)
+    old, row = await caller.run(run_id)
+    chosen = _key(key, "")
+    if row.kind == "graph":
+        if body.outputs:
+            raise Refusal(
+                422, "FIELD_INVALID", "a graph is rerun without outputs", hint="fork it", field="outputs"
+            )
+        new = await caller.engine.rerun_from_node(old, body.step, key=chosen)
+    else:
+        new = await caller.engine.rerun_from(old, body.step, outputs=body.outputs, key=chosen)
+    return views.RunStarted(id=new.id, url=_url(request, new))
+
+
+async def fork_run(request: Request, run_id: RunPath, body: ForkBody, key: Key = None) -> views.RunStarted:
+    """Start a new run that begins as this one was at an event, apart from the edits."""
+    caller = caller_of(request)
+    old = await caller.handle(run_id)
+    edits = body.model_dump(include=body.model_fields_set)
+    new = await caller.engine.fork(old, key=_key(key, ""), **edits)
+    return views.RunStarted(id=new.id, url=_url(request, new))
+
+
+async def export_run(
+    request: Request, run_id: RunPath, children: Annotated[bool, Query()] = True
+) -> Response:
+    """Return a run, and all runs below it, as one file."""
+    caller = caller_of(request)
+    file = await caller.engine.export(await caller.handle(run_id), children=children)
+    name = f"attachment; filename=run-{run_id}.json"
+    return Response(file, media_type="application/json", headers={"Content-Disposition": name})
+
+
+async def import_run(request: Request) -> views.RunStarted:
+    """Restore an exported run under its own id."""
+    run = await caller_of(request).engine.import_run(await read_body(request, IMPORT_MAX))
+    return views.RunStarted(id=run.id, url=_url(request, run))
+
+
+# Parts
+
+
+async def _detail(run: RunHandle[Any]) -> views.RunView:
+    return views.detail(await run.info(), await _last_seq(run))
+
+
+async def _last_seq(run: RunHandle[Any]) -> int:
+    rows = await run._client.store.read_log_end(run.id)
+    return rows[-1].seq if rows else 0
+
+
+def _etag(row: RunRow, seq: int) -> str:
+    text = f"{row.id} {seq} {row.status} {row.where_at} {row.ended_at}"
+    return f'"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"'
+
+
+def _root(request: Request) -> str:
+    return str(request.scope.get("root_path", ""))
+
+
+def _url(request: Request, run: RunHandle[Any]) -> str:
+    return f"{_root(request)}/api/v1/runs/{run.id}"

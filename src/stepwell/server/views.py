@@ -1,0 +1,361 @@
+"""What the API answers: typed models, so that clients in other languages can be generated."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from stepwell.domain.commit import Definition, LogRow, RunRow
+from stepwell.domain.damage import damaged
+from stepwell.domain.state import OpenWait
+from stepwell.domain.status import Status
+
+BEGINNING = datetime.fromtimestamp(0, tz=UTC)  # of a fact without a time
+SHOWN_MAX = 64 * 1024  # bytes of a payload in a list
+
+_ID = "0192f0c1d2e3740f8a9b0c1d2e3f4a5b"
+_AT = "2026-01-01T12:00:00.000000Z"
+
+
+class Truncated(BaseModel):
+    """Stands in for a value that is too long for a list; `url` has the whole."""
+
+    truncated: bool = True
+    bytes: int
+    url: str
+
+
+class RunSummary(BaseModel):
+    """A run in a list. A long `input`, `output` or `error` is replaced by `Truncated`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "id": _ID,
+                "workflow": "fulfil",
+                "version": "1",
+                "kind": "function",
+                "status": "completed",
+                "where": "",
+                "key": "order-42",
+                "parent": "",
+                "root": _ID,
+                "tags": {"customer": "7"},
+                "trigger": "api",
+                "test": False,
+                "created_at": _AT,
+                "started_at": _AT,
+                "ended_at": _AT,
+                "input": {"id": 42},
+                "output": "shipped",
+                "error": None,
+            }
+        }
+    )
+
+    id: str
+    workflow: str
+    version: str
+    kind: str = Field(description="function, machine or graph")
+    status: Status
+    where: str = Field(description="the step, place or node where the run is")
+    key: str
+    parent: str
+    root: str
+    tags: dict[str, str]
+    trigger: str
+    test: bool
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    input: Any
+    output: Any
+    error: Any
+
+
+class RunView(RunSummary):
+    """A run with its whole input, output and error, and the seq of its last event."""
+
+    seq: int = Field(description="of the last event")
+
+
+class RunPage(BaseModel):
+    runs: list[RunSummary]
+    cursor: str | None = Field(description="pass it to get the next page; null: this was the last")
+
+
+class RunStarted(BaseModel):
+    """An accepted run: it is on disk and will reach an end."""
+
+    id: str = Field(examples=[_ID])
+    url: str = Field(examples=[f"/api/v1/runs/{_ID}"])
+    run: RunView | None = Field(default=None, description="set with ?wait=")
+
+
+class RunsStarted(BaseModel):
+    runs: list[RunStarted]
+
+
+class EventView(BaseModel):
+    """One fact of a run's log."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "run": _ID,
+                "seq": 4,
+                "at": _AT,
+                "kind": "step_completed",
+                "path": "0/charge#1",
+                "attempt": 1,
+                "data": {"output": "receipt-42"},
+            }
+        }
+    )
+
+    run: str
+    seq: int
+    at: datetime
+    kind: str
+    path: str
+    attempt: int
+    data: Any = Field(description="the fact, or Truncated")
+
+
+class EventPage(BaseModel):
+    events: list[EventView]
+    after: int = Field(description="seq of the last event here: pass it as `after` to continue")
+    more: bool
+
+
+class WaitView(BaseModel):
+    """Something a run waits for."""
+
+    path: str
+    what: str = Field(description="signal, event, approval, trigger, timer, retry or child")
+    name: str = ""
+    key: str = ""
+    due_at: datetime | None = None
+    form: Any = Field(default=None, description="JSON Schema of the answer")
+    title: str = ""
+    assignees: list[str] = []
+    choices: list[str] = []
+
+
+class WaitList(BaseModel):
+    waits: list[WaitView]
+
+
+class StateView(BaseModel):
+    """The state of a run after one event."""
+
+    seq: int
+    status: Status
+    place: str = Field(description="of a machine")
+    state: Any = Field(description="of a machine")
+    outputs: dict[str, Any]
+    steps: dict[str, Any]
+    waits: list[WaitView]
+    error: Any
+    progress: Any
+
+
+class CheckpointView(BaseModel):
+    version: int
+    place: str
+    state: Any
+    documents: list[str]
+    transition: str
+    seq: int
+    at: datetime
+    forkable: bool
+
+
+class CheckpointList(BaseModel):
+    checkpoints: list[CheckpointView]
+
+
+class DocumentView(BaseModel):
+    id: str
+    name: str
+    version: int
+    type: str
+    value: Any
+    path: str
+    seq: int
+    at: datetime
+
+
+class DocumentList(BaseModel):
+    documents: list[DocumentView]
+
+
+class ReasonView(BaseModel):
+    """Why a run does not move."""
+
+    code: str = Field(examples=["waiting"])
+    text: str
+    until: datetime | None
+
+
+class RunOutcome(BaseModel):
+    """What became of a request to a run."""
+
+    done: bool = Field(description="false: it was so before")
+    status: Status
+
+
+class WorkflowView(BaseModel):
+    """A version of a workflow."""
+
+    name: str
+    version: str
+    kind: str
+    hash: str
+
+
+class WorkflowDetail(WorkflowView):
+    definition: Any = Field(description="a graph's JSON, a machine's chart or a function's signature")
+    input_schema: Any
+    versions: list[str]
+
+
+class WorkflowList(BaseModel):
+    workflows: list[WorkflowView]
+
+
+class GraphView(BaseModel):
+    """A saved graph: its draft and its published versions."""
+
+    name: str
+    hash: str = Field(description="of the draft; send it as If-Match to update or publish")
+    versions: list[str]
+    changed: bool = Field(description="the draft differs from the last published version")
+    by: str
+    at: datetime | None
+    warnings: list[str]
+    graph: dict[str, Any] | None = None
+
+
+class GraphList(BaseModel):
+    graphs: list[GraphView]
+
+
+class GraphPublished(BaseModel):
+    version: str
+
+
+class GraphProblems(BaseModel):
+    valid: bool
+    problems: list[dict[str, Any]]
+    warnings: list[dict[str, Any]]
+
+
+class GraphDiff(BaseModel):
+    diff: dict[str, Any]
+
+
+class LimitView(BaseModel):
+    """At most `limit` runs of a workspace, workflow, queue or key are active at once."""
+
+    kind: str = Field(examples=["workflow"])
+    name: str = Field(examples=["fulfil"])
+    limit: int | None
+    hold: str
+
+
+class LimitList(BaseModel):
+    limits: list[LimitView]
+    sizes: dict[str, int] = Field(description="the largest body, payload, depth and page this server accepts")
+
+
+def summary(row: RunRow, root: str) -> RunSummary:
+    return RunSummary(**_fields(row, SHOWN_MAX, root))
+
+
+def detail(row: RunRow, seq: int) -> RunView:
+    return RunView(**_fields(row, None, ""), seq=seq)
+
+
+def _fields(row: RunRow, most: int | None, root: str) -> dict[str, Any]:
+    url = f"{root}/api/v1/runs/{row.id}"
+    return {
+        "id": row.id,
+        "workflow": row.workflow,
+        "version": row.version,
+        "kind": row.kind,
+        "status": row.status,
+        "where": row.where_at,
+        "key": row.key,
+        "parent": row.parent,
+        "root": row.root,
+        "tags": msgspec.json.decode(row.tags) or {},
+        "trigger": row.trigger,
+        "test": row.test,
+        "created_at": moment(row.created_at),
+        "started_at": moment(row.started_at),
+        "ended_at": moment(row.ended_at),
+        "input": shown(row.input, most, url),
+        "output": shown(row.output, most, url),
+        "error": shown(row.error, most, url),
+    }
+
+
+def shown(data: bytes | None, most: int | None, url: str) -> Any:
+    if data is None:
+        return None
+    if most is not None and len(data) > most:
+        return Truncated(bytes=len(data), url=url).model_dump()
+    return msgspec.json.decode(data)
+
+
+def event_fields(row: LogRow, run_id: str, root: str, most: int | None = SHOWN_MAX) -> dict[str, Any]:
+    try:
+        data = shown(row.payload, most, f"{root}/api/v1/runs/{run_id}/events/{row.seq}")
+    except msgspec.DecodeError as error:
+        raise damaged(row, error, run_id) from None
+    return {
+        "run": run_id,
+        "seq": row.seq,
+        "at": moment(row.at),
+        "kind": row.kind,
+        "path": row.path,
+        "attempt": row.attempt,
+        "data": data,
+    }
+
+
+def wait_view(wait: OpenWait) -> WaitView:
+    return WaitView(
+        path=wait.path,
+        what=wait.what,
+        name=wait.name,
+        key=wait.key,
+        due_at=moment(wait.due_at),
+        form=plain(wait.form),
+        title=wait.title,
+        assignees=wait.assignees,
+        choices=[choice.name for choice in wait.choices],
+    )
+
+
+def workflow_view(definition: Definition) -> WorkflowView:
+    return WorkflowView(
+        name=definition.name, version=definition.version, kind=definition.kind, hash=definition.hash
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return facts, raw JSON and dataclasses as plain JSON values."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def moment(at: float | None) -> datetime | None:
+    """Return the time; None for one that never comes."""
+    try:
+        return None if not at else datetime.fromtimestamp(at, tz=UTC)
+    except (OverflowError, ValueError):
+        return None

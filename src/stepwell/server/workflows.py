@@ -1,0 +1,171 @@
+"""Routes of workflows: their definitions, their runs, and the library of saved graphs."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from fastapi import Header, Path, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stepwell.client.library import SavedGraph
+from stepwell.domain.ids import DRAFT
+from stepwell.errors import UnknownWorkflow, excerpt
+from stepwell.server import views
+from stepwell.server.caller import caller_of
+from stepwell.server.refusal import Refusal
+from stepwell.server.runs import PAGE_MAX, RequestBody, page_of
+
+Name = Annotated[str, Path(max_length=200, description="name of a workflow or graph", examples=["fulfil"])]
+IfMatch = Annotated[
+    str | None, Header(alias="If-Match", description="hash of the draft that was loaded, in double quotes")
+]
+
+
+class GraphBody(RequestBody):
+    graph: dict[str, Any] = Field(description="nodes and edges")
+    name: str = ""
+
+
+class DraftBody(RequestBody):
+    graph: dict[str, Any]
+
+
+async def list_workflows(request: Request) -> views.WorkflowList:
+    """List all versions of all workflows; drafts of graphs are under /graphs."""
+    caller = caller_of(request)
+    definitions = await caller.engine.store.list_definitions(caller.principal.workspace)
+    return views.WorkflowList(
+        workflows=[views.workflow_view(d) for d in definitions if not d.name.startswith(DRAFT)]
+    )
+
+
+async def get_workflow(
+    request: Request, name: Name, version: Annotated[str, Query(max_length=200)] = ""
+) -> views.WorkflowDetail:
+    """Return a workflow: its definition, its input's schema and its versions."""
+    caller = caller_of(request)
+    store, workspace = caller.engine.store, caller.principal.workspace
+    definition = None if name.startswith(DRAFT) else await store.read_definition(workspace, name, version)
+    if definition is None:
+        raise UnknownWorkflow(f"no workflow {excerpt(name)} is known")
+    listed = await store.list_definitions(workspace)
+    return views.WorkflowDetail(
+        **views.workflow_view(definition).model_dump(),
+        definition=views.shown(definition.body, None, ""),
+        input_schema=views.shown(definition.input_schema, None, ""),
+        versions=[d.version for d in listed if d.name == name],
+    )
+
+
+async def list_executions(
+    request: Request,
+    name: Name,
+    status: Annotated[list[str] | None, Query(description="repeatable")] = None,
+    cursor: Annotated[str, Query(max_length=500)] = "",
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+) -> views.RunPage:
+    """List the runs of a workflow, newest first."""
+    return await page_of(request, name, status or [], cursor, limit)
+
+
+# Saved graphs
+
+
+async def list_graphs(request: Request) -> views.GraphList:
+    """List the saved graphs, without their nodes and edges."""
+    return views.GraphList(graphs=[_view(saved) for saved in await caller_of(request).engine.library.list()])
+
+
+async def create_graph(request: Request, response: Response, body: GraphBody) -> views.GraphView:
+    """Save a new graph as a draft."""
+    caller = caller_of(request)
+    saved = await caller.engine.library.create(body.graph, name=body.name, by=caller.principal.name)
+    response.headers["ETag"] = f'"{saved.hash}"'
+    return _view(saved)
+
+
+async def get_graph(
+    request: Request,
+    response: Response,
+    name: Name,
+    version: Annotated[str, Query(max_length=20, description="draft, published or a number")] = "draft",
+) -> views.GraphView:
+    """Return a saved graph: its draft or a published version."""
+    library = caller_of(request).engine.library
+    saved, graph = await library.about(name), await library.get(name, version)
+    response.headers["ETag"] = f'"{saved.hash}"'
+    return _view(saved).model_copy(update={"graph": graph})
+
+
+async def update_graph(
+    request: Request, response: Response, name: Name, body: DraftBody, if_match: IfMatch = None
+) -> views.GraphView:
+    """Replace the draft; 409 if it is not the one that was loaded."""
+    caller = caller_of(request)
+    saved = await caller.engine.library.update(
+        name, body.graph, expected=_hash(if_match), by=caller.principal.name
+    )
+    response.headers["ETag"] = f'"{saved.hash}"'
+    return _view(saved)
+
+
+async def delete_graph(request: Request, name: Name) -> Response:
+    """Delete a graph and its versions. Runs that have begun continue."""
+    await caller_of(request).engine.library.delete(name)
+    return Response(status_code=204)
+
+
+async def publish_graph(request: Request, name: Name, if_match: IfMatch = None) -> views.GraphPublished:
+    """Make the draft a version; an unchanged draft makes no new one."""
+    library = caller_of(request).engine.library
+    return views.GraphPublished(version=await library.publish(name, expected=_hash(if_match)))
+
+
+async def diff_graph(
+    request: Request,
+    name: Name,
+    old: Annotated[str, Query(max_length=20)] = "published",
+    new: Annotated[str, Query(max_length=20)] = "draft",
+) -> views.GraphDiff:
+    """Compare two versions of a graph by node and field."""
+    return views.GraphDiff(diff=await caller_of(request).engine.library.diff(name, old, new))
+
+
+async def validate_graph(request: Request, body: GraphBody) -> views.GraphProblems:
+    """Check a graph without saving it: everything that is wrong with it, at once."""
+    tools = caller_of(request).engine.graphs
+    problems = [problem.as_dict() for problem in tools.check(body.graph)]
+    warnings = [] if problems else [warning.as_dict() for warning in tools.warnings(body.graph)]
+    return views.GraphProblems(valid=not problems, problems=problems, warnings=warnings)
+
+
+async def graph_schema(request: Request) -> dict[str, Any]:
+    """Return the JSON Schema of graphs with the node types of this server."""
+    return caller_of(request).engine.graphs.schema()
+
+
+def _view(saved: SavedGraph) -> views.GraphView:
+    return views.GraphView(
+        name=saved.name,
+        hash=saved.hash,
+        versions=list(saved.versions),
+        changed=saved.changed,
+        by=saved.by,
+        at=views.moment(saved.at),
+        warnings=list(saved.warnings),
+    )
+
+
+def _hash(if_match: str | None) -> str:
+    """Return the hash in an If-Match header; a header that cannot match must not overwrite."""
+    if if_match is None or if_match == "*":
+        return ""
+    match = re.fullmatch(r'"([0-9A-Za-z:_-]{1,200})"', if_match)
+    if match is None:
+        raise Refusal(
+            400, "PARAM_INVALID", "If-Match is not an ETag", hint='send one: "hash"', field="If-Match"
+        )
+    return match[1]

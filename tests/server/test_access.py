@@ -1,0 +1,237 @@
+"""Who may call the server, from where, and what every route declares."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+import stepwell
+from stepwell.errors import SettingsInvalid
+from stepwell.server.access import SCOPES, Access, Principal
+from stepwell.server.table import DeclaredRoute
+from tests.server.served import BEARER, FLOWS, TOKEN, code, served
+from tests.stage import Stage
+
+ANONYMOUS = {"/", "/healthz", "/readyz"}
+RUN = "0" * 32
+
+
+def paths(app: Any) -> list[tuple[str, str]]:
+    return [(row.method, row.path) for row in app.table]
+
+
+@pytest.mark.req("X4")
+async def test_every_route_but_three_needs_a_token(memory: Stage) -> None:
+    async with served(memory.client()) as client, httpx.AsyncClient(base_url=client.url) as stranger:
+        for method, path in paths(client.app):
+            answer = await stranger.request(method, path.format(run_id=RUN, name="x", seq=1))
+            if path in ANONYMOUS:
+                assert answer.status_code == 200, path
+            else:
+                assert answer.status_code == 401, path
+                assert code(answer) == "UNAUTHENTICATED"
+                assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.req("X4")
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_a_scope_opens_its_routes_and_no_others(memory: Stage, scope: Any) -> None:
+    async with served(memory.client()) as client:
+        known = Principal(name="ann", workspace="default", scopes=frozenset({scope}))
+        client.app.access.authenticate = lambda request: known  # type: ignore[method-assign]
+        for row in client.app.table:
+            if row.scope is None or row.path.endswith("stream"):
+                continue
+            answer = await client.request(row.method, row.path.format(run_id=RUN, name="x", seq=1))
+            refused = answer.status_code == 403 and code(answer) == "FORBIDDEN"
+            assert refused == (scope not in (row.scope, "admin")), (row.method, row.path)
+
+
+@pytest.mark.req("X5")
+async def test_a_run_of_another_workspace_looks_like_none(memory: Stage) -> None:
+    async with served(memory.engine(*FLOWS)) as client:
+        run = await client.started("doubling", 4)
+        await client.ended(run)
+        other = Principal(name="eve", workspace="other", scopes=frozenset(SCOPES))
+        client.app.access.authenticate = lambda request: other  # type: ignore[method-assign]
+        bodies: dict[str, Any] = {
+            "signal": {"name": "x"},
+            "decide": {"answer": 1},
+            "trigger": {"transition": "x"},
+        }
+        bodies |= {"rerun-from": {"step": "x"}, "fork": {"at": 1}}
+        for row in client.app.table:
+            if "{run_id}" in row.path:
+                body = bodies.get(row.path.rpartition("/")[2])
+                sent: dict[str, Any] = {"json": body} if body else {}
+                answer = await client.request(
+                    row.method, row.path.format(run_id=run, name="x", seq=1), **sent
+                )
+                assert code(answer) == "RUN_NOT_FOUND", row.path
+                assert run in answer.text
+                assert "doubling" not in answer.text
+
+
+STRANGE: list[tuple[dict[str, str], str]] = [
+    ({"Host": "evil.example"}, "HOST_NOT_ALLOWED"),
+    ({"Host": "127.0.0.1.evil.example"}, "HOST_NOT_ALLOWED"),
+    ({"Host": "localhost@evil.example"}, "HOST_NOT_ALLOWED"),
+    ({"Host": ""}, "HOST_NOT_ALLOWED"),
+    ({"Origin": "http://evil.example"}, "ORIGIN_NOT_ALLOWED"),
+    ({"Origin": "null"}, "ORIGIN_NOT_ALLOWED"),
+    ({"Origin": "file://"}, "ORIGIN_NOT_ALLOWED"),
+    ({"Origin": "http://localhost:1"}, "ORIGIN_NOT_ALLOWED"),
+    ({"Authorization": "Bearer wrong"}, "UNAUTHENTICATED"),
+    ({"Authorization": "Basic " + TOKEN}, "UNAUTHENTICATED"),
+    ({"Authorization": TOKEN}, "UNAUTHENTICATED"),
+    ({"Authorization": "Bearer"}, "UNAUTHENTICATED"),
+]
+
+
+@pytest.mark.req("A5", "X7")
+async def test_strange_callers_are_refused(memory: Stage) -> None:
+    async with served(memory.client()) as client:
+        answers = [await client.get("/api/v1/runs", headers=headers) for headers, _ in STRANGE]
+
+        assert [code(answer) for answer in answers] == [expected for _, expected in STRANGE]
+        assert not [answer for answer in answers if "access-control-allow-origin" in answer.headers]
+        assert (await client.get("/api/v1/runs")).status_code == 200
+
+
+@pytest.mark.req("X7")
+async def test_the_launch_address_gives_a_cookie_that_only_own_pages_can_use(memory: Stage) -> None:
+    async with served(memory.engine(*FLOWS)) as client, httpx.AsyncClient(base_url=client.url) as browser:
+        assert code(await browser.get("/?t=wrong")) == "UNAUTHENTICATED"
+        answer = await browser.get(f"/?t={TOKEN}")
+        cookie = answer.headers["set-cookie"].lower()
+        body = {"workflow": "doubling", "input": 4}
+        own = {"Origin": client.url}
+
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/"
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert TOKEN not in cookie
+        assert (await browser.get("/api/v1/runs")).status_code == 200
+        assert code(await browser.post("/api/v1/runs", json=body)) == "CSRF"
+        crossing = {**own, "Sec-Fetch-Site": "cross-site"}
+        assert code(await browser.post("/api/v1/runs", json=body, headers=crossing)) == "CSRF"
+        text = {**own, "Content-Type": "text/plain"}
+        assert code(await browser.post("/api/v1/runs", content=b"{}", headers=text)) == "CONTENT_TYPE"
+        assert (await browser.post("/api/v1/runs", json=body, headers=own)).status_code == 201
+
+
+async def test_a_token_in_an_address_is_refused(memory: Stage) -> None:
+    async with served(memory.client()) as client:
+        assert code(await client.get(f"/api/v1/runs?token={TOKEN}")) == "KEY_IN_URL"
+
+
+async def test_answers_carry_headers_that_browsers_obey(memory: Stage) -> None:
+    async with served(memory.client()) as client:
+        for path in ("/", "/api/v1/runs", "/nothing"):
+            headers = (await client.get(path)).headers
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "frame-ancestors 'none'" in headers["content-security-policy"]
+            assert headers["cache-control"] == "no-store"
+            assert "server" not in headers
+
+
+@pytest.mark.req("A5")
+async def test_without_auth_local_programs_need_no_token_and_pages_are_still_refused(memory: Stage) -> None:
+    async with (
+        served(memory.engine(*FLOWS), auth=False) as client,
+        httpx.AsyncClient(base_url=client.url) as stranger,
+    ):
+        body = {"workflow": "doubling", "input": 4}
+
+        assert (await stranger.post("/api/v1/runs", json=body)).status_code == 201
+        elsewhere = {"Origin": "http://evil.example"}
+        assert code(await stranger.post("/api/v1/runs", json=body, headers=elsewhere)) == "ORIGIN_NOT_ALLOWED"
+        crossing = {"Sec-Fetch-Site": "cross-site"}
+        assert code(await stranger.post("/api/v1/runs", json=body, headers=crossing)) == "CSRF"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"token": "short"}, {"hosts": ["a/b"]}, {"hosts": ["a:80"]}, {"hosts": ["app.example"], "auth": False}],
+)
+def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(SettingsInvalid):
+        Access(**options)
+
+
+async def test_the_server_does_not_start_with_a_route_outside_the_table(memory: Stage) -> None:
+    app = stepwell.asgi(memory.client())
+
+    @app.get("/secret")
+    async def secret() -> str:
+        return "all"
+
+    with pytest.raises(SettingsInvalid, match="/secret"):
+        async with app.opened():
+            pass
+
+
+def test_every_route_declares_itself(memory: Stage) -> None:
+    app = stepwell.asgi(memory.client())
+
+    assert all(isinstance(route, DeclaredRoute) for route in app.routes)
+    assert {row.path for row in app.table if row.scope is None} == ANONYMOUS
+    for row in app.table:
+        assert row.csrf == (row.method != "GET"), row.path
+        assert row.handler.__doc__, row.path
+    assert len({row.name for row in app.table}) == len(app.table)
+
+
+@pytest.mark.req("A6")
+async def test_it_can_be_mounted_under_a_path(sqlite: Stage) -> None:
+    api = stepwell.asgi(sqlite.engine(*FLOWS), token=TOKEN)
+    app = FastAPI(lifespan=api.opened)
+    app.mount("/flows", api)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=BEARER) as client,
+    ):
+        answer = await client.post("/flows/api/v1/runs?wait=20s", json={"workflow": "doubling", "input": 4})
+        launched = await client.get(f"/flows/?t={TOKEN}")
+
+        assert answer.json()["run"]["output"] == 8
+        assert answer.headers["location"] == answer.json()["url"]
+        assert (await client.get(answer.json()["url"])).status_code == 200
+        assert launched.headers["location"] == "/flows/"
+        assert "path=/flows" in launched.headers["set-cookie"].lower()
+
+
+@pytest.mark.parametrize("command", ["import stepwell", "import stepwell.cli"])
+def test_the_package_loads_no_server(command: str) -> None:
+    script = f"import sys; {command}; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert not {"fastapi", "uvicorn", "starlette", "pydantic"} & set(done.stdout.split())
+
+
+def test_the_version_is_printed_without_the_server() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "stepwell", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith("stepwell ")
+    assert "fastapi" not in done.stderr
+    assert "uvicorn" not in done.stderr
+
+
+def test_every_code_of_the_server_is_explained() -> None:
+    root = Path(stepwell.__file__).parent
+    sources = "".join(path.read_text() for path in (root / "server").glob("*.py"))
+    page = (root.parents[1] / "docs" / "errors.md").read_text()
+    codes = set(re.findall(r"""Refusal\(\s*\d+,\s*"([A-Z_]+)\"""", sources))
+
+    assert len(codes) > 20
+    assert sorted(code for code in codes if f"`{code}`" not in page) == []
