@@ -75,7 +75,17 @@ async def test_a_run_of_another_workspace_looks_like_none(memory: Stage) -> None
                     row.method, row.path.format(run_id=run, name="x", seq=1), **sent
                 )
                 assert code(answer) == "RUN_NOT_FOUND", row.path
-                assert run in answer.text
+                assert "doubling" not in answer.text
+            elif row.scope is not None and row.name not in ("openapi", "import_run"):
+                known = {"start_run": {"workflow": "doubling", "input": 4}}
+                known |= {"start_many_runs": {"workflow": "doubling", "inputs": [4]}}
+                known |= {"put_limit": {"kind": "workflow", "name": "doubling", "limit": 1}}
+                body = known.get(row.name, {"graph": {}} if row.method in ("POST", "PUT") else None)
+                query = {"stream": "?topics=runs", "drop_limit": "?kind=workflow&name=doubling"}
+                path = row.path.format(name="doubling") + query.get(row.name, "")
+                sent = {"json": body} if body else {}
+                answer = await client.request(row.method, path, **sent)
+                assert (row.name, code(answer)) == (row.name, "FORBIDDEN")
                 assert "doubling" not in answer.text
 
 

@@ -26,12 +26,19 @@ RunPath = Annotated[
 
 class Caller:
     def __init__(self, engine: Engine, principal: Principal) -> None:
-        self.engine = engine
+        self._engine = engine
         self.principal = principal
+
+    @property
+    def engine(self) -> Engine:
+        """Return the engine, whose lists, starts and graphs are those of one workspace: the caller's."""
+        if self.principal.workspace != self._engine.workspace:
+            raise Refusal(403, "FORBIDDEN", "this server serves another workspace")
+        return self._engine
 
     async def run(self, run_id: str) -> tuple[RunHandle[Any], RunRow]:
         """Return a run of the caller's workspace; the run of another one looks like none."""
-        handle = self.engine.handle(run_id)
+        handle = self._engine.handle(run_id)
         row = await handle.info()
         if row.workspace != self.principal.workspace:
             raise RunNotFound(f"there is no run {run_id}")

@@ -159,15 +159,15 @@ async def _start(
 
 async def _is_saved_graph(request: Request, caller: Caller, name: str) -> bool:
     """Look for a draft of that name. Names of workflows that are not graphs are remembered."""
-    others: set[str] = request.app.state.code_workflows
-    if name in others:
-        return False
+    others: set[tuple[str, str]] = request.app.state.code_workflows
     store, workspace = caller.engine.store, caller.principal.workspace
+    if (workspace, name) in others:
+        return False
     definition = await store.read_definition(workspace, name, "")
     if definition is None:
         return False  # `start` says which names there are
     if definition.kind != "graph":
-        others.add(name)
+        others.add((workspace, name))
         return False
     return await store.read_definition(workspace, DRAFT + name, "draft") is not None
 
@@ -357,7 +357,8 @@ async def export_run(
 ) -> Response:
     """Return a run, and all runs below it, as one file."""
     caller = caller_of(request)
-    file = await caller.engine.export(await caller.handle(run_id), children=children)
+    run = await caller.handle(run_id)
+    file = await caller.engine.export(run, children=children)
     name = f"attachment; filename=run-{run_id}.json"
     return Response(file, media_type="application/json", headers={"Content-Disposition": name})
 

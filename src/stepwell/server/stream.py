@@ -206,10 +206,10 @@ class ListFeed:
                 self._read_at = now
             return self._rows
 
-    async def changes(self, root: str, streams: Streams) -> AsyncIterator[Piece]:
+    async def changes(self, engine: Engine, root: str, streams: Streams) -> AsyncIterator[Piece]:
         """Produce `reset` (fetch the list now), then the runs that are new or changed."""
         changed = asyncio.Event()
-        stop = self._engine.notifier.on_work(lambda _: changed.set())
+        stop = engine.notifier.on_work(lambda _: changed.set())
         try:
             shown = await self.rows(root)
             yield Piece(_LIST, 0, "reset", [b'{"topic":"runs"}'])
@@ -276,7 +276,7 @@ async def _producer(request: Request, caller: Caller, name: str, seq: int) -> As
     root, streams = _root(request), _streams(request)
     if name == _LIST:
         feed: ListFeed = request.app.state.list_feed
-        return feed.changes(root, streams)
+        return feed.changes(caller.engine, root, streams)
     kind, _, run_id = name.partition(":")
     if kind != "run" or len(run_id) != 32:
         raise Refusal(
