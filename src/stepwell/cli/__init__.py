@@ -45,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("source", help=_SOURCE)
     check.add_argument("--against", required=True, metavar="DATABASE", help="SQLite file or postgresql://...")
     check.add_argument("--codec", default="", **_CODEC)
+    add_server(verbs)
     add_runs(verbs)
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments:
@@ -58,6 +59,10 @@ def main(arguments: list[str] | None = None) -> int:
 
             queues = options.queue or ["default"]
             return asyncio.run(work(options.source, options.database, queues, named_codec(options.codec)))
+        if options.verb in ("serve", "dev"):
+            from stepwell.cli.serve import dev, serve
+
+            return serve(options) if options.verb == "serve" else dev(options)
         if options.verb == "runs":
             from stepwell.cli.runs import do
 
@@ -84,6 +89,28 @@ def exit_code(error: StepwellError) -> int:
     if isinstance(error, Conflict):
         return 4
     return 6 if isinstance(error, StoreUnavailable | OutcomeUnknown) else 2
+
+
+def add_server(verbs: Any) -> None:
+    serve = verbs.add_parser("serve", help="serve the HTTP API of a database, without workflow code")
+    serve.add_argument("--database", default="stepwell.db", help=_DATABASE)
+    serve.add_argument(
+        "--proxy", default="", metavar="ADDRESSES", help="reverse proxies whose forwarded headers count"
+    )
+    dev = verbs.add_parser("dev", help="serve the HTTP API and run the workflows of a file, with reload")
+    dev.add_argument("source", help=_SOURCE)
+    dev.add_argument(
+        "--database", default="", help="SQLite file or postgresql://... (default: .stepwell/dev.db)"
+    )
+    dev.add_argument("--fd", type=int, default=None, help=argparse.SUPPRESS)
+    for verb in (serve, dev):
+        verb.add_argument("--codec", default="", **_CODEC)
+        verb.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+        verb.add_argument("--port", type=int, default=None, help="port (default: 8710, or the next free one)")
+        verb.add_argument(
+            "--host-name", action="append", default=[], help="name under which it is reached, repeatable"
+        )
+        verb.add_argument("--no-auth", action="store_true", help="need no token; on loopback only")
 
 
 def add_runs(verbs: Any) -> None:

@@ -1,0 +1,197 @@
+"""`stepwell serve` and `stepwell dev` as processes, and the docs that show how to call them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from stepwell.errors import SettingsInvalid
+from stepwell.server.listener import bind
+from tests.server.served import BEARER, FLOWS, TOKEN, code, served
+from tests.stage import Stage, until
+from tools.postgres.cluster import Cluster
+
+PAGE = Path(__file__).parents[2] / "docs" / "server.md"
+SOURCE = """
+from stepwell import Context, step, workflow
+
+@step
+async def greet(name: str) -> str:
+    return f"hello {name}"
+
+@workflow
+async def hello(ctx: Context, name: str) -> str:
+    return await ctx.step(greet, name)
+"""
+
+
+@contextmanager
+def running(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server process, and its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stepwell", *arguments],
+        cwd=folder,
+        env={**os.environ, "STEPWELL_LAUNCH_TOKEN": TOKEN},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        lines = [process.stderr.readline() for _ in range(3)]
+        address = re.search(r"API +(http://\S+)/api/v1", "".join(lines))
+        assert address, lines
+        yield process, address[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def stopped(process: subprocess.Popen[str]) -> tuple[int, str]:
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+@pytest.mark.slow
+async def test_serve_needs_only_the_database(disk: Stage, tmp_path: Path) -> None:
+    async with disk.engine(*FLOWS):
+        with running("serve", "--database", str(disk.database), "--port", "0", folder=tmp_path) as (
+            process,
+            url,
+        ):
+            async with httpx.AsyncClient(base_url=url, headers=BEARER, timeout=60) as client:
+                body = {"workflow": "doubling", "input": 21}
+                answer = await client.post("/api/v1/runs?wait=30s", json=body)
+                assert answer.json()["run"]["output"] == 42
+                assert (await client.get("/readyz")).json() == {"status": "ready"}
+            assert stopped(process)[0] == 0
+
+
+@pytest.mark.slow
+def test_dev_works_on_the_file_and_starts_again_when_it_changes(tmp_path: Path) -> None:
+    source = tmp_path / "flows.py"
+    source.write_text(SOURCE)
+    with running("dev", "flows.py", "--port", "0", folder=tmp_path) as (process, url):
+
+        def greeting() -> str:
+            body = {"workflow": "hello", "input": "ann"}
+            answer = httpx.post(f"{url}/api/v1/runs?wait=30s", json=body, headers=BEARER, timeout=60)
+            return str(answer.json()["run"]["output"])
+
+        async def changed() -> None:
+            await until(lambda: greeting() == "good day ann")
+
+        assert greeting() == "hello ann"
+        source.write_text(SOURCE.replace("hello {name}", "good day {name}"))
+        asyncio.run(changed())
+        assert (tmp_path / ".stepwell" / "dev.db").exists()
+        ended, said = stopped(process)
+        assert (ended, "nothing was left half done" in said) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve", "--database", "nothing.db"],
+        ["serve", "--database", "app.db", "--host", "0.0.0.0", "--port", "0", "--no-auth"],
+        ["serve", "--database", "app.db", "--host", "203.0.113.1", "--port", "0"],
+    ],
+)
+def test_a_server_that_cannot_start_says_why(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "app.db").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "stepwell", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "hint" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_next_free_port_is_taken() -> None:
+    with bind("127.0.0.1", None) as first, bind("127.0.0.1", None) as second:
+        assert first.getsockname()[1] >= 8710
+        assert second.getsockname()[1] > first.getsockname()[1]
+        with pytest.raises(SettingsInvalid):
+            bind("127.0.0.1", first.getsockname()[1])
+
+
+def test_a_port_that_is_named_is_the_port() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with bind("127.0.0.1", port) as listener:
+        assert listener.getsockname()[1] == port
+        assert listener.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's delay on
+
+
+@pytest.mark.req("A7")
+@pytest.mark.alone
+async def test_readiness_follows_the_database(postgres_cluster: Cluster) -> None:
+    url = postgres_cluster.databases.create()
+    stage = Stage("postgres", url)
+    async with served(stage.client()) as client:
+        assert (await client.get("/readyz")).status_code == 200
+        postgres_cluster.kill()
+        try:
+            async with asyncio.timeout(5):
+                answer = await client.get("/readyz")
+        finally:
+            postgres_cluster.start()
+        assert (answer.status_code, code(answer)) == (503, "STORE_UNAVAILABLE")
+        assert (await client.get("/healthz")).status_code == 200
+
+        async def ready() -> bool:
+            return (await client.get("/readyz")).status_code == 200
+
+        await until(ready)
+
+
+def test_a_stopping_server_is_not_ready(memory: Stage) -> None:
+    async def stopping() -> None:
+        async with served(memory.client()) as client:
+            client.app.drain()
+            assert code(await client.get("/readyz")) == "DRAINING"
+
+    asyncio.run(stopping())
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
+    """The shell blocks run one after the other, as a reader would type them."""
+    text = PAGE.read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    promised = re.findall(r"answers `([^`]+)`", text)
+    (tmp_path / "flows.py").write_text(re.findall(r"```python\n# flows.py\n(.*?)```", text, re.DOTALL)[0])
+    with running("dev", "flows.py", "--port", "0", folder=tmp_path) as (_, url):
+        script = "\n".join(blocks).replace("http://localhost:8710", url)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=tmp_path,
+            env={**os.environ, "TOKEN": TOKEN},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert len(blocks) > 5
+    for answer in promised:
+        assert answer in done.stdout, done.stdout
