@@ -283,6 +283,14 @@ async def test_the_description_names_every_operation_with_its_types(memory: Stag
             assert "ProblemDetails" in str(operation["responses"]["400"]), path
             if "requestBody" in operation and "import" not in path:
                 assert "schema" in operation["requestBody"]["content"]["application/json"], (path, method)
+        untyped = [
+            path
+            for path, method, operation in operations
+            if method == "get"
+            and operation["responses"]["200"]["content"].get("application/json", {}).get("schema") == {}
+        ]
+        one = "/api/v1/runs/{run_id}"
+        assert set(untyped) == {"/", f"{one}/export", f"{one}/stream", "/api/v1/stream"}
         assert {"RunView", "EventView", "ProblemDetails"} <= set(document["components"]["schemas"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepwell.server import health, history, limits, runs, stream, workflows
+from stepwell.server import health, history, limits, runs, stream, views, workflows
 from stepwell.server.access import Scope
 from stepwell.server.table import Route
 
@@ -109,7 +109,12 @@ RUNS = (
         body_max=runs.IMPORT_MAX,
     ),
     _read(f"{API}/runs", runs.list_runs, "runs", errors=(422,)),
-    _read(_RUN, runs.get_run, "runs", answers={304: {"description": "not changed"}}),
+    _read(
+        _RUN,
+        runs.get_run,
+        "runs",
+        answers={200: {"model": views.RunView}, 304: {"description": "not changed"}},
+    ),
     _change("DELETE", _RUN, runs.delete_run, "edit", "runs", status=204, errors=(409,)),
     _read(f"{_RUN}/events", history.list_events, "history"),
     _read(f"{_RUN}/events/{{seq}}", history.get_event, "history"),
