@@ -14,7 +14,7 @@ from stepwell import Engine, Retry, step, workflow
 from stepwell.domain.program import Context
 from stepwell.server.app import ServerApp, asgi
 from stepwell.server.listener import Listener, address, bind
-from tests.stage import until
+from tests.engines import until
 
 TOKEN = "a-token-of-the-tests"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

@@ -16,8 +16,8 @@ import stepwell
 from stepwell.errors import SettingsInvalid
 from stepwell.server.access import SCOPES, Access, Principal
 from stepwell.server.table import DeclaredRoute
+from tests.engines import Engines
 from tests.server.served import BEARER, FLOWS, TOKEN, code, served
-from tests.stage import Stage
 
 ANONYMOUS = {"/", "/healthz", "/readyz"}
 RUN = "0" * 32
@@ -28,8 +28,8 @@ def paths(app: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.req("X4")
-async def test_every_route_but_three_needs_a_token(memory: Stage) -> None:
-    async with served(memory.client()) as client, httpx.AsyncClient(base_url=client.url) as stranger:
+async def test_every_route_but_three_needs_a_token(memory_engines: Engines) -> None:
+    async with served(memory_engines.client()) as client, httpx.AsyncClient(base_url=client.url) as stranger:
         for method, path in paths(client.app):
             answer = await stranger.request(method, path.format(run_id=RUN, name="x", seq=1))
             if path in ANONYMOUS:
@@ -42,8 +42,8 @@ async def test_every_route_but_three_needs_a_token(memory: Stage) -> None:
 
 @pytest.mark.req("X4")
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_scope_opens_its_routes_and_no_others(memory: Stage, scope: Any) -> None:
-    async with served(memory.client()) as client:
+async def test_a_scope_opens_its_routes_and_no_others(memory_engines: Engines, scope: Any) -> None:
+    async with served(memory_engines.client()) as client:
         known = Principal(name="ann", workspace="default", scopes=frozenset({scope}))
         client.app.access.authenticate = lambda request: known  # type: ignore[method-assign]
         for row in client.app.table:
@@ -55,8 +55,8 @@ async def test_a_scope_opens_its_routes_and_no_others(memory: Stage, scope: Any)
 
 
 @pytest.mark.req("X5")
-async def test_a_run_of_another_workspace_looks_like_none(memory: Stage) -> None:
-    async with served(memory.engine(*FLOWS)) as client:
+async def test_a_run_of_another_workspace_looks_like_none(memory_engines: Engines) -> None:
+    async with served(memory_engines.new(*FLOWS)) as client:
         run = await client.started("doubling", 4)
         await client.ended(run)
         other = Principal(name="eve", workspace="other", scopes=frozenset(SCOPES))
@@ -106,8 +106,8 @@ STRANGE: list[tuple[dict[str, str], str]] = [
 
 
 @pytest.mark.req("A5", "X7")
-async def test_strange_callers_are_refused(memory: Stage) -> None:
-    async with served(memory.client()) as client:
+async def test_strange_callers_are_refused(memory_engines: Engines) -> None:
+    async with served(memory_engines.client()) as client:
         answers = [await client.get("/api/v1/runs", headers=headers) for headers, _ in STRANGE]
 
         assert [code(answer) for answer in answers] == [expected for _, expected in STRANGE]
@@ -116,8 +116,11 @@ async def test_strange_callers_are_refused(memory: Stage) -> None:
 
 
 @pytest.mark.req("X7")
-async def test_the_launch_address_gives_a_cookie_that_only_own_pages_can_use(memory: Stage) -> None:
-    async with served(memory.engine(*FLOWS)) as client, httpx.AsyncClient(base_url=client.url) as browser:
+async def test_the_launch_address_gives_a_cookie_that_only_own_pages_can_use(memory_engines: Engines) -> None:
+    async with (
+        served(memory_engines.new(*FLOWS)) as client,
+        httpx.AsyncClient(base_url=client.url) as browser,
+    ):
         assert code(await browser.get("/?t=wrong")) == "UNAUTHENTICATED"
         answer = await browser.get(f"/?t={TOKEN}")
         cookie = answer.headers["set-cookie"].lower()
@@ -138,13 +141,13 @@ async def test_the_launch_address_gives_a_cookie_that_only_own_pages_can_use(mem
         assert (await browser.post("/api/v1/runs", json=body, headers=own)).status_code == 201
 
 
-async def test_a_token_in_an_address_is_refused(memory: Stage) -> None:
-    async with served(memory.client()) as client:
+async def test_a_token_in_an_address_is_refused(memory_engines: Engines) -> None:
+    async with served(memory_engines.client()) as client:
         assert code(await client.get(f"/api/v1/runs?token={TOKEN}")) == "KEY_IN_URL"
 
 
-async def test_answers_carry_headers_that_browsers_obey(memory: Stage) -> None:
-    async with served(memory.client()) as client:
+async def test_answers_carry_headers_that_browsers_obey(memory_engines: Engines) -> None:
+    async with served(memory_engines.client()) as client:
         for path in ("/", "/api/v1/runs", "/nothing"):
             headers = (await client.get(path)).headers
             assert headers["x-content-type-options"] == "nosniff"
@@ -154,9 +157,11 @@ async def test_answers_carry_headers_that_browsers_obey(memory: Stage) -> None:
 
 
 @pytest.mark.req("A5")
-async def test_without_auth_local_programs_need_no_token_and_pages_are_still_refused(memory: Stage) -> None:
+async def test_without_auth_local_programs_need_no_token_and_pages_are_still_refused(
+    memory_engines: Engines,
+) -> None:
     async with (
-        served(memory.engine(*FLOWS), auth=False) as client,
+        served(memory_engines.new(*FLOWS), auth=False) as client,
         httpx.AsyncClient(base_url=client.url) as stranger,
     ):
         body = {"workflow": "doubling", "input": 4}
@@ -177,8 +182,8 @@ def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
         Access(**options)
 
 
-async def test_the_server_does_not_start_with_a_route_outside_the_table(memory: Stage) -> None:
-    app = stepwell.asgi(memory.client())
+async def test_the_server_does_not_start_with_a_route_outside_the_table(memory_engines: Engines) -> None:
+    app = stepwell.asgi(memory_engines.client())
 
     @app.get("/secret")
     async def secret() -> str:
@@ -189,8 +194,8 @@ async def test_the_server_does_not_start_with_a_route_outside_the_table(memory: 
             pass
 
 
-def test_every_route_declares_itself(memory: Stage) -> None:
-    app = stepwell.asgi(memory.client())
+def test_every_route_declares_itself(memory_engines: Engines) -> None:
+    app = stepwell.asgi(memory_engines.client())
 
     assert all(isinstance(route, DeclaredRoute) for route in app.routes)
     assert {row.path for row in app.table if row.scope is None} == ANONYMOUS
@@ -201,8 +206,8 @@ def test_every_route_declares_itself(memory: Stage) -> None:
 
 
 @pytest.mark.req("A6")
-async def test_it_can_be_mounted_under_a_path(sqlite: Stage) -> None:
-    api = stepwell.asgi(sqlite.engine(*FLOWS), token=TOKEN)
+async def test_it_can_be_mounted_under_a_path(sqlite: Engines) -> None:
+    api = stepwell.asgi(sqlite.new(*FLOWS), token=TOKEN)
     app = FastAPI(lifespan=api.opened)
     app.mount("/flows", api)
     transport = httpx.ASGITransport(app)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.engines import Engines
 from tests.server.served import FLOWS, TOKEN, Served, code, served
-from tests.stage import Stage
 
 START = '{"workflow": "doubling", "input": %s}'
 
@@ -60,9 +60,9 @@ BODIES: dict[str, tuple[bytes, int, str]] = {
 
 
 @pytest.mark.req("X9", "A1")
-async def test_bad_bodies_get_their_code(memory: Stage) -> None:
+async def test_bad_bodies_get_their_code(memory_engines: Engines) -> None:
     got: dict[str, Any] = {}
-    async with served(memory.engine(*FLOWS)) as client:
+    async with served(memory_engines.new(*FLOWS)) as client:
         for name, (body, _, _) in BODIES.items():
             answer = await client.post(
                 "/api/v1/runs", content=body, headers={"Content-Type": "application/json"}
@@ -95,9 +95,9 @@ HEADERS: dict[str, tuple[dict[str, str], int, str]] = {
 
 
 @pytest.mark.req("X9")
-async def test_bad_headers_get_their_code(memory: Stage) -> None:
+async def test_bad_headers_get_their_code(memory_engines: Engines) -> None:
     got: dict[str, Any] = {}
-    async with served(memory.engine(*FLOWS)) as client:
+    async with served(memory_engines.new(*FLOWS)) as client:
         for name, (headers, _, _) in HEADERS.items():
             answer = await client.post("/api/v1/runs", content=(START % 4).encode(), headers=headers)
             got[name] = (answer.status_code, code(answer))
@@ -144,9 +144,9 @@ ADDRESSES: dict[str, tuple[int, str]] = {
 
 
 @pytest.mark.req("X9")
-async def test_bad_addresses_get_their_code(memory: Stage) -> None:
+async def test_bad_addresses_get_their_code(memory_engines: Engines) -> None:
     got: dict[str, Any] = {}
-    async with served(memory.engine(*FLOWS)) as client:
+    async with served(memory_engines.new(*FLOWS)) as client:
         for address in ADDRESSES:
             answer = await client.get(address)
             got[address] = (answer.status_code, code(answer))
@@ -155,20 +155,20 @@ async def test_bad_addresses_get_their_code(memory: Stage) -> None:
         await served_as_before(client)
 
 
-async def test_a_method_that_is_not_there_is_refused(memory: Stage) -> None:
-    async with served(memory.client()) as client:
+async def test_a_method_that_is_not_there_is_refused(memory_engines: Engines) -> None:
+    async with served(memory_engines.client()) as client:
         answer = await client.post("/healthz", headers={"X-HTTP-Method-Override": "GET"})
 
         assert code(answer) == "METHOD_NOT_ALLOWED"
         assert "GET" in answer.headers["allow"]
 
 
-async def test_a_body_that_lies_about_its_length_is_cut_off_at_the_limit(memory: Stage) -> None:
+async def test_a_body_that_lies_about_its_length_is_cut_off_at_the_limit(memory_engines: Engines) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(80):
             yield b" " * 65536
 
-    async with served(memory.engine(*FLOWS)) as client:
+    async with served(memory_engines.new(*FLOWS)) as client:
         answer = await client.post(
             "/api/v1/runs", content=endless(), headers={"Content-Type": "application/json"}
         )
@@ -186,8 +186,8 @@ async def test_a_body_that_lies_about_its_length_is_cut_off_at_the_limit(memory:
         b"X: a\r\n b\nY\r\n",
     ],
 )
-async def test_broken_framing_closes_the_connection(memory: Stage, lines: bytes) -> None:
-    async with served(memory.engine(*FLOWS)) as client:
+async def test_broken_framing_closes_the_connection(memory_engines: Engines, lines: bytes) -> None:
+    async with served(memory_engines.new(*FLOWS)) as client:
         port = int(client.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head = b"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKEN.encode()
@@ -201,10 +201,10 @@ async def test_broken_framing_closes_the_connection(memory: Stage, lines: bytes)
 
 
 @pytest.mark.req("X9")
-async def test_wrong_types_everywhere_are_refused(memory: Stage) -> None:
+async def test_wrong_types_everywhere_are_refused(memory_engines: Engines) -> None:
     wrong: list[Any] = [None, True, -1, 1.5, "", "x" * 600, [], [[]], {}, {"a": None}]
     fields = ("workflow", "version", "delay", "priority", "queue", "timeout", "tags", "concurrency", "key")
-    async with served(memory.engine(*FLOWS)) as client:
+    async with served(memory_engines.new(*FLOWS)) as client:
         for name, value in product(fields, wrong):
             body = {"workflow": "doubling", "input": 1, name: value}
             answer = await client.post(
@@ -218,9 +218,9 @@ async def test_wrong_types_everywhere_are_refused(memory: Stage) -> None:
 
 
 async def test_an_unexpected_error_shows_only_its_request_id(
-    memory: Stage, caplog: pytest.LogCaptureFixture
+    memory_engines: Engines, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with served(memory.engine(*FLOWS)) as client:
+    async with served(memory_engines.new(*FLOWS)) as client:
 
         async def broken(*_: Any, **__: Any) -> None:
             raise RuntimeError("secret detail")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.engines import Engines
 from tests.server.served import FLOWS, code, served
-from tests.stage import Stage
 
 
 @pytest.mark.req("A1", "A2")
-async def test_a_run_is_started_waited_for_and_read(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_a_run_is_started_waited_for_and_read(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         answer = await client.post("/api/v1/runs?wait=30s", json={"workflow": "doubling", "input": 4})
         run = answer.json()["run"]
         url = answer.json()["url"]
@@ -36,8 +36,8 @@ async def test_a_run_is_started_waited_for_and_read(stage: Stage) -> None:
 
 
 @pytest.mark.req("A1")
-async def test_an_unchanged_run_is_not_sent_again(memory: Stage) -> None:
-    async with served(memory.engine(*FLOWS)) as client:
+async def test_an_unchanged_run_is_not_sent_again(memory_engines: Engines) -> None:
+    async with served(memory_engines.new(*FLOWS)) as client:
         run = await client.started("listening", 1)
         await client.waiting(run)
         tag = (await client.get(f"/api/v1/runs/{run}")).headers["etag"]
@@ -52,8 +52,8 @@ async def test_an_unchanged_run_is_not_sent_again(memory: Stage) -> None:
 
 
 @pytest.mark.req("A1")
-async def test_the_same_key_gives_the_same_run(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_the_same_key_gives_the_same_run(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         key = {"Idempotency-Key": "order-42"}
         first = await client.started("doubling", 4, headers=key)
         again = await client.started("doubling", 4, headers=key)
@@ -65,8 +65,8 @@ async def test_the_same_key_gives_the_same_run(stage: Stage) -> None:
         assert [run["id"] for run in listed] == [first]
 
 
-async def test_a_wait_that_is_too_short_answers_with_the_run_as_it_is(memory: Stage) -> None:
-    async with served(memory.engine(*FLOWS)) as client:
+async def test_a_wait_that_is_too_short_answers_with_the_run_as_it_is(memory_engines: Engines) -> None:
+    async with served(memory_engines.new(*FLOWS)) as client:
         answer = await client.post("/api/v1/runs?wait=10ms", json={"workflow": "listening", "input": 1})
         failed = await client.post("/api/v1/runs?wait=30s", json={"workflow": "failing", "input": "no"})
 
@@ -77,8 +77,8 @@ async def test_a_wait_that_is_too_short_answers_with_the_run_as_it_is(memory: St
 
 
 @pytest.mark.req("A2")
-async def test_lists_are_filtered_and_paged(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_lists_are_filtered_and_paged(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         body = {"workflow": "doubling", "inputs": [1, 2, 3, 4, 5], "keys": [f"k{n}" for n in range(5)]}
         started = await client.post("/api/v1/runs/batch", json=body)
         ids = [run["id"] for run in started.json()["runs"]]
@@ -106,8 +106,8 @@ async def test_lists_are_filtered_and_paged(stage: Stage) -> None:
         assert [run["id"] for run in executions["runs"]] == pages[:3]
 
 
-async def test_long_payloads_are_cut_in_lists_with_a_link_to_the_whole(memory: Stage) -> None:
-    async with served(memory.engine(*FLOWS)) as client:
+async def test_long_payloads_are_cut_in_lists_with_a_link_to_the_whole(memory_engines: Engines) -> None:
+    async with served(memory_engines.new(*FLOWS)) as client:
         text = "x" * 70_000
         run = await client.started("asking", text)
         row = (await client.get("/api/v1/runs")).json()["runs"][0]["input"]
@@ -119,8 +119,8 @@ async def test_long_payloads_are_cut_in_lists_with_a_link_to_the_whole(memory: S
         assert (await client.get(event["url"])).json()["data"]["input"] == text
 
 
-async def test_signals_and_decisions_reach_the_run(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_signals_and_decisions_reach_the_run(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         listening = await client.started("listening", 2)
         for number in (1, 1, 2):
             body = {"name": "word", "payload": number, "id": f"message-{number}"}
@@ -141,8 +141,8 @@ async def test_signals_and_decisions_reach_the_run(stage: Stage) -> None:
         assert code(trigger) == "WRONG_PLACE"
 
 
-async def test_runs_are_cancelled_retried_and_deleted(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_runs_are_cancelled_retried_and_deleted(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         waiting = await client.started("listening", 1)
         await client.waiting(waiting)
         url = f"/api/v1/runs/{waiting}"
@@ -163,8 +163,8 @@ async def test_runs_are_cancelled_retried_and_deleted(stage: Stage) -> None:
         assert code(await client.get(url)) == "RUN_NOT_FOUND"
 
 
-async def test_new_runs_are_made_from_old_ones(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_new_runs_are_made_from_old_ones(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         old = await client.started("doubling", 4)
         await client.ended(old)
         url = f"/api/v1/runs/{old}"
@@ -184,8 +184,8 @@ async def test_new_runs_are_made_from_old_ones(stage: Stage) -> None:
         assert twice[0] == twice[1]
 
 
-async def test_a_run_is_exported_and_imported(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_a_run_is_exported_and_imported(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         run = await client.started("doubling", 4)
         before = await client.ended(run)
         file = await client.get(f"/api/v1/runs/{run}/export")
@@ -200,8 +200,8 @@ async def test_a_run_is_exported_and_imported(stage: Stage) -> None:
         assert code(await client.post("/api/v1/runs/import", content=b"{}")) == "INVALID_FILE"
 
 
-async def test_limits_are_set_and_removed(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_limits_are_set_and_removed(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         body = {"kind": "workflow", "name": "doubling", "limit": 3}
         put = await client.put("/api/v1/limits", json=body)
 
@@ -221,8 +221,8 @@ GRAPH = {
 
 
 @pytest.mark.req("A1")
-async def test_graphs_are_saved_published_and_run(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_graphs_are_saved_published_and_run(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         checked = (await client.post("/api/v1/graphs/validate", json={"graph": GRAPH})).json()
         assert checked["problems"] == []
         broken = {**GRAPH, "edges": [{"id": "e", "source": "start", "target": "nowhere"}]}
@@ -252,8 +252,8 @@ async def test_graphs_are_saved_published_and_run(stage: Stage) -> None:
         assert code(await client.get(url)) == "UNKNOWN_WORKFLOW"
 
 
-async def test_the_server_needs_no_workflow_code(disk: Stage) -> None:
-    async with disk.engine(*FLOWS) as worker, served(disk.client()) as client:
+async def test_the_server_needs_no_workflow_code(durable_engines: Engines) -> None:
+    async with durable_engines.new(*FLOWS) as worker, served(durable_engines.client()) as client:
         assert worker.worker is not None
         names = {row["name"] for row in (await client.get("/api/v1/workflows")).json()["workflows"]}
         run = await client.started("doubling", 21)
@@ -265,8 +265,8 @@ async def test_the_server_needs_no_workflow_code(disk: Stage) -> None:
 
 
 @pytest.mark.req("A1")
-async def test_the_description_names_every_operation_with_its_types(memory: Stage) -> None:
-    async with served(memory.client()) as client:
+async def test_the_description_names_every_operation_with_its_types(memory_engines: Engines) -> None:
+    async with served(memory_engines.client()) as client:
         document = (await client.get("/api/v1/openapi.json")).json()
         operations = [
             (path, method, operation)
@@ -294,8 +294,8 @@ async def test_the_description_names_every_operation_with_its_types(memory: Stag
         assert {"RunView", "EventView", "ProblemDetails"} <= set(document["components"]["schemas"])
 
 
-async def test_many_starts_at_once_all_arrive(disk: Stage) -> None:
-    async with served(disk.engine(*FLOWS)) as client:
+async def test_many_starts_at_once_all_arrive(durable_engines: Engines) -> None:
+    async with served(durable_engines.new(*FLOWS)) as client:
 
         async def one(number: int) -> str:
             return await client.started("doubling", number, headers={"Idempotency-Key": f"n{number % 25}"})

@@ -18,8 +18,8 @@ import pytest
 
 from stepwell.errors import SettingsInvalid
 from stepwell.server.listener import bind
+from tests.engines import Engines, until
 from tests.server.served import BEARER, FLOWS, TOKEN, code, served
-from tests.stage import Stage, until
 from tools.postgres.cluster import Cluster
 
 PAGE = Path(__file__).parents[2] / "docs" / "server.md"
@@ -64,9 +64,11 @@ def stopped(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-async def test_serve_needs_only_the_database(disk: Stage, tmp_path: Path) -> None:
-    async with disk.engine(*FLOWS):
-        with running("serve", "--database", str(disk.database), "--port", "0", folder=tmp_path) as (
+async def test_serve_needs_only_the_database(durable_engines: Engines, tmp_path: Path) -> None:
+    async with durable_engines.new(*FLOWS):
+        with running(
+            "serve", "--database", str(durable_engines.database), "--port", "0", folder=tmp_path
+        ) as (
             process,
             url,
         ):
@@ -145,8 +147,8 @@ def test_a_port_that_is_named_is_the_port() -> None:
 @pytest.mark.alone
 async def test_readiness_follows_the_database(postgres_cluster: Cluster) -> None:
     url = postgres_cluster.databases.create()
-    stage = Stage("postgres", url)
-    async with served(stage.client()) as client:
+    engines = Engines("postgres", url)
+    async with served(engines.client()) as client:
         assert (await client.get("/readyz")).status_code == 200
         postgres_cluster.kill()
         try:
@@ -163,9 +165,9 @@ async def test_readiness_follows_the_database(postgres_cluster: Cluster) -> None
         await until(ready)
 
 
-def test_a_stopping_server_is_not_ready(memory: Stage) -> None:
+def test_a_stopping_server_is_not_ready(memory_engines: Engines) -> None:
     async def stopping() -> None:
-        async with served(memory.client()) as client:
+        async with served(memory_engines.client()) as client:
             client.app.drain()
             assert code(await client.get("/readyz")) == "DRAINING"
 

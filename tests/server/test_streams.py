@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stepwell.server import stream
+from tests.engines import Engines, until
 from tests.server.served import BEARER, FLOWS, Served, code, messages, served
-from tests.stage import Stage, until
 
 
 async def seen(
@@ -33,8 +33,8 @@ def seqs(listed: list[dict[str, Any]]) -> list[int]:
 
 
 @pytest.mark.req("A3")
-async def test_a_run_is_followed_to_its_end(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_a_run_is_followed_to_its_end(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         run = await client.started("listening", 3)
         async with asyncio.TaskGroup() as group:
             following = group.create_task(seen(client, f"/api/v1/runs/{run}/stream"))
@@ -50,8 +50,8 @@ async def test_a_run_is_followed_to_its_end(stage: Stage) -> None:
 
 
 @pytest.mark.req("A3")
-async def test_the_first_event_comes_at_once(memory: Stage) -> None:
-    async with served(memory.engine(*FLOWS)) as client:
+async def test_the_first_event_comes_at_once(memory_engines: Engines) -> None:
+    async with served(memory_engines.new(*FLOWS)) as client:
         run = await client.started("listening", 1)
         await client.waiting(run)
 
@@ -60,8 +60,8 @@ async def test_the_first_event_comes_at_once(memory: Stage) -> None:
 
 
 @pytest.mark.req("A3")
-async def test_a_stream_resumes_after_any_event_without_gap_or_repeat(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_a_stream_resumes_after_any_event_without_gap_or_repeat(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         run = await client.started("doubling", 4)
         await client.ended(run)
         path = f"/api/v1/runs/{run}/stream"
@@ -75,8 +75,8 @@ async def test_a_stream_resumes_after_any_event_without_gap_or_repeat(stage: Sta
 
 
 @pytest.mark.parametrize("last", ["abc", "-1", "9" * 19, "1.5", "٣"])
-async def test_ids_that_are_not_of_this_stream_are_refused(memory: Stage, last: str) -> None:
-    async with served(memory.engine(*FLOWS)) as client:
+async def test_ids_that_are_not_of_this_stream_are_refused(memory_engines: Engines, last: str) -> None:
+    async with served(memory_engines.new(*FLOWS)) as client:
         run = await client.started("listening", 1)
         headers = {b"Last-Event-ID": last.encode()}
 
@@ -86,8 +86,8 @@ async def test_ids_that_are_not_of_this_stream_are_refused(memory: Stage, last: 
 
 
 @pytest.mark.req("A3")
-async def test_one_stream_carries_several_runs_and_resumes_by_its_cursor(stage: Stage) -> None:
-    async with served(stage.engine(*FLOWS)) as client:
+async def test_one_stream_carries_several_runs_and_resumes_by_its_cursor(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
         runs = [await client.started("doubling", number) for number in range(3)]
         for run in runs:
             await client.ended(run)
@@ -107,8 +107,8 @@ async def test_one_stream_carries_several_runs_and_resumes_by_its_cursor(stage: 
         assert got == {run: [1, 2, 3, 4] for run in runs}
 
 
-async def test_the_list_topic_says_reset_and_then_what_changed(disk: Stage) -> None:
-    async with served(disk.engine(*FLOWS)) as client:
+async def test_the_list_topic_says_reset_and_then_what_changed(durable_engines: Engines) -> None:
+    async with served(durable_engines.new(*FLOWS)) as client:
         async with client.stream("GET", "/api/v1/stream?topics=runs") as response:
             listed = messages(response)
             first = await anext(listed)
@@ -123,16 +123,16 @@ async def test_the_list_topic_says_reset_and_then_what_changed(disk: Stage) -> N
 
 
 @pytest.mark.req("A3")
-async def test_events_of_workers_in_other_processes_arrive(disk: Stage) -> None:
+async def test_events_of_workers_in_other_processes_arrive(durable_engines: Engines) -> None:
     """Another engine with a notifier of its own stands for the other process."""
-    async with disk.engine(*FLOWS), served(disk.client()) as client:
+    async with durable_engines.new(*FLOWS), served(durable_engines.client()) as client:
         run = await client.started("doubling", 4)
 
         assert seqs(await seen(client, f"/api/v1/runs/{run}/stream")) == [1, 2, 3, 4]
 
 
-async def test_a_stop_ends_streams_with_a_hint_and_parks_runs(disk: Stage) -> None:
-    async with served(disk.engine(*FLOWS)) as client:
+async def test_a_stop_ends_streams_with_a_hint_and_parks_runs(durable_engines: Engines) -> None:
+    async with served(durable_engines.new(*FLOWS)) as client:
         run = await client.started("listening", 1)
         await client.waiting(run)
         listed: list[dict[str, Any]] = []
@@ -140,7 +140,7 @@ async def test_a_stop_ends_streams_with_a_hint_and_parks_runs(disk: Stage) -> No
             async for message in messages(response):
                 listed.append(message)
                 client.server.should_exit = True
-    async with served(disk.engine(*FLOWS)) as client:
+    async with served(durable_engines.new(*FLOWS)) as client:
         await client.post(f"/api/v1/runs/{run}/signal", json={"name": "word", "payload": 1})
         rest = await seen(client, f"/api/v1/runs/{run}/stream", last=listed[-1]["data"]["last_event_id"])
 
@@ -151,10 +151,10 @@ async def test_a_stop_ends_streams_with_a_hint_and_parks_runs(disk: Stage) -> No
 
 
 async def test_keep_alives_are_sent_while_nothing_happens(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "KEEP_ALIVE", 0.05)
-    async with served(memory.engine(*FLOWS)) as client:
+    async with served(memory_engines.new(*FLOWS)) as client:
         run = await client.started("listening", 1)
         async with client.stream("GET", f"/api/v1/runs/{run}/stream") as response:
             async for line in response.aiter_lines():
@@ -164,8 +164,8 @@ async def test_keep_alives_are_sent_while_nothing_happens(
         assert response.status_code == 200
 
 
-async def test_streams_are_counted_and_limited(memory: Stage) -> None:
-    async with served(memory.engine(*FLOWS)) as client:
+async def test_streams_are_counted_and_limited(memory_engines: Engines) -> None:
+    async with served(memory_engines.new(*FLOWS)) as client:
         client.app.state.streams._most = 2
         run = await client.started("listening", 1)
         path = f"/api/v1/runs/{run}/stream"
@@ -180,10 +180,10 @@ async def test_streams_are_counted_and_limited(memory: Stage) -> None:
 
 @pytest.mark.req("A3")
 async def test_a_reader_that_never_reads_is_cut_off_and_others_are_served(
-    memory: Stage, monkeypatch: pytest.MonkeyPatch
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "_STALLED", 0.2)
-    async with served(memory.engine(*FLOWS)) as client:
+    async with served(memory_engines.new(*FLOWS)) as client:
         run = await client.started("listening", 400)
         for number in range(400):
             body = {"name": "word", "payload": f"{number}" + "x" * 50_000}
@@ -204,8 +204,8 @@ async def test_a_reader_that_never_reads_is_cut_off_and_others_are_served(
 
 @pytest.mark.slow
 @pytest.mark.req("A3")
-async def test_fifty_subscribers_get_every_event_once(disk: Stage) -> None:
-    async with served(disk.engine(*FLOWS)) as client:
+async def test_fifty_subscribers_get_every_event_once(durable_engines: Engines) -> None:
+    async with served(durable_engines.new(*FLOWS)) as client:
         run = await client.started("listening", 5)
         path = f"/api/v1/runs/{run}/stream"
         async with asyncio.TaskGroup() as group:
