@@ -12,13 +12,27 @@ from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NoReturn,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    runtime_checkable,
+)
+
+from msgspec.structs import replace
 
 from stepwell.client import Client, RunHandle
 from stepwell.client.graph_runs import GraphRuns
 from stepwell.client.library import GraphLibrary
+from stepwell.client.options import WhoOptions
 from stepwell.client.rates import StartRate
 from stepwell.client.replay_guard import refuse_in_workflow_code
+from stepwell.domain.commit import DEFAULT_WORKSPACE
 from stepwell.domain.ids import Ids
 from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
@@ -59,7 +73,8 @@ class Engine(Client):
     """Runs workflows on a database: `Engine("app.db", workflows=[fulfil])`.
 
     `async with engine:` opens the store and runs a worker in this process. With `worker=False` the engine
-    only starts runs and talks to them.
+    only starts runs and talks to them. With a `workspace` it sees only that workspace's runs, definitions
+    and events; its worker runs what its workflows and queues cover, in every workspace.
     """
 
     def __init__(
@@ -77,6 +92,7 @@ class Engine(Client):
         codec: PayloadCodec | None = None,
         replay_always: bool = False,
         start_rates: Sequence[StartRate] = (),
+        workspace: str = DEFAULT_WORKSPACE,
     ) -> None:
         if settings is not None and not isinstance(settings, Settings):
             raise SettingsInvalid(f"settings is {excerpt(settings)}", hint="give Settings(slots=100, ...)")
@@ -86,7 +102,11 @@ class Engine(Client):
         if codec is not None:
             store = encoded(store, codec)
         super().__init__(
-            store, ids or SystemIds(), Notifier(), payload_bytes_max=self.settings.payload_bytes_max
+            store,
+            ids or SystemIds(),
+            Notifier(),
+            workspace=workspace,
+            payload_bytes_max=self.settings.payload_bytes_max,
         )
         self.set_start_rates(*_listed("start_rates", start_rates))
         self._steps = _by_name(_listed("steps", steps))
@@ -157,9 +177,11 @@ class Engine(Client):
         trace: Trace = await self._graph_runs.trace(run)
         return trace
 
-    async def rerun_from_node(self, run: RunHandle[Any] | str, node: str, *, key: str = "") -> RunHandle[Any]:
+    async def rerun_from_node(
+        self, run: RunHandle[Any] | str, node: str, *, key: str = "", **who: Unpack[WhoOptions]
+    ) -> RunHandle[Any]:
         """Start a new run that repeats a node of a graph and all that depends on it; the rest is kept."""
-        return await self._graph_runs.rerun_from_node(run, node, key=key)
+        return await self._graph_runs.rerun_from_node(run, node, key=key, **who)
 
     def _former_body(self, needs: str) -> bytes | None:
         programs = [p for p in self._programs.values() if needs in former_needs(p)]
@@ -201,7 +223,8 @@ class Engine(Client):
     async def _open(self) -> None:
         await self.store.open()
         try:
-            await self.store.put_definitions([p.definition for p in self._programs.values()])
+            definitions = [p.definition for p in self._programs.values()]
+            await self.store.put_definitions([replace(d, workspace=self.workspace) for d in definitions])
             self.notifier.forward_to(self.store.hint)
             self._stop_listening = self.store.listen(self.notifier.on_remote)
             if self._works and (self._programs or self._steps or self._nodes):

@@ -245,6 +245,13 @@ class KeyConflict(Conflict):
     hint = "use a new key for a new request, or the same input to get the same run"
 
 
+class WorkflowDisabled(Conflict):
+    """The workflow is disabled and accepts no new runs."""
+
+    code = "WORKFLOW_DISABLED"
+    hint = "enable it: client.enable(name), or `stepwell workflows enable NAME`; its live runs continue"
+
+
 class RunEnded(Conflict):
     """The run has already ended."""
 

@@ -216,6 +216,7 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
     waits = _verb(RunHandle[Any].waits)
     waiting_for = _verb(RunHandle[Any].waiting_for)
     why = _verb(RunHandle[Any].why)
+    overview = _verb(RunHandle[Any].overview)
     log = _iterator(RunHandle[Any].log)
     events = _iterator(RunHandle[Any].events)
     state = _verb(RunHandle[Any].state)
@@ -253,7 +254,7 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
 class SyncClient(_Mirror[Client]):
     """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`.
 
-    `codec` is the codec that the workers use; an `engine` has its own.
+    `codec` is the codec that the workers use; an `engine` has its own, and its own workspace.
     """
 
     def __init__(
@@ -262,11 +263,18 @@ class SyncClient(_Mirror[Client]):
         *,
         engine: Client | None = None,
         codec: PayloadCodec | None = None,
+        workspace: str = "",
     ) -> None:
         if engine is not None and codec is not None:
             raise SettingsInvalid("codec cannot be combined with engine", hint="pass the codec to the engine")
+        if engine is not None and workspace:
+            raise SettingsInvalid(
+                "workspace cannot be combined with engine", hint="pass the workspace to the engine"
+            )
         self._owned = engine is None
-        super().__init__(_LoopThread(), engine or Client(_store(database, codec), SystemIds()))
+        super().__init__(
+            _LoopThread(), engine or Client(_store(database, codec), SystemIds(), workspace=workspace)
+        )
 
     def _handle(self, handle: RunHandle[R]) -> SyncRunHandle[R]:
         return SyncRunHandle(self._thread, handle)
@@ -380,9 +388,9 @@ class SyncClient(_Mirror[Client]):
         """Write the run, and with `children` all runs below it, as one JSON file."""
         return self._call(self._target.export(_handle_of(run), children=children))
 
-    def import_run(self, file: bytes | str) -> SyncRunHandle[Any]:
+    def import_run(self, file: bytes | str, *, by: str = "") -> SyncRunHandle[Any]:
         """Restore exported runs under their own ids; those that had not ended continue."""
-        return self._handle(self._call(self._target.import_run(file)))
+        return self._handle(self._call(self._target.import_run(file, by=by)))
 
     def find(self, key: str) -> SyncRunHandle[Any] | None:
         """Return the run that was started with this idempotency key, if there is one."""
@@ -398,6 +406,9 @@ class SyncClient(_Mirror[Client]):
     drop_limit = _verb(Client.drop_limit)
     limits = _verb(Client.limits)
     emit = _verb(Client.emit)
+    workflows = _verb(Client.workflows)
+    disable = _verb(Client.disable)
+    enable = _verb(Client.enable)
 
 
 def _store(database: str | PathLike[str], codec: PayloadCodec | None) -> Store:

@@ -67,10 +67,10 @@ async def test_rates_are_changed_while_the_engine_runs(memory_engines: Engines) 
 def test_a_client_without_async_keeps_to_the_rates_too(sqlite: Engines) -> None:
     with SyncClient(engine=sqlite.new(hello)) as client:
         client.set_start_rates(StartRate("user", 1))
-        client.start(hello, "a", user="ann")
+        client.start(hello, "a", by="ann")
 
         with pytest.raises(RateLimited):
-            client.start(hello, "b", user="ann")
+            client.start(hello, "b", by="ann")
 
 
 @pytest.mark.req("K20", "K21")
@@ -86,11 +86,11 @@ async def test_a_start_that_is_repeated_counts_once(memory_engines: Engines) -> 
 @pytest.mark.req("K20")
 async def test_each_user_has_a_window_and_many_at_once_are_all_or_none(memory_engines: Engines) -> None:
     async with memory_engines.new(hello, start_rates=[StartRate("user", 2)]) as engine:
-        await engine.start_many(hello, ["a"], user="ann")
+        await engine.start_many(hello, ["a"], by="ann")
         with pytest.raises(RateLimited, match="user default/ann"):
-            await engine.start_many(hello, ["b", "c"], user="ann")
-        await engine.start(hello, "d", user="ann")
-        await engine.start_many(hello, ["e", "f"], user="bob")
+            await engine.start_many(hello, ["b", "c"], by="ann")
+        await engine.start(hello, "d", by="ann")
+        await engine.start_many(hello, ["e", "f"], by="bob")
         await engine.start_many(hello, ["g", "h", "i"])
 
         assert len(await engine.runs()) == 7
@@ -116,7 +116,7 @@ async def test_a_fault_of_the_limiter_lets_known_callers_start_and_no_others(
         await engine.start(hello, "first")
         await spoil(engines)
 
-        assert await (await engine.start(hello, "ann", user="ann")).result() == "hello ann"
+        assert await (await engine.start(hello, "ann", by="ann")).result() == "hello ann"
         with pytest.raises(RateLimited, match="the caller has no name"):
             await engine.start(hello, "nobody")
         assert len(await engine.runs()) == 2

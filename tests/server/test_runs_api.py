@@ -196,7 +196,7 @@ async def test_a_run_is_exported_and_imported(engines: Engines) -> None:
         assert f"run-{run}.json" in file.headers["content-disposition"]
         assert code(refused) == "RUN_EXISTS"
         assert restored.json()["id"] == run
-        assert (await client.get(f"/api/v1/runs/{run}")).json() == before
+        assert (await client.get(f"/api/v1/runs/{run}")).json() == {**before, "trigger": "import"}
         assert code(await client.post("/api/v1/runs/import", content=b"{}")) == "INVALID_FILE"
 
 

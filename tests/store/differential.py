@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from stepwell.domain.commit import Claims, Commit, Definition, Outcome, RunFilter
+from stepwell.domain.commit import Claims, Commit, Definition, Outcome, RunFilter, RunRow
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.rates import Full, RatedStart
 from stepwell.store.base import Store
@@ -442,12 +442,17 @@ async def readable(store: Store, run_id: RunId) -> dict[str, Any]:
     )
     # A store may decide when a ticket gets a lane, but not which tickets are claimed.
     plain = [replace(row, lane="") for row in tickets]
-    return {"run": run, "log": list(log), "tickets": plain, "inbox": list(inbox)}
+    return {"run": run and _numbered(run), "log": list(log), "tickets": plain, "inbox": list(inbox)}
+
+
+def _numbered(run: RunRow) -> RunRow:
+    """A run has a number; which one, a store may decide."""
+    return replace(run, number=min(run.number, 1))
 
 
 async def overview(store: Store) -> dict[str, Any]:
     return {
-        "runs": list(await store.list_runs(RunFilter(limit=1000))),
+        "runs": [_numbered(run) for run in await store.list_runs(RunFilter(limit=1000))],
         "workers": sorted((row.id, row.lease_until) for row in await store.list_workers()),
         "definitions": list(await store.list_definitions("default")),
     }

@@ -96,7 +96,7 @@ def test_hot_queries_never_walk_all_tickets(path: str, name: str) -> None:
     [
         ("known_keys", "runs_key (workspace=? AND key=?)"),
         ("find_run", "runs_key (workspace=? AND key=?)"),
-        ("published_by_key", "published_events_key (name=? AND key=? AND at>?)"),
+        ("published_by_key", "published_events_key (workspace=? AND name=? AND key=? AND at>?)"),
     ],
 )
 def test_what_was_given_a_key_is_found_by_it(path: str, name: str, index: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from stepwell.domain.commit import PublishedEvent
 from stepwell.domain.limits import Limit
 from stepwell.domain.rates import Full, RatedStart, Window
+from stepwell.store.memory import MemoryStore
 from stepwell.store.postgres import migrate
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.store.sqlite import database_file
@@ -20,6 +21,7 @@ from stepwell.store.sqlite.store import SqliteStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.stores.limits import lane
 from stepwell.testing.stores.scene import Scene
+from tests.store.old_database import write_runs
 
 Store = SqliteStore | PostgresStore
 MIGRATIONS: dict[str, tuple[Any, Callable[[], Any]]] = {
@@ -44,9 +46,11 @@ async def test_runs_that_wait_since_before_limits_were_shared_go_on(
     monkeypatch.setattr(module, "migrations", lambda: migrations()[:2])
     old = make()
     await old.open(encoded=True)  # the older version looks for no codec
-    scene = Scene(old, clock)
-    waiting = [await scene.start(lane=text) for text in ("", lane(1), lane(1), "")]
     await old.close()
+    scene = Scene(MemoryStore(clock.time), clock)
+    waiting = [await scene.start(lane=text) for text in ("", lane(1), lane(1), "")]
+    copies = [copy for run_id in waiting for copy in await scene.store.read_tree(run_id)]
+    await write_runs(kind, str(tmp_path / "app.db") if kind == "sqlite" else postgres_url, copies)
     monkeypatch.setattr(module, "migrations", migrations)
 
     store = make()
@@ -112,3 +116,70 @@ async def test_events_of_one_moment_from_before_they_had_an_order_get_one(
 
     assert [event.id for event in events] == ["e1", "e2", "e3", "e0"]
     assert len({event.at for event in events}) == 4
+
+
+BEFORE_WHO = {"sqlite": 9, "postgres": 8}  # migrations
+WAIT = """
+INSERT INTO {schema}waits (run_id, path, kind, name, key, since)
+VALUES ('r0002', 'w#1', 'event', 'paid', '', 0.0)
+"""
+DEFINED = """
+INSERT INTO {schema}definitions (workspace, name, version, kind, hash, body, input_schema, options)
+VALUES ('default', 'order', '1', 'function', 'h', {empty}, {empty}, {empty})
+"""
+
+
+@pytest.mark.req("R8", "K38")
+@pytest.mark.parametrize("kind", MIGRATIONS)
+async def test_runs_of_a_database_without_numbers_count_and_their_waits_get_their_workspace(
+    kind: str, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    module, migrations = MIGRATIONS[kind]
+    place = str(tmp_path / "app.db") if kind == "sqlite" else postgres_url
+
+    def make() -> Store:
+        if kind == "sqlite":
+            return SqliteStore(place, clock=clock.time)
+        return PostgresStore(place, clock=clock.time)
+
+    monkeypatch.setattr(module, "migrations", lambda: migrations()[: BEFORE_WHO[kind]])
+    old = make()
+    await old.open(encoded=True)
+    await old.close()
+    scene = Scene(MemoryStore(clock.time), clock)
+    before = [await scene.start(), await scene.start(workspace="acme"), await scene.start()]
+    await write_runs(kind, place, [copy for run in before for copy in await scene.store.read_tree(run)])
+    await _execute(kind, place, WAIT, DEFINED)
+    monkeypatch.setattr(module, "migrations", migrations)
+
+    store = make()
+    await store.open()
+    try:
+        scene = Scene(store, clock)
+        scene._count = 100
+        new = [await scene.run(await scene.start()), await scene.run(await scene.start(workspace="acme"))]
+        old_rows = [await scene.run(run) for run in before]
+        [copy] = await store.read_tree(before[1])
+        definition = await store.read_definition("default", "order")
+    finally:
+        await store.close()
+
+    assert [row.number for row in old_rows] == [0, 0, 0]
+    assert [row.number for row in new] == [3, 2]
+    assert [wait.workspace for wait in copy.waits] == ["acme"]
+    assert definition is not None
+    assert (definition.title, definition.created_at, definition.created_by) == ("", 0.0, "")
+
+
+async def _execute(kind: str, place: str, *statements: str) -> None:
+    if kind == "sqlite":
+        connection = apsw.Connection(place)
+        for statement in statements:
+            connection.execute(statement.format(schema="", empty="x'7b7d'"))
+        connection.close()
+        return
+    connected = await asyncpg.connect(place)
+    for statement in statements:
+        await connected.execute(statement.format(schema="stepwell.", empty="'{}'"))
+    await connected.close()

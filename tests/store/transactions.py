@@ -16,6 +16,7 @@ from stepwell.domain.commit import (
     NewWait,
     PublishedEvent,
     WorkerInfo,
+    WorkflowSwitch,
 )
 from stepwell.domain.events import StepScheduled, written
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
@@ -43,6 +44,11 @@ async def start_within(scene: Scene) -> Call:
 
 async def put_limit(scene: Scene) -> Call:
     return lambda: scene.store.put_limit(LIMIT)
+
+
+async def switch(scene: Scene) -> Call:
+    row = WorkflowSwitch("default", "order", False, "ann", b'"full"')
+    return lambda: scene.store.switch(row)
 
 
 async def drop_limit(scene: Scene) -> Call:
@@ -196,6 +202,7 @@ TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "deregister": deregister,
     "reap": reap,
     "define": define,
+    "switch": switch,
     "put_limit": put_limit,
     "drop_limit": drop_limit,
     "restore": restore,

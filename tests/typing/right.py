@@ -149,7 +149,7 @@ def plainly(client: SyncClient, order: Order) -> None:
     assert_type(client.start(fulfil, order, key="k", delay="5m"), SyncRunHandle[Receipt])
     assert_type(client.start(tick), SyncRunHandle[str])
     assert_type(client.start("by name", {}, version="2"), SyncRunHandle[Any])
-    assert_type(client.start_many(count, [1, 2], keys=["a", "b"], user="ana"), list[SyncRunHandle[int]])
+    assert_type(client.start_many(count, [1, 2], keys=["a", "b"], by="ana"), list[SyncRunHandle[int]])
     assert_type(client.run(count, 1, tags={"customer": "7"}), int)
     old = client.start(count, 1)
     assert_type(client.rerun(old, input=2, version="3", key="k"), SyncRunHandle[int])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import getpass
 import os
 import sys
 from typing import Any
@@ -22,6 +23,7 @@ from stepwell.errors import (
 _INTERRUPTED = 130
 _DATABASE = "SQLite file or postgresql://... (default: stepwell.db)"
 _SOURCE = "file or module with workflows: flows.py, package.module or a graph's .json"
+_AS_JSON: dict[str, Any] = {"action": "store_true", "help": "machine-readable output"}
 _CODEC: dict[str, Any] = {
     "metavar": "MODULE:NAME",
     "help": "codec of an encrypted or compressed database (default: STEPWELL_CODEC, "
@@ -47,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("--codec", default="", **_CODEC)
     add_server(verbs)
     add_runs(verbs)
+    add_workflows(verbs)
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments:
         parser.print_help()
@@ -67,6 +70,10 @@ def main(arguments: list[str] | None = None) -> int:
             from stepwell.cli.runs import do
 
             return asyncio.run(do(options))
+        if options.verb == "workflows":
+            from stepwell.cli.workflows import do as do_workflows
+
+            return asyncio.run(do_workflows(options))
         from stepwell.cli.check import check_against
         from stepwell.cli.codec import named_codec
 
@@ -115,12 +122,7 @@ def add_server(verbs: Any) -> None:
 
 def add_runs(verbs: Any) -> None:
     runs = verbs.add_parser("runs", help="list, inspect and control runs")
-    runs.add_argument("--database", default="stepwell.db", help=_DATABASE)
-    runs.add_argument("--codec", default="", **_CODEC)
-    what = runs.add_subparsers(dest="what", required=True)
-    shared = argparse.ArgumentParser(add_help=False)  # these options may also follow the verb
-    shared.add_argument("--database", default=argparse.SUPPRESS, help=_DATABASE)
-    shared.add_argument("--codec", default=argparse.SUPPRESS, **_CODEC)
+    what, shared = _with_database(runs)
 
     def add(name: str, help: str, *, run: bool = True) -> argparse.ArgumentParser:
         verb: argparse.ArgumentParser = what.add_parser(name, help=help, parents=[shared])
@@ -128,7 +130,7 @@ def add_runs(verbs: Any) -> None:
             verb.add_argument("run", help="run id")
         return verb
 
-    as_json: dict[str, Any] = {"action": "store_true", "help": "machine-readable output"}
+    as_json = _AS_JSON
     listed = add("list", "list the newest runs", run=False)
     listed.add_argument("--workflow", default="", help="only runs of this workflow")
     listed.add_argument("--status", action="append", default=[], help="only runs in this status (repeatable)")
@@ -143,21 +145,69 @@ def add_runs(verbs: Any) -> None:
     signal.add_argument("name", help="name of the signal")
     signal.add_argument("--payload", metavar="JSON", help="payload as JSON, or @file")
     signal.add_argument("--id", default="", help="makes the signal safe to repeat: the same id counts once")
+    _add_who(signal)
     export = add("export", "write a run and all runs below it as one JSON file")
     export.add_argument("-o", "--output", default="-", help="output file (default: -, stdout)")
-    add("import", "restore exported runs", run=False).add_argument("file", help="exported file; - is stdin")
-    add("retry", "retry a failed or timed-out run from where it stopped")
-    add("compensate", "undo the completed steps of a failed or timed-out run")
-    cancel = add("cancel", "ask a run to clean up and end")
-    cancel.add_argument("--reason", default="", help="recorded in the log and in the error of the run")
+    imported = add("import", "restore exported runs", run=False)
+    imported.add_argument("file", help="exported file; - is stdin")
+    _add_who(imported)
+    _add_who(add("retry", "retry a failed or timed-out run from where it stopped"), reason=True)
+    _add_who(add("compensate", "undo the completed steps of a failed or timed-out run"), reason=True)
+    _add_who(add("cancel", "ask a run to clean up and end"), reason=True)
     rerun = add("rerun", "start a new run with the same input, or from one of its steps")
     rerun.add_argument("--from-step", metavar="STEP", help="keep all results recorded before this step")
     rerun.add_argument("--input", metavar="JSON", help="a different input as JSON, or @file")
+    _add_who(rerun, reason=True)
     fork = add("fork", "start a new run from an event of this run's log")
     fork.add_argument("--at", type=int, required=True, metavar="SEQ", help="last event to keep")
     fork.add_argument("--input", metavar="JSON", help="a different input as JSON, or @file")
     fork.add_argument("--state", metavar="JSON", help="a different machine state as JSON, or @file")
-    add("delete", "delete a run that has ended, and all runs below it")
+    _add_who(fork, reason=True)
+    _add_who(add("delete", "delete a run that has ended, and all runs below it"), reason=True)
+
+
+def add_workflows(verbs: Any) -> None:
+    workflows = verbs.add_parser("workflows", help="list workflows, and let them accept runs or not")
+    what, shared = _with_database(workflows)
+    listed = what.add_parser("list", help="list the workflows by name", parents=[shared])
+    listed.add_argument("--json", **_AS_JSON)
+    show = what.add_parser("show", help="show a workflow", parents=[shared])
+    show.add_argument("workflow", help="its name")
+    show.add_argument("--json", **_AS_JSON)
+    for name, help in (
+        ("disable", "refuse new runs of a workflow; its live runs continue"),
+        ("enable", "accept new runs of a workflow again"),
+    ):
+        verb = what.add_parser(name, help=help, parents=[shared])
+        verb.add_argument("workflow", help="its name")
+        _add_who(verb, reason=True)
+
+
+def _with_database(verb: argparse.ArgumentParser) -> tuple[Any, argparse.ArgumentParser]:
+    """Add the options that say where runs are, and return a parent with them: they may follow the verb."""
+    shared = argparse.ArgumentParser(add_help=False)
+    for parser, given in ((verb, True), (shared, False)):
+        hidden = argparse.SUPPRESS
+        parser.add_argument("--database", default="stepwell.db" if given else hidden, help=_DATABASE)
+        parser.add_argument("--codec", default="" if given else hidden, **_CODEC)
+        parser.add_argument(
+            "--workspace", default="" if given else hidden, help="workspace (default: default)"
+        )
+    return verb.add_subparsers(dest="what", required=True), shared
+
+
+def _add_who(verb: argparse.ArgumentParser, *, reason: bool = False) -> None:
+    verb.add_argument("--by", default=user_name(), help="who does it (default: your user name)")
+    if reason:
+        verb.add_argument("--reason", default="", help="why; recorded with who did it")
+
+
+def user_name() -> str:
+    """Return the name of the user of the operating system; '' if it has none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # such as a container with an unknown user id
+        return ""
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 
 from stepwell.client import Client
+from stepwell.client.handle import RunHandle
 from stepwell.client.run_event import RunEvent
 from stepwell.domain.commit import RunRow
+from stepwell.errors import LogDamaged
 
 HEADS = ("STATUS", "RUN", "WORKFLOW", "KEY", "CREATED", "WHERE")
 
@@ -45,13 +47,14 @@ async def _list(client: Client, options: argparse.Namespace) -> None:
 
 async def _get(client: Client, options: argparse.Namespace) -> None:
     handle = client.handle(options.run)
-    run, why = await handle.info(), await handle.why()
+    run, why, overview = await handle.info(), await handle.why(), await _overview(handle)
     data = {
         **_run_data(run),
+        **overview,
         "input": _read(run.input),
         "output": _read(run.output),
         "error": _read(run.error),
-        "why": {"code": why.code, "text": why.text, "until": _time(why.until)},
+        "why": {"code": why.code, "text": why.text, "until": time_text(why.until)},
     }
     if options.json:
         print(_json(data))
@@ -60,6 +63,20 @@ async def _get(client: Client, options: argparse.Namespace) -> None:
     for name, value in data.items():
         if value not in (None, "", {}, False):
             print(f"{name:<12}{value if isinstance(value, str) else _json(value)}")
+
+
+async def _overview(handle: RunHandle[Any]) -> dict[str, Any]:
+    """Time and steps; nothing if the log cannot be read, which `why` explains."""
+    try:
+        overview = await handle.overview()
+    except LogDamaged:
+        return {}
+    return {
+        "elapsed": round(overview.elapsed, 3),
+        "active": round(overview.active, 3),
+        "steps": overview.steps,
+        "suspended_at": time_text(overview.suspended_at),
+    }
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -73,7 +90,7 @@ def _cells(run: RunRow) -> tuple[str, ...]:
     error = _read(run.error) or {}
     where = " ".join(str(error.get("message") or run.where_at).split())
     workflow = f"{run.workflow}@{run.version}"
-    return (run.status.value, run.id, workflow, run.key, str(_time(run.created_at)), where)
+    return (run.status.value, run.id, workflow, run.key, str(time_text(run.created_at)), where)
 
 
 def _run_data(run: RunRow) -> dict[str, Any]:
@@ -84,14 +101,16 @@ def _run_data(run: RunRow) -> dict[str, Any]:
         "kind": run.kind,
         "status": run.status.value,
         "where_at": run.where_at,
+        "number": run.number,
         "key": run.key,
         "parent": run.parent,
         "root": run.root,
         "tags": _read(run.tags),
         "trigger": run.trigger,
-        "created_at": _time(run.created_at),
-        "started_at": _time(run.started_at),
-        "ended_at": _time(run.ended_at),
+        "started_by": run.started_by,
+        "created_at": time_text(run.created_at),
+        "started_at": time_text(run.started_at),
+        "ended_at": time_text(run.ended_at),
         "test": run.test,
     }
 
@@ -115,7 +134,7 @@ def _event_data(event: RunEvent) -> dict[str, Any]:
     }
 
 
-def _time(at: float | None) -> str | None:
+def time_text(at: float | None) -> str | None:
     """Format a time to the second; the log has more digits."""
     try:
         return None if not at else f"{datetime.fromtimestamp(at, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"

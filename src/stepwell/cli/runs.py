@@ -18,6 +18,7 @@ from stepwell.cli.output import show
 from stepwell.cli.source import must_exist
 from stepwell.client import Client
 from stepwell.client.handle import RunHandle
+from stepwell.client.options import WhoOptions
 from stepwell.errors import InvalidFile, InvalidRequest
 from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemIds
@@ -35,7 +36,7 @@ async def do(options: argparse.Namespace) -> int:
     store = store_of(options.database, codec)
     await store.open()
     try:
-        client = Client(store, SystemIds())
+        client = Client(store, SystemIds(), workspace=options.workspace)
         client.notifier.forward_to(store.hint)
         if options.what in ("list", "get", "events"):
             await show(client, options)
@@ -44,18 +45,18 @@ async def do(options: argparse.Namespace) -> int:
         elif options.what == "export":
             _write(options.output, await client.export(options.run))
         elif options.what == "import":
-            run = await client.import_run(file)
+            run = await client.import_run(file, by=options.by)
             print(run.id)
         elif options.what == "retry":
-            await client.handle(options.run).retry()
+            await client.handle(options.run).retry(by=options.by, reason=options.reason)
             print(f"retrying {options.run}", file=sys.stderr)
         elif options.what == "compensate":
-            await client.handle(options.run).compensate()
+            await client.handle(options.run).compensate(by=options.by, reason=options.reason)
             print(f"compensating {options.run}", file=sys.stderr)
         elif options.what == "cancel":
-            print(await _cancel(client.handle(options.run), options.reason), file=sys.stderr)
+            print(await _cancel(client.handle(options.run), options.reason, options.by), file=sys.stderr)
         else:
-            await client.handle(options.run).delete()
+            await client.handle(options.run).delete(by=options.by, reason=options.reason)
             print(f"deleted {options.run}", file=sys.stderr)
     finally:
         await store.close()
@@ -64,12 +65,12 @@ async def do(options: argparse.Namespace) -> int:
 
 async def _signal(client: Client, options: argparse.Namespace) -> None:
     payload = None if options.payload is None else _json("payload", options.payload)
-    await client.handle(options.run).signal(options.name, payload, id=options.id)
+    await client.handle(options.run).signal(options.name, payload, id=options.id, by=options.by)
     print(f"sent signal {options.name} to {options.run}", file=sys.stderr)
 
 
-async def _cancel(run: RunHandle[Any], reason: str) -> str:
-    requested = await run.cancel(reason)
+async def _cancel(run: RunHandle[Any], reason: str, by: str) -> str:
+    requested = await run.cancel(reason, by=by)
     status = await run.status()
     if not requested and status.terminal:
         return f"{run.id} had already ended: it is {status}"
@@ -88,13 +89,15 @@ async def _make_another(options: argparse.Namespace, codec: PayloadCodec | None)
             "--input cannot be combined with --from-step",
             hint="the steps before it ran with the old input; use fork --at SEQ --input",
         )
-    async with Engine(store_of(options.database, codec), worker=False) as engine:
+    who: WhoOptions = {"by": options.by, "reason": options.reason}
+    store = store_of(options.database, codec)
+    async with Engine(store, worker=False, workspace=options.workspace) as engine:
         if options.what == "fork":
-            run = await engine.fork(str(options.run), at=options.at, **changed)
+            run = await engine.fork(str(options.run), at=options.at, **changed, **who)
         elif step is not None:
-            run = await engine.rerun_from(str(options.run), step)
+            run = await engine.rerun_from(str(options.run), step, **who)
         else:
-            run = await engine.rerun(str(options.run), **changed)
+            run = await engine.rerun(str(options.run), **changed, **who)
         print(run.id)
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar, Unpack, overload
@@ -15,6 +16,7 @@ from stepwell.client.options import (
     ManyOptions,
     NamedStartOptions,
     StartOptions,
+    WhoOptions,
     checked_inputs,
     checked_keys,
     checked_options,
@@ -22,6 +24,7 @@ from stepwell.client.options import (
 from stepwell.client.rates import StartRate, checked_rates, raise_if_limited, windows_of
 from stepwell.client.replay_guard import refuse_in_workflow_code
 from stepwell.client.store_access import StoreAccess
+from stepwell.client.workflows import WorkflowInfo, Workflows
 from stepwell.domain.codec import PLAIN, canonical, encoded_by_type, limited
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
@@ -34,6 +37,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.ids import Ids, RunId
 from stepwell.domain.limits import Hold, Limit, LimitKind, checked_limit
+from stepwell.domain.messages import event_id
 from stepwell.domain.new_run import (
     NO_INPUT,
     EncodedInput,
@@ -63,6 +67,7 @@ In = TypeVar("In")
 R = TypeVar("R")
 
 _START_CHUNK = 500
+_log = logging.getLogger("stepwell.client")
 
 
 class Starter(Protocol):
@@ -86,6 +91,7 @@ class Client(StoreAccess):
         super().__init__(store, ids, notifier, workspace=workspace, payload_bytes_max=payload_bytes_max)
         self.starter: Starter = store
         self.start_rates: tuple[StartRate, ...] = ()
+        self._workflows = Workflows(self)
         self.derived_runs = DerivedRuns(self)
 
     def check_usable(self) -> None:
@@ -115,9 +121,8 @@ class Client(StoreAccess):
         each call starts exactly one new run, even if it had to be sent twice.
         """
         prepared = await self._prepared(workflow, options.pop("version", ""))
-        key, user = options.pop("key", ""), checked_text(options.pop("user", ""), "user")
-        run = self._new_run(prepared, input, key, checked_options(options))
-        return (await self._start_runs([run], user, prepared[2]))[0]
+        run = self._new_run(prepared, input, options.pop("key", ""), checked_options(options))
+        return (await self._start_runs([run], run.started_by, prepared[2]))[0]
 
     async def start_many(
         self,
@@ -129,8 +134,8 @@ class Client(StoreAccess):
     ) -> list[RunHandle[R]]:
         """Accept many runs of one workflow in few transactions. RateLimited means that none was started."""
         prepared = await self._prepared(workflow, options.pop("version", ""))
-        user, inputs = checked_text(options.pop("user", ""), "user"), checked_inputs(inputs)
-        shared, keys = checked_options({**options}), checked_keys(keys, inputs)
+        inputs, shared = checked_inputs(inputs), checked_options({**options})
+        user, keys = shared["by"], checked_keys(keys, inputs)
         runs = self._new_runs(prepared, inputs, keys, shared)
         size = len(runs) if self.start_rates else _START_CHUNK
         chunks = [runs[at : at + size] for at in range(0, len(runs), size or 1)]
@@ -177,6 +182,8 @@ class Client(StoreAccess):
             started, _ = await self.retry_call(lambda: self.starter.start(runs))
         if None in [answer.claim for answer in started]:
             self.notifier.notify_work()
+        if True in [answer.disabled for answer in started]:
+            raise await self._workflows.refusal(runs[0].workflow)
         handles = [self._handle_of(run, answer, decode) for run, answer in zip(runs, started, strict=True)]
         del watches  # the handles watch now
         return handles
@@ -196,7 +203,7 @@ class Client(StoreAccess):
                 key=run.key,
                 run=started.run_id,
             )
-        return RunHandle(self, started.run_id, decode, fresh=started.run_id == run.id)
+        return RunHandle(self, started.run_id, decode, fresh=started.run_id == run.id, ours=True)
 
     async def _prepared(
         self, workflow: Startable[Any, Any] | str, version: str
@@ -282,7 +289,7 @@ class Client(StoreAccess):
     async def find(self, key: str) -> RunHandle[Any] | None:
         """Return the run that was started with this idempotency key, if there is one."""
         run_id = await self.store.find_run(self.workspace, checked_text(key, "key"))
-        return None if run_id is None else self.handle(run_id)
+        return None if run_id is None else RunHandle(self, run_id, PLAIN.decode, ours=True)
 
     async def runs(
         self,
@@ -302,10 +309,33 @@ class Client(StoreAccess):
         )
         return await self.store.list_runs(matching)
 
+    # Workflows
+
+    async def workflows(self) -> list[WorkflowInfo]:
+        """List the workflows of this workspace by name, with their title, and whether they are enabled."""
+        return await self._workflows.list()
+
+    async def disable(self, workflow: Startable[Any, Any] | str, *, by: str = "", reason: str = "") -> bool:
+        """Refuse new runs of a workflow from now on (WORKFLOW_DISABLED); its live runs continue.
+
+        False if it was disabled before.
+        """
+        return await self._workflows.switch(workflow, enabled=False, by=by, reason=reason)
+
+    async def enable(self, workflow: Startable[Any, Any] | str, *, by: str = "", reason: str = "") -> bool:
+        """Accept new runs of a disabled workflow again. False if it was enabled."""
+        return await self._workflows.switch(workflow, enabled=True, by=by, reason=reason)
+
     # Limits
 
     async def set_limit(
-        self, kind: LimitKind, name: str = "", limit: int | None = None, *, hold: Hold = "active"
+        self,
+        kind: LimitKind,
+        name: str = "",
+        limit: int | None = None,
+        *,
+        hold: Hold = "active",
+        by: str = "",
     ) -> None:
         """Let at most `limit` runs of a workspace, workflow, queue or limit key be active. None: no limit.
 
@@ -314,16 +344,19 @@ class Client(StoreAccess):
         """
         workspace = "" if kind == "queue" else self.workspace
         row = checked_limit(Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold))
+        row = msgspec.structs.replace(row, by=checked_text(by, "by"))
         await self.call_idempotent(lambda: self.store.put_limit(row))
         self.notifier.notify_work()
 
-    async def drop_limit(self, kind: LimitKind, name: str = "") -> bool:
+    async def drop_limit(self, kind: LimitKind, name: str = "", *, by: str = "") -> bool:
         """Remove a limit; limits that runs were started with apply again. False if none was set."""
+        checked_text(by, "by")
         workspace = "" if kind == "queue" else self.workspace
         scope = checked_limit(Limit(kind=kind, workspace=workspace, name=name, limit=None)).scope
         if all(limit.scope != scope for limit in await self.store.read_limits()):
             return False
         dropped, repeated = await self.retry_call(lambda: self.store.drop_limit(scope))
+        _log.info("limit %s was dropped by %s", scope, by or "somebody")
         self.notifier.notify_work()
         return dropped or repeated
 
@@ -338,8 +371,10 @@ class Client(StoreAccess):
 
     # Broadcast events
 
-    async def emit(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
-        """Publish a broadcast event to every run that waits for it.
+    async def emit(
+        self, name: str, payload: Any = None, *, key: str = "", id: str = "", by: str = ""
+    ) -> bool:
+        """Publish a broadcast event to every run of this workspace that waits for it.
 
         `key` is the event key, which selects among waits. An `id` makes the call safe to repeat: the
         same id is published once, and False says that it was published before.
@@ -347,11 +382,13 @@ class Client(StoreAccess):
         checked_text(name, "name")
         data = limited(encoded_by_type(payload), f"event {excerpt(name)}", self.payload_bytes_max)
         event = PublishedEvent(
-            f"event/{checked_text(id, 'id') or self.ids.token()}",  # cannot be the id of a run
+            event_id(self.workspace, checked_text(id, "id") or self.ids.token()),
             name,
             checked_text(key, "key"),
             data,
             0.0,
+            self.workspace,
+            checked_text(by, "by"),
         )
         fresh = await self.call_idempotent(lambda: self.store.emit(event))
         self.notifier.notify_work()
@@ -361,25 +398,49 @@ class Client(StoreAccess):
 
     @overload
     async def rerun(
-        self, run: RunHandle[R], *, input: Any = ..., version: str = "", key: str = ""
+        self,
+        run: RunHandle[R],
+        *,
+        input: Any = ...,
+        version: str = "",
+        key: str = "",
+        **who: Unpack[WhoOptions],
     ) -> RunHandle[R]: ...
     @overload
     async def rerun(
-        self, run: str, *, input: Any = ..., version: str = "", key: str = ""
+        self, run: str, *, input: Any = ..., version: str = "", key: str = "", **who: Unpack[WhoOptions]
     ) -> RunHandle[Any]: ...
     async def rerun(
-        self, run: RunHandle[Any] | str, *, input: Any = UNCHANGED, version: str = "", key: str = ""
+        self,
+        run: RunHandle[Any] | str,
+        *,
+        input: Any = UNCHANGED,
+        version: str = "",
+        key: str = "",
+        **who: Unpack[WhoOptions],
     ) -> RunHandle[Any]:
         """Start a new run from the beginning, with the old input and version unless others are given."""
-        return await self.derived_runs.rerun(run, input=input, version=version, key=key)
+        return await self.derived_runs.rerun(run, input=input, version=version, key=key, **who)
 
     @overload
     async def rerun_from(
-        self, run: RunHandle[R], step: str, *, outputs: Mapping[str, Any] | None = None, key: str = ""
+        self,
+        run: RunHandle[R],
+        step: str,
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        key: str = "",
+        **who: Unpack[WhoOptions],
     ) -> RunHandle[R]: ...
     @overload
     async def rerun_from(
-        self, run: str, step: str, *, outputs: Mapping[str, Any] | None = None, key: str = ""
+        self,
+        run: str,
+        step: str,
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        key: str = "",
+        **who: Unpack[WhoOptions],
     ) -> RunHandle[Any]: ...
     async def rerun_from(
         self,
@@ -388,12 +449,13 @@ class Client(StoreAccess):
         *,
         outputs: Mapping[str, Any] | None = None,
         key: str = "",
+        **who: Unpack[WhoOptions],
     ) -> RunHandle[Any]:
         """Start a new run that keeps all results from before a step, and repeats that step and the rest.
 
         `step` is a path, or the name of a step that the run called once.
         """
-        return await self.derived_runs.rerun_from(run, step, outputs=outputs, key=key)
+        return await self.derived_runs.rerun_from(run, step, outputs=outputs, key=key, **who)
 
     @overload
     async def fork(
@@ -405,6 +467,7 @@ class Client(StoreAccess):
         state: Any = ...,
         outputs: Mapping[str, Any] | None = None,
         key: str = "",
+        **who: Unpack[WhoOptions],
     ) -> RunHandle[R]: ...
     @overload
     async def fork(
@@ -416,6 +479,7 @@ class Client(StoreAccess):
         state: Any = ...,
         outputs: Mapping[str, Any] | None = None,
         key: str = "",
+        **who: Unpack[WhoOptions],
     ) -> RunHandle[Any]: ...
     async def fork(
         self,
@@ -426,6 +490,7 @@ class Client(StoreAccess):
         state: Any = UNCHANGED,
         outputs: Mapping[str, Any] | None = None,
         key: str = "",
+        **who: Unpack[WhoOptions],
     ) -> RunHandle[Any]:
         """Start a new run that begins as the old one was at event `at`, apart from the edits.
 
@@ -433,7 +498,8 @@ class Client(StoreAccess):
         machine. In a graph, nodes that depend on an edited output (by node id) run again, and all of
         them do with another input. NotForkable says why a fork cannot begin there, and where one can.
         """
-        return await self.derived_runs.fork(run, at=at, input=input, state=state, outputs=outputs, key=key)
+        edits = {"input": input, "state": state, "outputs": outputs}
+        return await self.derived_runs.fork(run, at=at, **edits, key=key, **who)
 
     async def export(self, run: RunHandle[Any] | str, *, children: bool = True) -> bytes:
         """Write the run, and with `children` all runs below it, as one JSON file.
@@ -442,9 +508,9 @@ class Client(StoreAccess):
         """
         return await self.derived_runs.export(run, children=children)
 
-    async def import_run(self, file: bytes | str) -> RunHandle[Any]:
+    async def import_run(self, file: bytes | str, *, by: str = "") -> RunHandle[Any]:
         """Restore exported runs under their own ids; those that had not ended continue.
 
         Writes nothing if the file is wrong (InvalidFile) or one of the runs exists (RunExists).
         """
-        return await self.derived_runs.restore(file)
+        return await self.derived_runs.restore(file, by=by)

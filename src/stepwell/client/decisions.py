@@ -16,7 +16,7 @@ from stepwell.domain.messages import Decision, decide_key
 from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState
 from stepwell.domain.status import RETRYABLE
-from stepwell.domain.text import checked_text
+from stepwell.domain.text import checked_text, clean
 from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, NotAssigned, RunEnded, WrongPlace, excerpt
 
 if TYPE_CHECKING:
@@ -26,24 +26,35 @@ if TYPE_CHECKING:
 _OPEN_FORMS: tuple[Any, ...] = (None, True, {})  # accept any answer
 
 
-async def decide(run: RunHandle[Any], answer: Any, *, path: str, by: str, roles: Collection[str]) -> None:
+async def decide(
+    run: RunHandle[Any], answer: Any, *, path: str, by: str, roles: Collection[str], reason: str
+) -> None:
     state = await run.state()
     wait = _open_approval(run, state, path)
     _check_assigned(wait, by, roles)
-    await _send(run, wait, wait.form, answer, by=by, choice="")
+    await _send(run, wait, wait.form, answer, by=by, reason=reason)
 
 
-async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str) -> None:
+async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str, reason: str) -> None:
     """Take a transition that the machine waits for at its place."""
     state = await run.state()
     wait = next((wait for wait in state.waits.values() if wait.what == "trigger"), None)
     choice = next((c for c in wait.choices if c.name == name), None) if wait is not None else None
     if wait is None or choice is None:
         raise await _wrong_place(run, state, wait, name)
-    await _send(run, wait, choice.form, payload, by=by, choice=name)
+    await _send(run, wait, choice.form, payload, by=by, choice=name, reason=reason)
 
 
-async def _send(run: RunHandle[Any], wait: OpenWait, form: Any, answer: Any, *, by: str, choice: str) -> None:
+async def _send(
+    run: RunHandle[Any],
+    wait: OpenWait,
+    form: Any,
+    answer: Any,
+    *,
+    by: str,
+    choice: str = "",
+    reason: str = "",
+) -> None:
     client = run._client
     what = f"trigger {excerpt(choice)}" if choice else "the decision"
     # If the wait has a type, the answer may be a value of that type, not only its JSON.
@@ -55,6 +66,7 @@ async def _send(run: RunHandle[Any], wait: OpenWait, form: Any, answer: Any, *, 
         answer=Raw(data),
         by=checked_text(by, "by"),
         choice=checked_text(choice, "trigger"),
+        reason=clean(reason),
     )
     message = Message(
         run_id=run.id,
@@ -63,6 +75,7 @@ async def _send(run: RunHandle[Any], wait: OpenWait, form: Any, answer: Any, *, 
         name=wait.path,
         payload=msgspec.json.encode(decision),
         wait=wait.path,
+        by=by,
     )
     outcome = await client.deliver(message)
     if outcome is Delivery.DECIDED:

@@ -13,14 +13,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
 from stepwell.client import run_file
 from stepwell.client.handle import RunHandle
+from stepwell.client.options import WhoOptions
 from stepwell.client.store_access import StoreAccess
+from stepwell.client.workflows import Workflows
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
 from stepwell.domain.commit import Definition, Started
@@ -28,7 +30,7 @@ from stepwell.domain.fork.fork import ForkIdentity, fork_run
 from stepwell.domain.fork.prefix import Edits, seq_before
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
-from stepwell.domain.text import checked_text
+from stepwell.domain.text import checked_text, clean
 from stepwell.errors import (
     InvalidInput,
     KeyConflict,
@@ -59,21 +61,36 @@ class DerivedRuns:
         self._access = access
         self.graph_rules: ForkRules | None = None
 
-    async def rerun(self, run: RunHandle[Any] | str, *, input: Any, version: str, key: str) -> RunHandle[Any]:
+    async def rerun(
+        self,
+        run: RunHandle[Any] | str,
+        *,
+        input: Any,
+        version: str,
+        key: str,
+        **who: Unpack[WhoOptions],
+    ) -> RunHandle[Any]:
         old = await self.read(run)
         if version and version != old.version:
             old = await self._with_version(old, version)
         edits = Edits(input=await self._encoded_input(old, input))
-        return await self.start(run, old, ev.Origin(how="rerun", run=old.id, seq=1), edits, key)
+        return await self.start(run, old, ev.Origin(how="rerun", run=old.id, seq=1), edits, key, **who)
 
     async def rerun_from(
-        self, run: RunHandle[Any] | str, step: str, *, outputs: Mapping[str, Any] | None, key: str
+        self,
+        run: RunHandle[Any] | str,
+        step: str,
+        *,
+        outputs: Mapping[str, Any] | None,
+        key: str,
+        **who: Unpack[WhoOptions],
     ) -> RunHandle[Any]:
         old = await self.read(run)
         with _naming_run(old.id):
             place = seq_before([ev.read(row) for row in old.log], step)
         edits = Edits(outputs=self._encoded_outputs(outputs))
-        return await self.start(run, old, ev.Origin(how="rerun_from", run=old.id, seq=place), edits, key)
+        origin = ev.Origin(how="rerun_from", run=old.id, seq=place)
+        return await self.start(run, old, origin, edits, key, **who)
 
     async def fork(
         self,
@@ -84,6 +101,7 @@ class DerivedRuns:
         state: Any,
         outputs: Mapping[str, Any] | None,
         key: str,
+        **who: Unpack[WhoOptions],
     ) -> RunHandle[Any]:
         old = await self.read(run)
         new_input, new_state = await self._encoded_input(old, input), await self._encoded_state(old, state)
@@ -92,27 +110,42 @@ class DerivedRuns:
         else:
             edits = Edits(outputs=self._encoded_outputs(outputs))
         edits = dataclasses.replace(edits, input=new_input, state=new_state)
-        return await self.start(run, old, ev.Origin(how="fork", run=old.id, seq=at), edits, key)
+        return await self.start(run, old, ev.Origin(how="fork", run=old.id, seq=at), edits, key, **who)
 
     async def read(self, run: RunHandle[Any] | str) -> RunCopy:
         run_id = id_of(run)
-        copies = await self._access.store.read_tree(run_id, children=False)
-        if not copies:
+        return (await self._tree(run_id, children=False))[0]
+
+    async def _tree(self, run_id: RunId, *, children: bool) -> Sequence[RunCopy]:
+        copies = await self._access.store.read_tree(run_id, children=children)
+        if not copies or copies[0].workspace != self._access.workspace:
             raise RunNotFound(f"there is no run {run_id}")
-        return copies[0]
+        return copies
 
     async def start(
-        self, run: RunHandle[Any] | str, old: RunCopy, origin: ev.Origin, edits: Edits, key: str
+        self,
+        run: RunHandle[Any] | str,
+        old: RunCopy,
+        origin: ev.Origin,
+        edits: Edits,
+        key: str,
+        *,
+        by: str = "",
+        reason: str = "",
     ) -> RunHandle[Any]:
         """Start the run that begins as `old` was at `origin`, with these edits."""
         access = self._access
         if old.kind == "graph" and self.graph_rules is not None:
             edits = await self.graph_rules.fit(old, origin, edits)
         run_id = access.ids.run_id()
-        identity = ForkIdentity(run_id, checked_text(key, "key"), access.token(), await access.store.now())
+        names = checked_text(by, "by"), clean(reason)
+        now = await access.store.now()
+        identity = ForkIdentity(run_id, checked_text(key, "key"), access.token(), now, *names)
         with _naming_run(old.id):
             new = fork_run(old, origin, edits, identity)
-        [started], _ = await access.retry_call(lambda: access.store.restore([new]))
+        [started], _ = await access.retry_call(lambda: access.store.restore([new], starts=True))
+        if started.disabled:
+            raise await Workflows(access).refusal(new.workflow)
         if started.conflict:
             raise KeyConflict(
                 f"key {excerpt(key)} belongs to run {started.run_id}, which is not this {origin.how}",
@@ -121,7 +154,7 @@ class DerivedRuns:
             )
         access.notifier.notify_work()
         decode = PLAIN.decode if isinstance(run, str) else run._decode
-        return RunHandle(access, started.run_id, decode)
+        return RunHandle(access, started.run_id, decode, ours=True)
 
     # Edits
 
@@ -173,14 +206,12 @@ class DerivedRuns:
 
     async def export(self, run: RunHandle[Any] | str, *, children: bool) -> bytes:
         run_id = id_of(run)
-        copies = await self._access.store.read_tree(run_id, children=children)
-        if not copies:
-            raise RunNotFound(f"there is no run {run_id}")
-        return run_file.write(copies)
+        return run_file.write(await self._tree(run_id, children=children))
 
-    async def restore(self, file: bytes | str) -> RunHandle[Any]:
+    async def restore(self, file: bytes | str, *, by: str) -> RunHandle[Any]:
         access = self._access
-        copies = [replace(copy, workspace=access.workspace) for copy in run_file.read(file)]
+        checked_text(by, "by")
+        copies = [self._moved(copy, by) for copy in run_file.read(file)]
         answers, repeated = await access.retry_call(lambda: access.store.restore(copies))
         ours = repeated and not any(answer.conflict for answer in answers)
         if not ours and not all(answer.created for answer in answers):
@@ -188,7 +219,17 @@ class DerivedRuns:
         for copy in copies:
             access.notifier.watch(copy.id).ended = None  # the run may have ended and been removed here before
         access.notifier.notify_work()
-        return RunHandle(access, copies[0].id, PLAIN.decode)
+        return RunHandle(access, copies[0].id, PLAIN.decode, ours=True)
+
+    def _moved(self, copy: RunCopy, by: str) -> RunCopy:
+        """The run as it begins here: in this workspace. Its log says what started it where it came from."""
+        first = ev.read_as(ev.Accepted, copy.log[0])
+        if first.workspace != self._access.workspace:
+            payload = msgspec.json.encode(replace(first, workspace=self._access.workspace))
+            copy = replace(copy, log=[copy.log[0]._replace(payload=payload), *copy.log[1:]])
+        if not copy.parent:
+            copy = replace(copy, trigger="import", started_by=by or copy.started_by)
+        return replace(copy, workspace=self._access.workspace)
 
     async def _refuse_import(self, copies: list[RunCopy], answers: Sequence[Started]) -> None:
         for copy, answer in zip(copies, answers, strict=True):

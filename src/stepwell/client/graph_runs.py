@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from stepwell.client.derived_runs import id_of
+from stepwell.client.options import WhoOptions
 from stepwell.domain import events as ev
 from stepwell.domain.fork.prefix import Edits
 from stepwell.domain.fork.run_copy import RunCopy
@@ -49,12 +50,14 @@ class GraphRuns:
             raise RunNotFound(f"there is no run {run_id}")
         return self._reader().trace(run_id, log, await self._body(log[0]))
 
-    async def rerun_from_node(self, run: RunHandle[Any] | str, node: str, *, key: str) -> RunHandle[Any]:
+    async def rerun_from_node(
+        self, run: RunHandle[Any] | str, node: str, *, key: str, **who: Unpack[WhoOptions]
+    ) -> RunHandle[Any]:
         old = await self._client.derived_runs.read(run)
         log = [ev.read(row) for row in old.log]
         edits = self._reader().rerun_edits(old.id, log, await self._body(log[0]), node)
         origin = ev.Origin(how="rerun_from", run=old.id, seq=len(old.log))
-        return await self._client.derived_runs.start(run, old, origin, edits, key)
+        return await self._client.derived_runs.start(run, old, origin, edits, key, **who)
 
     # Rules for forks
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing, nullcontext, suppress
@@ -39,7 +40,7 @@ from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
 from stepwell.domain.new_run import needs_of_run
 from stepwell.domain.problems import run_error
-from stepwell.domain.state import Checkpoint, OpenWait, RunState, fold
+from stepwell.domain.state import Checkpoint, OpenWait, RunOverview, RunState, fold, overview_of
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.domain.text import checked_text, clean
 from stepwell.domain.whole_numbers import whole_number
@@ -66,6 +67,7 @@ from stepwell.store.wakeups import Ended
 R = TypeVar("R")
 T = TypeVar("T")
 
+_log = logging.getLogger("stepwell.client")
 _PAGE = 1000
 _FOLLOW_SECONDS = 0.25  # other processes do not send a wake-up for every event, so followers poll
 # A run started here is watched from before its start, so its end is notified without a read. Polling
@@ -79,11 +81,18 @@ class RunHandle(Generic[R]):
     """One run, seen from outside. `at` is a seq of its log: the run as it was after that event."""
 
     def __init__(
-        self, client: StoreAccess, run_id: RunId, decode: Callable[[bytes], R], *, fresh: bool = False
+        self,
+        client: StoreAccess,
+        run_id: RunId,
+        decode: Callable[[bytes], R],
+        *,
+        fresh: bool = False,
+        ours: bool = False,
     ) -> None:
         self._client = client
         self._decode = decode
         self._fresh = fresh
+        self._ours = ours  # it is known to be in the client's workspace
         self._watch = client.notifier.watch(run_id)
         self.id = run_id
 
@@ -128,6 +137,7 @@ class RunHandle(Generic[R]):
             raise NotEndedYet(f"run {self.id} has not ended after {limit:g} s") from None
 
     async def _end(self) -> Ended:
+        await self._check()
         pause, looks = (1.0 if self._client.store.polls else _LOOK_SECONDS), 0
         if self._fresh:
             self._fresh = False
@@ -151,9 +161,20 @@ class RunHandle(Generic[R]):
 
     async def info(self) -> RunRow:
         run = await self._client.store.read_run(self.id)
-        if run is None:
+        if run is None or run.workspace != self._client.workspace:
             raise RunNotFound(f"there is no run {self.id}")
+        self._ours = True
         return run
+
+    async def _check(self) -> None:
+        """Refuse a run of another workspace; a run stays in its workspace, so one look is enough."""
+        if not self._ours:
+            await self.info()
+
+    async def overview(self) -> RunOverview:
+        """Return its number, what and who started it, and how much time and how many steps it took so far."""
+        row, now = await self.info(), await self._client.store.now()
+        return overview_of(row, await self.state(), now)
 
     async def status(self) -> Status:
         return (await self.info()).status
@@ -168,6 +189,7 @@ class RunHandle(Generic[R]):
 
     async def log(self) -> AsyncIterator[LogRow]:
         """Read the log as it is stored."""
+        await self._check()
         after = 0
         while page := await self._client.store.read_log(self.id, after=after, limit=_PAGE):
             for row in page:
@@ -187,6 +209,7 @@ class RunHandle(Generic[R]):
 
     async def _pages(self, after: int, *, follow: bool) -> AsyncGenerator[Sequence[LogRow], None]:
         """Read the log in pages; a short page, even an empty one, means that nothing more is written yet."""
+        await self._check()
         with self._client.notifier.following(self.id) if follow else nullcontext():
             while True:
                 seen = self._watch.news
@@ -291,9 +314,10 @@ class RunHandle(Generic[R]):
 
     # Messages to the run
 
-    async def signal(self, name: str, payload: Any = None, *, id: str = "") -> None:
+    async def signal(self, name: str, payload: Any = None, *, id: str = "", by: str = "") -> None:
         """Send a signal; the run takes it when it waits for one. The same `id` counts once."""
         checked_text(name, "name")
+        await self._check()
         data = limited(encoded_by_type(payload), f"signal {excerpt(name)}", self._client.payload_bytes_max)
         message = Message(
             run_id=self.id,
@@ -301,16 +325,20 @@ class RunHandle(Generic[R]):
             kind="signal",
             name=name,
             payload=data,
+            by=checked_text(by, "by"),
         )
         self._delivered(await self._client.deliver(message), f"signal {excerpt(name)}")
 
-    async def event(self, name: str, payload: Any = None, *, key: str = "", id: str = "") -> bool:
+    async def event(
+        self, name: str, payload: Any = None, *, key: str = "", id: str = "", by: str = ""
+    ) -> bool:
         """Send an event to this run only; the first matching wait takes it, even one opened later.
 
         `key` is the event key. The same `id` counts once; False says that it was received before.
         """
         body = {"key": checked_text(key, "key"), "data": Raw(encoded_by_type(payload))}
         checked_text(name, "name")
+        await self._check()
         data = limited(msgspec.json.encode(body), f"event {excerpt(name)}", self._client.payload_bytes_max)
         message = Message(
             run_id=self.id,
@@ -318,6 +346,7 @@ class RunHandle(Generic[R]):
             kind="signal",
             name=f"event:{name}",
             payload=data,
+            by=checked_text(by, "by"),
         )
         repeated = bool(id) and await self._received(message.key)
         outcome = await self._client.deliver(message)
@@ -330,21 +359,29 @@ class RunHandle(Generic[R]):
                 return True
         return False
 
-    async def decide(self, answer: Any, *, path: str = "", by: str = "", roles: Collection[str] = ()) -> None:
+    async def decide(
+        self,
+        answer: Any,
+        *,
+        path: str = "",
+        by: str = "",
+        roles: Collection[str] = (),
+        reason: str = "",
+    ) -> None:
         """Answer the only open approval, or the one at `path`; AlreadyDecided if it is not open.
 
         Raises NotAssigned if it has assignees, and neither `by` nor one of the `roles` (assignee
         `role:name`) is among them.
         """
-        await decisions.decide(self, answer, path=path, by=by, roles=roles)
+        await decisions.decide(self, answer, path=path, by=by, roles=roles, reason=reason)
 
-    async def trigger(self, transition: str, payload: Any = None, *, by: str = "") -> None:
+    async def trigger(self, transition: str, payload: Any = None, *, by: str = "", reason: str = "") -> None:
         """Take a transition that a machine waits for.
 
         Raises WrongPlace if the transition does not fit the place of the machine, and AlreadyDecided if
         somebody was faster. A `signal` of that name waits until it fits.
         """
-        await decisions.trigger(self, transition, payload, by=by)
+        await decisions.trigger(self, transition, payload, by=by, reason=reason)
 
     def _delivered(self, outcome: Delivery, what: str) -> None:
         match outcome:
@@ -362,12 +399,15 @@ class RunHandle(Generic[R]):
             case _:
                 pass
 
-    async def cancel(self, reason: str = "") -> bool:
+    async def cancel(self, reason: str = "", *, by: str = "") -> bool:
         """Ask the run to clean up and end. False if it had ended or was asked before."""
         if not isinstance(reason, str):
             raise InvalidInput(f"the reason is {excerpt(reason)}", hint="give text", field="reason")
         reason = clean(reason)
-        outcome = await self._client.call_idempotent(lambda: self._client.store.cancel(self.id, reason))
+        checked_text(by, "by")
+        await self._check()
+        store = self._client.store
+        outcome = await self._client.call_idempotent(lambda: store.cancel(self.id, reason, by=by))
         if outcome is CancelOutcome.UNKNOWN:
             raise RunNotFound(f"there is no run {self.id}")
         if outcome is CancelOutcome.ENDED:
@@ -375,9 +415,9 @@ class RunHandle(Generic[R]):
         self._client.notifier.notify_work(self.id)
         return outcome is not CancelOutcome.ALREADY
 
-    async def retry(self) -> None:
+    async def retry(self, *, by: str = "", reason: str = "") -> None:
         """Retry a failed or timed-out run exactly where it stopped; its timeout begins anew."""
-        match await self._resume(undo=False):
+        match await self._resume(undo=False, by=by, reason=reason):
             case RetryOutcome.COMPENSATED:
                 raise NotRetryable(
                     f"run {self.id} has been compensated", hint="rerun it, or fork it before it failed"
@@ -390,13 +430,13 @@ class RunHandle(Generic[R]):
             case _:
                 pass
 
-    async def compensate(self) -> None:
+    async def compensate(self, *, by: str = "", reason: str = "") -> None:
         """Undo the completed steps of a run that failed with `on_failure="hold"`; its end is then final."""
         if not await self._undoable():
             raise NotCompensable(
                 f"run {self.id} has nothing to undo", hint="none of its completed steps has a compensate="
             )
-        match await self._resume(undo=True):
+        match await self._resume(undo=True, by=by, reason=reason):
             case RetryOutcome.COMPENSATED:
                 raise NotCompensable(
                     f"run {self.id} has already been compensated",
@@ -419,8 +459,9 @@ class RunHandle(Generic[R]):
                 undoable = False  # a new generation cannot undo steps of an earlier one
         return undoable
 
-    async def _resume(self, *, undo: bool) -> RetryOutcome:
-        needs = ""
+    async def _resume(self, *, undo: bool, by: str, reason: str) -> RetryOutcome:
+        needs, reason = "", clean(reason)
+        checked_text(by, "by")
         async for row in self.log():
             needs = needs_of_run(read_as(Accepted, row, self.id))
             break
@@ -431,7 +472,7 @@ class RunHandle(Generic[R]):
             if sent and (await self.info()).ended_at != failed_at:
                 return RetryOutcome.RETRIED  # by an earlier call of ours; it may have failed again since
             sent = True
-            return await self._client.store.retry(self.id, needs=needs, undo=undo)
+            return await self._client.store.retry(self.id, needs=needs, undo=undo, by=by, reason=reason)
 
         outcome, repeated = await self._client.retry_call(send)
         if repeated and outcome is RetryOutcome.NOT_FAILED:
@@ -443,8 +484,13 @@ class RunHandle(Generic[R]):
             self._client.notifier.notify_work(self.id)
         return outcome
 
-    async def delete(self) -> None:
-        """Delete this run and all runs below it for good; NotRemovable while any of them is live."""
+    async def delete(self, *, by: str = "", reason: str = "") -> None:
+        """Delete this run and all runs below it for good; NotRemovable while any of them is live.
+
+        Nothing of them is kept: who deleted them and why goes to the Python log `stepwell.client`.
+        """
+        checked_text(by, "by")
+        await self._check()
         self._watch.ended = None  # an import may restore the run, and then it continues
         outcome, repeated = await self._client.retry_call(lambda: self._client.store.remove(self.id))
         match outcome:
@@ -458,7 +504,7 @@ class RunHandle(Generic[R]):
             case Removal.UNKNOWN if not repeated:  # if repeated, an earlier call of ours removed it
                 raise RunNotFound(f"there is no run {self.id}")
             case _:
-                pass
+                _log.info("run %s was deleted by %s: %s", self.id, by or "somebody", clean(reason))
 
     async def _not_removable(self) -> NotRemovable:
         live = await _first_live(self._client.store, await self.info())

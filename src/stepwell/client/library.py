@@ -132,7 +132,7 @@ class GraphLibrary:
         await self._definitions(name)
         await self._client.store.drop_definitions(self._client.workspace, DRAFT + name, name)
 
-    async def publish(self, name: str, *, expected: str = "") -> str:
+    async def publish(self, name: str, *, expected: str = "", by: str = "") -> str:
         """Make the draft a version and return its number; an unchanged draft makes no new version.
 
         Conflict if the hash of the draft is not `expected`.
@@ -143,12 +143,21 @@ class GraphLibrary:
             if expected and draft.hash != expected:
                 raise await self._changed(name, draft)
             if versions and not self._differ(definitions[versions[-1]], draft):
+                await self._retitle(definitions[versions[-1]], draft)
                 return versions[-1]
             version = str(int(versions[-1]) + 1 if versions else 1)
             workflow = self._tools.workflow(msgspec.json.decode(draft.body), name=name, version=version)
-            if await self._swap(self._in_workspace(workflow.definition), ""):
+            who = checked_text(by, "by")
+            if await self._swap(self._in_workspace(workflow.definition, created_by=who), ""):
                 return version
             # Somebody published meanwhile: read again which version is next.
+
+    async def _retitle(self, published: Definition, draft: Definition) -> None:
+        """Give a version the title of a draft that is otherwise the same: it is not part of the version."""
+        title, description = draft.title, draft.description
+        changed = msgspec.structs.replace(published, title=title, description=description)
+        if changed != published:
+            await self._client.store.put_definitions([changed])
 
     async def diff(self, name: str, old: str | int, new: str | int = "draft") -> dict[str, Any]:
         """Return what changed between two versions; `draft` and `published` count as versions."""
@@ -187,7 +196,13 @@ class GraphLibrary:
         hash = self._tools.content_hash(msgspec.json.decode(definition.body))
         name = DRAFT + definition.name
         return self._in_workspace(
-            definition, name=name, version="draft", kind="graph_draft", hash=hash, options=options
+            definition,
+            name=name,
+            version="draft",
+            kind="graph_draft",
+            hash=hash,
+            options=options,
+            created_by=info.by,
         )
 
     def _saved(self, name: str, definitions: dict[str, Definition]) -> SavedGraph:

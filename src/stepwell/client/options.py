@@ -22,7 +22,8 @@ class _Options(TypedDict, total=False):
     timeout: Duration | None
     tags: dict[str, str] | None
     concurrency: Concurrency | None
-    user: str
+    by: str
+    trigger: str
 
 
 class StartOptions(_Options, total=False):
@@ -43,13 +44,20 @@ class ManyOptions(_Options, total=False):
     version: str
 
 
-class RerunOptions(TypedDict, total=False):
+class WhoOptions(TypedDict, total=False):
+    """Who does it, and why."""
+
+    by: str
+    reason: str
+
+
+class RerunOptions(WhoOptions, total=False):
     input: Any
     version: str
     key: str
 
 
-class RerunFromOptions(TypedDict, total=False):
+class RerunFromOptions(WhoOptions, total=False):
     outputs: Mapping[str, Any] | None
     key: str
 
@@ -68,9 +76,9 @@ class ListOptions(TypedDict, total=False):
     limit: int
 
 
-# `graph`, `test` and `trigger` are for the engine only.
-_ALL = ("delay", "timeout", "priority", "queue", "tags", "concurrency", "graph", "test", "trigger")
-_PUBLIC = ("key", "user", "version", *_ALL[:6])
+# `graph` and `test` are for the engine only.
+_ALL = ("delay", "timeout", "priority", "queue", "tags", "concurrency", "by", "trigger", "graph", "test")
+_PUBLIC = ("key", "version", *_ALL[:8])
 _TAGS_BYTES_MAX = 64 * 1024  # tags are read with every list of runs
 
 
@@ -85,6 +93,9 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
     options["timeout"] = timeout_seconds(options.get("timeout"))
     if options.get("priority") is not None:
         checked_priority(options["priority"], InvalidInput)
+    options["by"] = checked_text(options.get("by", ""), "by")
+    default = "test" if options.get("test") else "api"
+    options["trigger"] = checked_text(options.get("trigger", ""), "trigger") or default
     if options.get("queue"):
         checked_text(options["queue"], "queue")
     if options.get("tags") is not None:

@@ -62,5 +62,5 @@ def raise_if_limited(full: Full, user: str) -> None:
         raise RateLimited(
             "start rates cannot be read, and the caller has no name",
             retry_after=1.0,
-            hint="try again, or start with user=",
+            hint="try again, or start with by=",
         )

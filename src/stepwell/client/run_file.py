@@ -43,6 +43,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     payload: Raw
     at: float
+    by: str = ""
 
 
 class _Ticket(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +94,7 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tickets: list[_Ticket] = []
     inbox: list[_Message] = []
     waits: list[NewWait] = []
+    started_by: str = ""
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -168,7 +170,7 @@ def _copy(run: _Run) -> RunCopy:
             TicketCopy(**msgspec.structs.asdict(t) | {"due_at": NEVER if t.due_at is None else t.due_at})
             for t in run.tickets
         ],
-        inbox=[InboxRow(m.key, m.n, m.kind, m.name, bytes(m.payload), m.at) for m in run.inbox],
+        inbox=[InboxRow(m.key, m.n, m.kind, m.name, bytes(m.payload), m.at, m.by) for m in run.inbox],
         waits=run.waits,
     )
     _check(copy)

@@ -13,6 +13,7 @@ from stepwell.domain.codec import PLAIN
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, Message
 from stepwell.domain.ids import Ids
 from stepwell.domain.schema import Schema
+from stepwell.domain.text import checked_text
 from stepwell.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
@@ -35,7 +36,7 @@ class StoreAccess:
         self._store = store
         self.ids = ids
         self.notifier = notifier or Notifier()
-        self.workspace = workspace
+        self.workspace = checked_text(workspace, "workspace") or DEFAULT_WORKSPACE
         self.payload_bytes_max = payload_bytes_max
         self._schemas: dict[bytes, Schema] = {}
 

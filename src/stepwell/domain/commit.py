@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.status import Status
@@ -53,6 +54,7 @@ class InboxRow(NamedTuple):
     name: str
     payload: bytes
     at: float
+    by: str = ""  # who sent it
 
 
 Identity = tuple[str, str]
@@ -89,6 +91,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     test: bool = False
     owner: str = ""  # the worker that wants to own it from the start, under this lease; see `Started.claim`
     lease: str = ""
+    started_by: str = ""
 
     @property
     def identity(self) -> Identity:
@@ -113,6 +116,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 class Started(NamedTuple):
     """`run_id` is the run of that key; `conflict`: it has another input.
 
+    `disabled`: its workflow is disabled, and nothing was written.
     `claim`: the worker that the start named owns the run. Only a registered worker gets it, only while no
     limits are set, and only if the limits that the run carries have a free slot; otherwise the run waits
     like any other.
@@ -122,6 +126,7 @@ class Started(NamedTuple):
     created: bool
     conflict: bool = False
     claim: Claim | None = None
+    disabled: bool = False
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +141,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     payload: bytes = b"null"
     wait: str = ""
+    by: str = ""  # who sent it
 
 
 class Delivery(StrEnum):
@@ -168,6 +174,7 @@ class NewWait(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     key: str = ""  # '' accepts an event of any key
     since: float = 0.0  # events published earlier do not count
+    workspace: str = DEFAULT_WORKSPACE  # of its run: events of another one do not count
 
 
 class Park(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,7 +316,7 @@ class RetryOutcome(StrEnum):
 class PublishedEvent(NamedTuple):
     """A broadcast event. `id` makes emitting it idempotent, `key` selects among waits.
 
-    Of one name no two have the same `at`: it is their order.
+    Of one name in one workspace no two have the same `at`: it is their order.
     """
 
     id: str
@@ -317,10 +324,16 @@ class PublishedEvent(NamedTuple):
     key: str
     payload: bytes
     at: float
+    workspace: str = DEFAULT_WORKSPACE
+    by: str = ""  # who emitted it
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of a workflow, stored so that runs can be started without its code."""
+    """A version of a workflow, stored so that runs can be started without its code.
+
+    `created_at` is when the store first wrote this version: a caller leaves it out. Replacing a version keeps
+    when and by whom it was created.
+    """
 
     name: str
     version: str
@@ -330,6 +343,26 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     input_schema: bytes = b"true"
     options: bytes = b"{}"
     workspace: str = DEFAULT_WORKSPACE
+    title: str = ""  # for people; '': its name
+    description: str = ""
+    created_at: float = 0.0  # 0: before it was recorded
+    created_by: str = ""
+
+    @property
+    def content(self) -> Definition:
+        """What was put, without when and by whom: two that are equal here are the same."""
+        return replace(self, created_at=0.0, created_by="")
+
+
+class WorkflowSwitch(NamedTuple):
+    """A workflow was enabled or disabled: a disabled one accepts no new runs. `reason` is JSON."""
+
+    workspace: str
+    workflow: str
+    enabled: bool
+    by: str = ""
+    reason: bytes = b'""'
+    at: float = 0.0  # set by the store
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -354,6 +387,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None
     ended_at: float | None
     test: bool
+    number: int = 0  # within its workflow, from 1; 0: started before numbers were given
+    started_by: str = ""
 
 
 class TicketRow(msgspec.Struct, frozen=True, kw_only=True):

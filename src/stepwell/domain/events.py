@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw
 
-from stepwell.domain.commit import LogRow, NewEvent
+from stepwell.domain.commit import DEFAULT_WORKSPACE, LogRow, NewEvent
 from stepwell.domain.cursors import Cursor
 from stepwell.domain.damage import damaged
 
@@ -68,6 +68,10 @@ class Accepted(Fact, frozen=True, kw_only=True):
     test: bool = False
     graph: Raw = NULL  # for a run that carries its graph: a test run, or a saved graph
     origin: Origin | None = None  # None: it was started
+    workspace: str = DEFAULT_WORKSPACE
+    trigger: str = "api"  # what started it; older logs do not say so, but the row of the run does
+    by: str = ""  # who started it
+    reason: str = ""  # why, for a rerun or a fork
 
 
 class Claimed(Fact, frozen=True, kw_only=True):
@@ -92,6 +96,8 @@ class Retried(Fact, frozen=True, kw_only=True):
 
     path: str = ""
     undo: bool = False
+    by: str = ""
+    reason: str = ""
 
 
 class Continued(Fact, frozen=True, kw_only=True):
@@ -126,6 +132,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class CancelRequested(Fact, frozen=True, kw_only=True):
     reason: str = ""
+    by: str = ""
 
 
 class Completed(Fact, frozen=True, kw_only=True):
@@ -142,6 +149,7 @@ class Cancelled(Fact, frozen=True, kw_only=True):
     reason: str = ""
     error: Problem | None = None  # of the cleanup
     unconsumed: list[str] = []
+    by: str = ""  # who cancelled it, if it ended without an owner; otherwise CancelRequested says so
 
 
 class TimedOut(Fact, frozen=True, kw_only=True):
@@ -271,8 +279,9 @@ class Received(Fact, frozen=True, kw_only=True):
     payload: Raw = NULL
     rejected: str = ""
     choice: str = ""  # for a decision with several choices: the chosen one
-    by: str = ""  # who decided
+    by: str = ""  # who sent or decided it
     at: float = 0.0  # for a broadcast event: its time, which orders the events of its name
+    reason: str = ""  # why, for a decision
 
 
 # Machines

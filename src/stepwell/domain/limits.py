@@ -41,6 +41,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     limit: int | None = None
     hold: Hold = "active"
+    by: str = ""  # who set it
 
     @property
     def scope(self) -> LimitScope:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from stepwell.domain.commit import Message
+from stepwell.domain.commit import DEFAULT_WORKSPACE, Message
 from stepwell.domain.events import NULL, DocumentSaved, Problem
 from stepwell.domain.ids import RunId
 from stepwell.domain.retry import RemoteError, is_permanent, kinds_of
@@ -51,6 +52,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answer: Raw = NULL
     by: str = ""
     choice: str = ""  # if there are several choices: the chosen one
+    reason: str = ""
+
+
+class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who asked a run to end, and why. A request by nobody is stored as the reason alone."""
+
+    reason: str = ""
+    by: str = ""
 
 
 HELD = "held"
@@ -66,8 +75,8 @@ def loop_held(run_id: RunId, path: str, seconds: float) -> Message:
     )
 
 
-PAYLOADS: dict[str, type] = {
-    "cancel": str,
+PAYLOADS: dict[str, Any] = {
+    "cancel": str | CancelRequest,
     "decide": Decision,
     "child": EndNotice,
     "step": EndNotice,
@@ -109,9 +118,23 @@ def step_ended(run_id: RunId, path: str, attempt: int, notice: EndNotice) -> Mes
     )
 
 
-def cancel_request(run_id: RunId, reason: str, encode: Callable[[bytes], bytes] = bytes) -> Message:
-    payload = encode(msgspec.json.encode(reason))
-    return Message(run_id=run_id, key=CANCEL_KEY, kind="cancel", payload=payload)
+def cancel_request(
+    run_id: RunId, reason: str, encode: Callable[[bytes], bytes] = bytes, *, by: str = ""
+) -> Message:
+    asked = CancelRequest(reason=reason, by=by) if by else reason
+    payload = encode(msgspec.json.encode(asked))
+    return Message(run_id=run_id, key=CANCEL_KEY, kind="cancel", payload=payload, by=by)
+
+
+def read_cancel(payload: bytes) -> CancelRequest:
+    """The request of a `cancel` message, as this version or an older one wrote it."""
+    asked: str | CancelRequest = msgspec.json.decode(payload, type=PAYLOADS["cancel"])
+    return CancelRequest(reason=asked) if isinstance(asked, str) else asked
+
+
+def event_id(workspace: str, id: str) -> str:
+    """The id of a broadcast event: it cannot be the id of a run, nor of an event of another workspace."""
+    return f"event/{id}" if workspace == DEFAULT_WORKSPACE else f"event@{workspace}/{id}"
 
 
 def event_key(event_id: str) -> str:

@@ -118,7 +118,9 @@ def new_run_of(
     test: bool = False,
     graph: bytes = b"",
     concurrency: Concurrency | None = None,
+    by: str = "",
 ) -> NewRun:
+    queue = queue or options.queue
     accepted = Accepted(
         workflow=definition.name,
         version=definition.version,
@@ -131,9 +133,12 @@ def new_run_of(
         root=root or run_id,
         depth=depth,
         key=key,
-        queue=queue or options.queue,
+        queue=queue,
         test=test,
         graph=Raw(graph) if graph else NULL,
+        workspace=workspace,
+        trigger=trigger,
+        by=by,
     )
     return NewRun(
         id=run_id,
@@ -142,7 +147,7 @@ def new_run_of(
         version=definition.version,
         kind=definition.kind,
         hash=definition.hash,
-        queue=queue or options.queue,
+        queue=queue,
         needs=NEEDS_GRAPH if graph else needs_of(definition),
         priority=options.priority if priority is None else priority,
         delay=delay,
@@ -155,13 +160,7 @@ def new_run_of(
         root=root or run_id,
         tags=msgspec.json.encode(tags or {}),
         trigger=trigger,
+        started_by=by,
         test=test,
-        lane=lane_of(
-            definition,
-            options,
-            queue or options.queue,
-            workspace,
-            concurrency,
-            child=bool(parent),
-        ),
+        lane=lane_of(definition, options, queue, workspace, concurrency, child=bool(parent)),
     )

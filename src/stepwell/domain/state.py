@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import codec_for
+from stepwell.domain.commit import RunRow
 from stepwell.domain.events import Event, Problem
 from stepwell.domain.status import Status
 
@@ -105,6 +106,46 @@ class RunState:
     failing: str = ""  # that transition
     retry_at: float | None = None  # when its next attempt begins
     retry_attempt: int = 0
+    trigger: str = ""  # what started it
+    started_by: str = ""
+    cancelled_by: str = ""
+    retried_by: str = ""  # the last time
+    steps_done: int = 0  # steps, transitions and nodes that reached their end, in all generations
+    active_seconds: float = 0.0  # until the last event, without the time that it was suspended
+    suspended_at: float | None = None  # when it last began to wait
+    last_at: float = 0.0  # of its last event
+    owned_since: float = 0.0  # 0: it has ended, or was never claimed
+    copied: int = 0  # events of another run at the beginning of this log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOverview:
+    """A run in a few numbers. Times are seconds."""
+
+    number: int
+    trigger: str
+    started_by: str
+    status: Status
+    elapsed: float  # since it was accepted, until its end or now
+    active: float  # without the time that it was suspended
+    steps: int  # steps of a function, transitions of a machine, nodes of a graph
+    suspended_at: float | None
+
+
+def overview_of(row: RunRow, state: RunState, now: float) -> RunOverview:
+    """The run at that time, from its row and the fold of its log."""
+    until = row.ended_at or max(now, row.created_at)
+    works = row.status is Status.RUNNING and bool(state.owned_since) and state.status is not Status.SUSPENDED
+    return RunOverview(
+        number=row.number,
+        trigger=row.trigger,
+        started_by=row.started_by,
+        status=row.status,
+        elapsed=until - row.created_at,
+        active=state.active_seconds + (max(0.0, now - state.last_at) if works else 0.0),
+        steps=state.steps_done,
+        suspended_at=state.suspended_at,
+    )
 
 
 def fold(events: Iterable[Event]) -> RunState:
@@ -114,7 +155,30 @@ def fold(events: Iterable[Event]) -> RunState:
         apply(state, event)
     if not state.status.terminal and state.waits and not _works(state):
         state.status = Status.SUSPENDED
+        state.suspended_at = state.last_at
+    if state.owned_since:
+        state.active_seconds += max(0.0, state.last_at - state.owned_since)
     return state
+
+
+def _count(state: RunState, event: Event) -> None:
+    """Add up time and steps. What a fork copied is not its own."""
+    fact = event.fact
+    if event.seq <= state.copied:
+        return
+    if isinstance(fact, ev.Claimed):
+        since = fact.since or event.at
+        if state.owned_since:
+            parked = bool(state.waits) and not _works(state)
+            state.active_seconds += max(0.0, (state.last_at if parked else since) - state.owned_since)
+            state.suspended_at = state.last_at if parked else state.suspended_at
+        state.owned_since = since
+    elif isinstance(fact, ev.StepCompleted | ev.StepFailed | ev.TransitionCompleted | ev.NodeCompleted):
+        state.steps_done += not isinstance(fact, ev.StepFailed) or fact.retry_in is None
+    elif isinstance(fact, ev.ENDINGS) and state.owned_since:
+        state.active_seconds += max(0.0, event.at - state.owned_since)
+        state.owned_since = 0.0
+    state.last_at = event.at
 
 
 def _works(state: RunState) -> bool:
@@ -126,7 +190,13 @@ def _works(state: RunState) -> bool:
 def apply(state: RunState, event: Event) -> None:
     """Take one event in."""
     fact = event.fact
+    _count(state, event)
     match fact:
+        case ev.Accepted():
+            state.trigger, state.started_by = fact.trigger, fact.by
+            state.copied = fact.origin.copied if fact.origin is not None else 0
+        case ev.CancelRequested():
+            state.reason, state.cancelled_by = fact.reason, fact.by
         case ev.Claimed():
             state.status, state.lease, state.worker = Status.RUNNING, fact.lease, fact.worker
         case ev.StepScheduled() | ev.StepStarted() | ev.StepCompleted() | ev.StepFailed():
@@ -160,6 +230,7 @@ def apply(state: RunState, event: Event) -> None:
         case ev.Retried():
             state.status, state.error, state.unconsumed = Status.RUNNING, None, []
             state.has_error = state.has_error and fact.undo
+            state.retried_by = fact.by
         case ev.Continued():
             state.generation = fact.generation
             state.steps.clear()
@@ -265,5 +336,6 @@ def _end(state: RunState, fact: ev.Completed | ev.Failed | ev.Cancelled | ev.Tim
             state.status, state.error, state.has_error = Status.FAILED, fact.error, True
         case ev.Cancelled():
             state.status, state.reason = Status.CANCELLED, fact.reason
+            state.cancelled_by = fact.by or state.cancelled_by
         case ev.TimedOut():
             state.status, state.error, state.has_error = Status.TIMED_OUT, fact.error, True

@@ -298,7 +298,7 @@ class _Pass:
         return None
 
     async def published(
-        self, name: str, key: str, *, since: float, limit: int = 0
+        self, name: str, key: str, *, since: float, limit: int = 0, workspace: str = ""
     ) -> Sequence[PublishedEvent]:
         return ()
 

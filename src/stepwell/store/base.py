@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from stepwell.domain.commit import (
+    DEFAULT_WORKSPACE,
     CancelOutcome,
     Claim,
     ClaimRequest,
@@ -35,6 +36,7 @@ from stepwell.domain.commit import (
     TicketRow,
     WorkerInfo,
     WorkerRow,
+    WorkflowSwitch,
 )
 from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
@@ -74,6 +76,10 @@ class Runs(Protocol):
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         """Write run, first event and ticket of each; a key that exists returns its run instead.
 
+        Each run gets the next number of its workflow. Numbers are never given twice; concurrent starters may
+        get them in another order, and one that dies may leave a gap.
+        A new run of a disabled workflow is refused (`disabled`). As the child of a commit it is written as a
+        failed run, and its parent gets the notice of that end.
         A run that names an owner and is due goes to that worker at once (`claim`), if no limits are set.
         After an unknown outcome the same call may be made again: the keys decide. To get the tickets it had
         given to an owner, call `claim` with their leases.
@@ -108,14 +114,25 @@ class Runs(Protocol):
         """
         ...
 
-    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
+    async def cancel(
+        self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
+    ) -> CancelOutcome:
         """End a run that nobody ever owned and notify its parent; else leave a `cancel` message, due now.
 
         The event or message that holds the reason is passed through `encode`.
         """
         ...
 
-    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
+    async def retry(
+        self,
+        run_id: RunId,
+        *,
+        needs: str = "",
+        undo: bool = False,
+        by: str = "",
+        reason: str = "",
+        encode: Encode = bytes,
+    ) -> RetryOutcome:
         """Give a run that failed or timed out a new ticket and append Retried.
 
         The second caller gets `not_failed`.
@@ -146,7 +163,7 @@ class Inbox(Protocol):
         ...
 
     async def fan_out(self, claim: Claim) -> None:
-        """Send a claimed event to all runs with a matching wait, then drop its ticket.
+        """Send a claimed event to all runs of its workspace with a matching wait, then drop its ticket.
 
         The message's key is `evt/<id>`, its name the path of the run's earliest matching wait. It only says
         that an event came; `published` says which event is the run's next.
@@ -155,9 +172,17 @@ class Inbox(Protocol):
         ...
 
     async def published(
-        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+        self,
+        name: str,
+        key: str,
+        *,
+        since: float,
+        limit: int = PUBLISHED_MAX,
+        workspace: str = DEFAULT_WORKSPACE,
     ) -> Sequence[PublishedEvent]:
         """The first events of that name with at >= since, in their order; a wait with key '' takes any key.
+
+        Only those of that workspace: names in another one have nothing to do with it.
 
         A reader that sees an event sees all earlier ones of its name.
         """
@@ -242,8 +267,10 @@ class Archive(Protocol):
         """
         ...
 
-    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
-        """Write these runs as they are, all or none.
+    async def restore(self, copies: Sequence[RunCopy], *, starts: bool = False) -> Sequence[Started]:
+        """Write these runs as they are, all or none, each with the next number of its workflow.
+
+        With `starts` they are new runs: if the workflow of one is disabled, all are refused (`disabled`).
 
         A run whose id or key is there already is answered with `created=False` and the run that is in
         the way; then nothing is written, and the others say `created=False` with their own id.
@@ -294,6 +321,17 @@ class Definitions(Protocol):
         """Delete all versions of these names; return how many. Existing runs are not affected."""
         ...
 
+    async def switch(self, switch: WorkflowSwitch) -> bool:
+        """Enable or disable a workflow, with or without a definition; False: it was so before.
+
+        From the commit on, starts of a disabled workflow are refused. Its runs continue.
+        """
+        ...
+
+    async def list_switches(self, workspace: str) -> Sequence[WorkflowSwitch]:
+        """The last change of each workflow that was ever disabled, sorted by name."""
+        ...
+
 
 class Codecs(Protocol):
     async def read_codec_check(self) -> bytes | None:
@@ -334,7 +372,7 @@ class Wakeups(Protocol):
 
 
 class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, LimitStore, Wakeups, Protocol):
-    """Everything a backend provides: 45 verbs. Callers ask for the narrowest part they need."""
+    """Everything a backend provides: 47 verbs. Callers ask for the narrowest part they need."""
 
     sync_transactions: bool  # transact() calls plain functions on a writer thread
     polls: bool  # hints from other processes do not arrive: look often

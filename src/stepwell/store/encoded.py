@@ -15,6 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.domain.commit import (
+    DEFAULT_WORKSPACE,
     CancelOutcome,
     Claim,
     ClaimRequest,
@@ -30,9 +31,11 @@ from stepwell.domain.commit import (
     NewRun,
     Outcome,
     PublishedEvent,
+    RetryOutcome,
     RunFilter,
     RunRow,
     Started,
+    WorkflowSwitch,
 )
 from stepwell.domain.damage import damaged
 from stepwell.domain.fork.run_copy import RunCopy
@@ -44,12 +47,11 @@ from stepwell.store.codec_check import Secret, agreed
 from stepwell.store.encoded_tags import decoded_tags, encoded_tags
 from stepwell.store.payloads import PayloadCodec, hides
 
-# These hold leases, names of steps, paths, keys and seconds. A store reads and writes the first three itself.
+# These hold leases, names of steps, paths, keys and seconds. A store reads and writes the first two itself.
 PLAIN_KINDS = frozenset(
     {
         "claimed",
         "lease_lost",
-        "retried",
         "timer_set",
         "timer_fired",
         "step_started",
@@ -137,8 +139,31 @@ class EncodedStore:
             for run, answer in zip(again, started, strict=True)
         ]
 
-    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
-        return await self._store.cancel(run_id, reason, encode=self._encode)
+    async def cancel(
+        self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
+    ) -> CancelOutcome:
+        return await self._store.cancel(run_id, reason, by=by, encode=self._encode)
+
+    async def retry(
+        self,
+        run_id: RunId,
+        *,
+        needs: str = "",
+        undo: bool = False,
+        by: str = "",
+        reason: str = "",
+        encode: Encode = bytes,
+    ) -> RetryOutcome:
+        return await self._store.retry(
+            run_id, needs=needs, undo=undo, by=by, reason=reason, encode=self._encode
+        )
+
+    async def switch(self, switch: WorkflowSwitch) -> bool:
+        return await self._store.switch(switch._replace(reason=self._encode(switch.reason)))
+
+    async def list_switches(self, workspace: str) -> Sequence[WorkflowSwitch]:
+        switches = await self._store.list_switches(workspace)
+        return [switch._replace(reason=self._decode(switch.reason)) for switch in switches]
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         return await self._store.commit([self._commit(commit) for commit in batch])
@@ -195,8 +220,8 @@ class EncodedStore:
     def _maybe(self, data: bytes | None) -> bytes | None:
         return None if data is None else self._encode(data)
 
-    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
-        return await self._store.restore([self._restored(copy) for copy in copies])
+    async def restore(self, copies: Sequence[RunCopy], *, starts: bool = False) -> Sequence[Started]:
+        return await self._store.restore([self._restored(copy) for copy in copies], starts=starts)
 
     def _restored(self, copy: RunCopy) -> RunCopy:
         encode = self._encode
@@ -267,9 +292,15 @@ class EncodedStore:
         return [self._inbox_row(run_id, row) for row in await self._store.read_inbox(run_id, after=after)]
 
     async def published(
-        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+        self,
+        name: str,
+        key: str,
+        *,
+        since: float,
+        limit: int = PUBLISHED_MAX,
+        workspace: str = DEFAULT_WORKSPACE,
     ) -> Sequence[PublishedEvent]:
-        events = await self._store.published(name, key, since=since, limit=limit)
+        events = await self._store.published(name, key, since=since, limit=limit, workspace=workspace)
         return [event._replace(payload=self._decode(event.payload)) for event in events]
 
     async def read_run(self, run_id: RunId) -> RunRow | None:

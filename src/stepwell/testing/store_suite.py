@@ -30,6 +30,8 @@ from stepwell.testing.stores.shared_limits import ReachRules
 from stepwell.testing.stores.starts import StartRules
 from stepwell.testing.stores.transactions import TransactRules
 from stepwell.testing.stores.workers import ClockRules, ReapRules, WorkerRules
+from stepwell.testing.stores.workflows import NumberRules, SwitchRules
+from stepwell.testing.stores.workspaces import SenderRules, WorkspaceRules
 
 __all__ = ["MakeStore", "Scene", "StoreSuite", "checked"]
 
@@ -63,5 +65,9 @@ class StoreSuite(
     RemoveRules,
     PurgeRules,
     EncodingRules,
+    NumberRules,
+    SwitchRules,
+    WorkspaceRules,
+    SenderRules,
 ):
     """Subclass it and provide the fixture `make_store`; pytest then runs every rule on your store."""

@@ -11,6 +11,7 @@ import msgspec
 
 from stepwell.authoring.context_parameter import context_mismatch
 from stepwell.authoring.decorator import declares
+from stepwell.authoring.title import described
 from stepwell.domain.codec import Codec, canonical, codec_for, digest
 from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration, timeout_seconds
@@ -27,7 +28,15 @@ R = TypeVar("R")
 class Workflow(Generic[In, R]):
     """A workflow takes one input of type In and returns an R."""
 
-    def __init__(self, function: Callable[..., Any], *, name: str, version: str, options: RunOptions) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        version: str,
+        options: RunOptions,
+        title: str = "",
+    ) -> None:
         self._takes_input = takes_input(function)
         self.default_input: Any = default_input(function)  # for a start without input
         functools.update_wrapper(self, function)
@@ -40,6 +49,7 @@ class Workflow(Generic[In, R]):
             )
         self._name = checked_name(name or function.__name__)
         self._version = checked_name(version, "a version")
+        self._title, self._description = described(function.__doc__, title)
         self._definition: Definition | None = None
 
     @functools.cached_property
@@ -62,7 +72,7 @@ class Workflow(Generic[In, R]):
             schema = msgspec.json.encode(self._types[0].schema())
             described = self._described(schema)
             where = f"{self._function.__module__}:{self._function.__qualname__}"
-            options = {
+            run_options = {
                 "timeout": self.options.timeout,
                 "queue": self.options.queue,
                 "priority": self.options.priority,
@@ -76,7 +86,9 @@ class Workflow(Generic[In, R]):
                 hash=digest(where.encode() + schema),
                 body=msgspec.json.encode({"source": where}),
                 input_schema=described,
-                options=msgspec.json.encode(options),
+                options=msgspec.json.encode(run_options),
+                title=self._title,
+                description=self._description,
             )
         return self._definition
 
@@ -167,6 +179,7 @@ def workflow(
     priority: int = 0,
     on_failure: OnFailure = "compensate",
     concurrency: int | None = None,
+    title: str = "",
 ) -> _Decorator: ...
 @declares('@workflow, or @workflow(version="2")')
 def workflow(
@@ -180,13 +193,15 @@ def workflow(
     priority: int = 0,
     on_failure: OnFailure = "compensate",
     concurrency: int | None = None,
+    title: str = "",
 ) -> Any:
     """Declare a workflow: `@workflow`, or `@workflow(version="2", timeout="1h")`.
 
     `timeout` does not count the time during which a run is suspended. Runs keep the version they began
     with. A failed run undoes its steps that declare `@step(compensate=...)`; with `on_failure="hold"` it
     undoes nothing, so that a person can retry it. At most `concurrency` runs are active at once; the
-    others stay pending. Suspended runs do not count.
+    others stay pending. Suspended runs do not count. `title` is for people; without it, it is the first
+    line of the docstring.
     """
     options = RunOptions(
         timeout=timeout_seconds(timeout, name="@workflow timeout"),
@@ -197,7 +212,7 @@ def workflow(
     )
 
     def decorate(target: Callable[..., Any]) -> Workflow[Any, Any]:
-        return Workflow(target, name=name, version=version, options=options)
+        return Workflow(target, name=name, version=version, options=options, title=title)
 
     return decorate if function is None else decorate(function)
 

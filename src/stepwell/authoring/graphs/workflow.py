@@ -66,6 +66,8 @@ class GraphWorkflow:
                     "concurrency": self.options.concurrency,
                 }
             ),
+            title=plan.definition.title,
+            description=plan.definition.description,
         )
         self._has_own_version = not version
         self._schema: Schema | None = None

@@ -18,6 +18,7 @@ from stepwell.authoring.machines.checks import (
 from stepwell.authoring.machines.description import describe
 from stepwell.authoring.machines.plan import MachinePlan, codec_of
 from stepwell.authoring.machines.program import run_machine
+from stepwell.authoring.title import described
 from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import canonical, digest
 from stepwell.domain.commit import Definition
@@ -58,6 +59,7 @@ class Machine(Generic[State]):
         concurrency: int | None = None,
         on_failure: OnFailure = "compensate",
         abstract: bool = False,
+        title: str = "",
         **unknown: Any,
     ) -> None:
         super().__init_subclass__()
@@ -83,7 +85,7 @@ class Machine(Generic[State]):
         problems.raise_if_any()
         cls._plan = MachinePlan(cls, transitions, ends, lambda: state_type(cls))
         cls.options = options
-        cls.definition = _Definitions(name, version)  # type: ignore[assignment]  # built at first access
+        cls.definition = _Definitions(name, version, title)  # type: ignore[assignment]  # built at first access
 
     @classmethod
     def encode_input(cls, input: Any) -> bytes:
@@ -120,15 +122,17 @@ class Machine(Generic[State]):
 class _Definitions:
     """Builds the definition at first access, when all types it names are defined."""
 
-    def __init__(self, name: str, version: str) -> None:
+    def __init__(self, name: str, version: str, title: str) -> None:
         self._name = name
         self._version = version
+        self._title = title
         self._definition: Definition | None = None
 
     def __get__(self, instance: object, machine: type[Machine[Any]]) -> Definition:
         if self._definition is None:
             plan, options = machine._plan, machine.options
             body = describe(plan, name=self._name, version=self._version)
+            title, description = described(vars(machine).get("__doc__"), self._title)
             self._definition = Definition(
                 name=self._name,
                 version=self._version,
@@ -145,6 +149,8 @@ class _Definitions:
                         "on_failure": options.on_failure,
                     }
                 ),
+                title=title,
+                description=description,
             )
         return self._definition
 

@@ -25,12 +25,14 @@ _NAMED_MAX = 5  # paths that an error names
 
 
 class ForkIdentity(NamedTuple):
-    """Id, key and seed of the new run, and the time."""
+    """Id, key and seed of the new run, the time, and who makes it why."""
 
     run_id: RunId
     key: str
     seed: str
     now: float
+    by: str = ""
+    reason: str = ""
 
 
 _OWNERSHIP = (ev.Claimed, ev.LeaseLost)  # the old run's owners; the new run has its own
@@ -60,7 +62,8 @@ def fork_run(copy: RunCopy, origin: ev.Origin, edits: Edits, identity: ForkIdent
         parent="",
         parent_path="",
         root=identity.run_id,
-        trigger=f"{origin.how}/{origin.run}@{prefix.seq}",
+        trigger=_trigger(origin),
+        started_by=identity.by,
         where_at="",
         created_at=identity.now,
         started_at=None,
@@ -72,6 +75,10 @@ def fork_run(copy: RunCopy, origin: ev.Origin, edits: Edits, identity: ForkIdent
     )
 
 
+def _trigger(origin: ev.Origin) -> str:
+    return "fork" if origin.how == "fork" else "rerun"
+
+
 def _all(edits: Edits) -> list[str]:
     values = {"input": edits.input, "state": edits.state, **edits.outputs}
     named = [f"{name}={value.decode()}" for name, value in sorted(values.items()) if value is not None]
@@ -81,7 +88,16 @@ def _all(edits: Edits) -> list[str]:
 def _accepted(first: Event, origin: ev.Origin, edits: Edits, identity: ForkIdentity) -> ev.Accepted:
     assert isinstance(first.fact, ev.Accepted)
     fact = replace(
-        first.fact, parent="", parent_path="", root=identity.run_id, depth=0, key=identity.key, origin=origin
+        first.fact,
+        parent="",
+        parent_path="",
+        root=identity.run_id,
+        depth=0,
+        key=identity.key,
+        origin=origin,
+        trigger=_trigger(origin),
+        by=identity.by,
+        reason=identity.reason,
     )
     if origin.copied == 1:
         return replace(fact, seed=identity.seed, input=_raw(edits.input) or fact.input)

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepwell.domain.commit import Identity, InboxRow, LogRow, NewWait, identity
+from stepwell.domain.commit import Identity, InboxRow, LogRow, Message, NewRun, NewWait, identity
+from stepwell.domain.events import Failed, Problem, written
 from stepwell.domain.ids import RunId
+from stepwell.domain.messages import EndNotice, child_ended
 from stepwell.domain.status import Status
 
 
@@ -62,6 +64,7 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
     tickets: Sequence[TicketCopy] = ()
     inbox: Sequence[InboxRow] = ()
     waits: Sequence[NewWait] = ()
+    started_by: str = ""
 
     @property
     def identity(self) -> Identity:
@@ -69,7 +72,36 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # The columns of `runs`, in the order in which the stores read and write them.
-RUN_COLUMNS = RunCopy.__struct_fields__[:25]
+RUN_COLUMNS = (*RunCopy.__struct_fields__[:25], "started_by")
+
+
+def refused_child(new: NewRun, at: float) -> tuple[RunCopy, Message | None]:
+    """A child of a disabled workflow: a run that failed before it began, and the notice for its parent.
+
+    It can be retried when its workflow is enabled. The reason is not repeated: it may be encrypted.
+    """
+    problem = Problem(
+        code="WORKFLOW_DISABLED",
+        message=f"workflow {new.workflow} is disabled and accepts no new runs",
+        hint="enable the workflow, then retry this run",
+    )
+    failed = written(Failed(error=problem))
+    values = {name: getattr(new, name) for name in RUN_COLUMNS if name in NewRun.__struct_fields__}
+    copy = RunCopy(
+        **values,
+        status=Status.FAILED,
+        output=None,
+        error=msgspec.json.encode(problem),
+        where_at="",
+        created_at=at,
+        started_at=None,
+        ended_at=at,
+        log=[LogRow(1, "accepted", "", 0, at, new.accepted), failed.row(2, at)],
+    )
+    if not new.parent:
+        return copy, None
+    notice = EndNotice(status=Status.FAILED, error=problem, run=new.id)
+    return copy, child_ended(RunId(new.parent), new.parent_path, 2, notice)
 
 
 class Removal(StrEnum):

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from stepwell.domain.commit import NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor, cursor_path, just_after, move, shorten, since, written_cursors
 from stepwell.domain.messages import event_key
@@ -37,6 +39,7 @@ class Broadcasts:
         self._run = run
         self._waits = waits
         self._cursors = run.journal.cursors
+        self._workspace = run.journal.accepted.workspace
         self._looks: dict[tuple[str, str], bool] = {}  # under way -> to be made once more
         self._overdue: dict[str, WaitCall] = {}  # timed out while a look is under way
 
@@ -102,7 +105,8 @@ class Broadcasts:
         page: Sequence[PublishedEvent] | None = None
         while page is None and run.closed is None:
             try:
-                page = await store.published(name, key, since=self.since(name, key), limit=limit)
+                after, where = self.since(name, key), self._workspace
+                page = await store.published(name, key, since=after, limit=limit, workspace=where)
             except StoreError as error:  # without this look the run must not park
                 _log.warning("published events could not be read: %s", error.message)
                 await asyncio.sleep(_PAUSE)
@@ -123,7 +127,7 @@ class Broadcasts:
         move(self._cursors, wait.name, wait.key, to)
         path = cursor_path(wait.name, wait.key)
         row = NewWait(path=path, kind="cursor", name=wait.name, key=wait.key, since=to)
-        self._run.writer.open_wait(row)
+        self._run.writer.open_wait(replace(row, workspace=self._workspace))
         self._waits.take_event(wait, event)
 
     # Time

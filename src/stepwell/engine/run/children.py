@@ -156,8 +156,9 @@ def new_child(run: RunPort, path: str, workflow: Startable[Any, Any], input: Any
         parent_path="" if detached else path,
         root=run_id if detached else journal.accepted.root or run.run_id,
         depth=depth,
-        trigger=f"run/{run.run_id}",
-        workspace=stored.definition.workspace if stored is not None else DEFAULT_WORKSPACE,
+        trigger="child",
+        by=f"run/{run.run_id}",
+        workspace=journal.accepted.workspace,
         graph=stored.graph if stored is not None else b"",
     )
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from stepwell.domain.commit import Definition, InboxRow
 from stepwell.domain.events import Problem
+from stepwell.domain.messages import read_cancel
 from stepwell.domain.program import RunOptions
 from stepwell.domain.status import Status
 from stepwell.engine.run.endings import RunEnding
@@ -33,7 +32,7 @@ class Unserved:
     def ending(self, journal: Journal, rows: Iterable[InboxRow]) -> RunEnding:
         requests = [row for row in rows if row.kind == "cancel"]
         if requests or journal.cancelled is not None:
-            reason = msgspec.json.decode(requests[0].payload, type=str) if requests else ""
+            reason = read_cancel(requests[0].payload).reason if requests else ""
             return RunEnding(Status.CANCELLED, reason=reason or journal.cancel_reason)
         what = f"{self.definition.kind} {self.definition.name} version {self.definition.version}"
         problem = Problem(

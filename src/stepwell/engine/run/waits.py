@@ -14,7 +14,15 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, InboxRow, NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import HELD, Decision, EndNotice, cancel_request, decide_key, event_key
+from stepwell.domain.messages import (
+    HELD,
+    Decision,
+    EndNotice,
+    cancel_request,
+    decide_key,
+    event_key,
+    read_cancel,
+)
 from stepwell.engine.run.broadcasts import Broadcasts
 from stepwell.engine.run.calls import ChildCall, TimerCall, WaitCall
 from stepwell.engine.run.inbox import Signals
@@ -31,6 +39,7 @@ class Waits:
         self._run = run
         self.rows = rows  # messages that were not taken yet
         journal = run.journal
+        self._workspace = journal.accepted.workspace
         self.keys = journal.keys  # of messages that were taken: a repeat has no effect
         self._open: dict[str, WaitCall] = {}
         self._broadcasts: Broadcasts | None = None  # most runs hear none
@@ -107,9 +116,11 @@ class Waits:
             writer.due(call.path, call.timeout)
         if call.what in ("approval", "trigger"):
             self.keys.pop(decide_key(call.path), None)  # it was about another question at this path
-            writer.open_wait(NewWait(path=call.path, kind="decision", name=call.name))
+            wait = NewWait(path=call.path, kind="decision", name=call.name, workspace=self._workspace)
+            writer.open_wait(wait)
         elif call.what == "event":
-            writer.open_wait(NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=since))
+            wait = NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=since)
+            writer.open_wait(replace(wait, workspace=self._workspace))
             # An event between here and the park must not be lost: the wait is on disk first, then
             # we look, and only then may the run park.
             run.hold()
@@ -199,9 +210,10 @@ class Waits:
             if (call := self._run.calls.pending.get(row.name)) is not None:
                 call.remote_ended(self._run, row.payload)
         elif row.kind == "cancel" and not self._run.cancelling:
-            reason = self._run.journal.cancel_reason = msgspec.json.decode(row.payload, type=str)
+            asked = read_cancel(row.payload)
+            self._run.journal.cancel_reason = asked.reason
             self.keys[row.key] = None
-            self._run.record(ev.CancelRequested(reason=reason))
+            self._run.record(ev.CancelRequested(reason=asked.reason, by=asked.by))
 
     def _received(
         self,
@@ -210,7 +222,7 @@ class Waits:
         *,
         rejected: str = "",
         choice: str = "",
-        by: str = "",
+        reason: str = "",
         at: float = 0.0,
     ) -> ReceivedMessage:
         self.keys[row.key] = None
@@ -222,8 +234,9 @@ class Waits:
             payload=payload,
             rejected=rejected,
             choice=choice,
-            by=by,
+            by=row.by,
             at=at,
+            reason=reason,
         )
         self._run.record(fact)
         return ReceivedMessage(row.key, row.kind, choice or row.name, payload)
@@ -273,16 +286,21 @@ class Waits:
     def _take_decision(self, row: InboxRow) -> None:
         decision = msgspec.json.decode(row.payload, type=Decision)
         call = self._open.get(row.name)
+        late = "that question is no longer open" if call is None else ""
+        message = self._decided(row, decision, rejected=late)
         if call is None:
-            late = "that question is no longer open"
-            self._received(row, decision.answer, rejected=late, choice=decision.choice, by=decision.by)
             return
-        message = self._received(row, decision.answer, choice=decision.choice, by=decision.by)
         if self._fits(call, message):
             self._answer(call, message)
         else:
             self.keys.pop(row.key, None)  # a fitting decision may follow
             self._ask_anew(call)
+
+    def _decided(self, row: InboxRow, decision: Decision, *, rejected: str = "") -> ReceivedMessage:
+        row = row._replace(by=row.by or decision.by)  # older messages say it in their payload only
+        return self._received(
+            row, decision.answer, rejected=rejected, choice=decision.choice, reason=decision.reason
+        )
 
     def _ask_anew(self, call: WaitCall) -> None:
         """The answer was to the choices of older code: offer the choices that the code has now."""
@@ -299,7 +317,7 @@ class Waits:
 
     def take_event(self, call: WaitCall, event: PublishedEvent) -> None:
         self._run.writer.consume(event_key(event.id))
-        row = InboxRow(event_key(event.id), 0, "event", call.path, event.payload, event.at)
+        row = InboxRow(event_key(event.id), 0, "event", call.path, event.payload, event.at, event.by)
         message = self._received(row, Raw(row.payload), at=event.at)
         if self._fits(call, message):
             self._answer(call, message)
@@ -333,8 +351,7 @@ class Waits:
             elif row.key in self.keys:
                 pass
             elif decides:
-                decision = msgspec.json.decode(row.payload, type=Decision)
-                self._received(row, decision.answer, choice=decision.choice, by=decision.by)
+                self._decided(row, msgspec.json.decode(row.payload, type=Decision))
             else:
                 self._signals.add(self._received(row, Raw(row.payload)))
         self.rows = left

@@ -121,7 +121,9 @@ class DamagedRuns:
 def _event(row: InboxRow) -> NewEvent | None:
     """The event that records an unread message; None if the message will be requested again."""
     if row.kind == "signal":
-        fact = ev.Received(key=row.key, n=row.n, what=row.kind, name=row.name, payload=Raw(row.payload))
+        fact = ev.Received(
+            key=row.key, n=row.n, what=row.kind, name=row.name, payload=Raw(row.payload), by=row.by
+        )
         return ev.written(fact)
     if row.kind == "decide":
         decision = msgspec.json.decode(row.payload, type=Decision)
@@ -132,7 +134,8 @@ def _event(row: InboxRow) -> NewEvent | None:
             name=row.name,
             payload=decision.answer,
             choice=decision.choice,
-            by=decision.by,
+            by=row.by or decision.by,
+            reason=decision.reason,
         )
         return ev.written(received)
     if row.kind == "child":

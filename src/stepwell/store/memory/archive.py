@@ -33,8 +33,10 @@ class MemoryArchive(Tables):
         run = self._runs[run_id]
         tickets = sorted((t for t in self._tickets.values() if t.run_id == run_id), key=lambda t: t.path)
         waits = sorted((w for (owner, _), w in self._waits.items() if owner == run_id), key=lambda w: w.path)
+        values = msgspec.structs.asdict(run.row)
+        del values["number"]  # a restored run gets one where it is restored
         return RunCopy(
-            **msgspec.structs.asdict(run.row),
+            **values,
             hash=run.hash,
             digest=run.digest,
             queue=run.queue,
@@ -48,10 +50,12 @@ class MemoryArchive(Tables):
         )
 
     @transaction("restore")
-    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
+    async def restore(self, copies: Sequence[RunCopy], *, starts: bool = False) -> Sequence[Started]:
         answers = [self._in_the_way(copy) for copy in copies]
         if any(answer is not None for answer in answers):
             return [a or Started(c.id, created=False) for a, c in zip(answers, copies, strict=True)]
+        if starts and any(self._is_disabled(copy.workspace, copy.workflow) for copy in copies):
+            return [Started(copy.id, created=False, disabled=True) for copy in copies]
         for copy in copies:
             self._write_copy(copy)
         return [Started(copy.id, created=True) for copy in copies]
@@ -65,7 +69,8 @@ class MemoryArchive(Tables):
         return Started(existing, created=False, conflict=not same)
 
     def _write_copy(self, copy: RunCopy) -> None:
-        row = RunRow(**{name: getattr(copy, name) for name in RunRow.__struct_fields__})
+        values = {name: getattr(copy, name) for name in RunRow.__struct_fields__ if name != "number"}
+        row = RunRow(**values, number=self._next_number(copy.workspace, copy.workflow))
         run = Run(row, copy.digest, copy.queue, copy.priority, copy.parent_path, copy.hash, copy.lane)
         run.log.extend(copy.log)
         self._runs[copy.id] = run
@@ -74,7 +79,7 @@ class MemoryArchive(Tables):
             self._tickets[copy.id, t.path] = Ticket(copy.id, **t._asdict(), lane="" if t.path else copy.lane)
         self._inbox[copy.id] = {row.key: row for row in copy.inbox}
         for wait in copy.waits:
-            self._waits[copy.id, wait.path] = wait
+            self._waits[copy.id, wait.path] = msgspec.structs.replace(wait, workspace=copy.workspace)
 
     @transaction("remove")
     async def remove(self, run_id: RunId) -> Removal:
@@ -121,7 +126,7 @@ class MemoryArchive(Tables):
         """True if a run waits for it, or may do so later."""
         return any(
             wait.kind in ("event", "cursor")
-            and wait.name == event.name
+            and (wait.workspace, wait.name) == (event.workspace, event.name)
             and wait.key in ("", event.key)
             and wait.since <= event.at
             for wait in self._waits.values()

@@ -21,7 +21,9 @@ from stepwell.store.memory.verb import transaction
 
 class MemoryCancelRetry(Tables):
     @transaction("cancel")
-    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
+    async def cancel(
+        self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
+    ) -> CancelOutcome:
         run = self._runs.get(run_id)
         if run is None:
             return CancelOutcome.UNKNOWN
@@ -29,12 +31,12 @@ class MemoryCancelRetry(Tables):
         if ticket is None or ticket.ending:
             return CancelOutcome.ALREADY
         if ticket.started:
-            self._deliver(cancel_request(run_id, reason, encode))
+            self._deliver(cancel_request(run_id, reason, encode, by=by))
             ticket.ending = True
             ticket.priority = ENDING_PRIORITY
             return CancelOutcome.REQUESTED
         unconsumed = list(self._inbox.get(run_id, {}))
-        event = written(Cancelled(reason=reason, unconsumed=unconsumed))
+        event = written(Cancelled(reason=reason, unconsumed=unconsumed, by=by))
         at = self._append(ticket, [replace(event, payload=encode(event.payload))])
         self._finish(run_id, Finish(seen=ticket.wakes, status=Status.CANCELLED), at)
         if run.row.parent:
@@ -43,7 +45,16 @@ class MemoryCancelRetry(Tables):
         return CancelOutcome.ENDED
 
     @transaction("retry")
-    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
+    async def retry(
+        self,
+        run_id: RunId,
+        *,
+        needs: str = "",
+        undo: bool = False,
+        by: str = "",
+        reason: str = "",
+        encode: Encode = bytes,
+    ) -> RetryOutcome:
         run = self._runs.get(run_id)
         if run is None:
             return RetryOutcome.UNKNOWN
@@ -68,6 +79,7 @@ class MemoryCancelRetry(Tables):
             lane=run.lane,
         )
         self._tickets[run_id, ""] = ticket
-        self._append(ticket, [written(Retried(undo=undo))])
+        event = written(Retried(undo=undo, by=by, reason=reason))
+        self._append(ticket, [replace(event, payload=encode(event.payload))])
         run.row = replace(row, status=Status.RUNNING, output=None, error=None, ended_at=None)
         return RetryOutcome.RETRIED

@@ -12,16 +12,19 @@ from stepwell.domain.commit import (
     Commit,
     Committed,
     Finish,
+    Message,
     Outcome,
     Park,
 )
 from stepwell.domain.fence import check_fence, due_after, was_already_written
+from stepwell.domain.fork.run_copy import refused_child
+from stepwell.store.memory.archive import MemoryArchive
 from stepwell.store.memory.starts import MemoryStarts
 from stepwell.store.memory.tables import Ticket
 from stepwell.store.memory.verb import entering, leaving, transaction
 
 
-class MemoryCommits(MemoryStarts):
+class MemoryCommits(MemoryStarts, MemoryArchive):
     @transaction("commit")
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         return [self._commit(commit) for commit in batch]
@@ -47,11 +50,13 @@ class MemoryCommits(MemoryStarts):
             self._waits[commit.run_id, wait.path] = wait
         for path in commit.waits_closed:
             self._waits.pop((commit.run_id, path), None)
-        self._reach_out(commit)
+        notices = self._reach_out(commit)
         if isinstance(commit.then, Park):
             self._park(ticket, commit.then)
         elif isinstance(commit.then, Finish):
             self._finish(commit.run_id, commit.then, at)
+        for notice in notices:  # after the park that they end
+            self._deliver(notice)
         return Committed(Outcome.OK, ticket.wakes, at)
 
     def _not_written(self, commit: Commit, outcome: Outcome, ticket: Ticket | None) -> Committed:
@@ -61,8 +66,9 @@ class MemoryCommits(MemoryStarts):
             return Committed(Outcome.OK, wakes, run.log[commit.head + len(commit.events) - 1].at)
         return Committed(outcome, wakes, self._clock())
 
-    def _reach_out(self, commit: Commit) -> None:
-        now = self._clock()
+    def _reach_out(self, commit: Commit) -> list[Message]:
+        """Return the notices of children that were refused."""
+        now, notices = self._clock(), []
         for path in commit.tickets_closed:
             self._tickets.pop((commit.run_id, path), None)
         for new in commit.tickets_opened:
@@ -70,9 +76,13 @@ class MemoryCommits(MemoryStarts):
                 commit.run_id, new.path, new.queue, new.needs, new.priority, now, now, head=new.seq, at=now
             )
         for run in commit.starts:
-            self._start(run)
+            if self._start(run).disabled:
+                copy, notice = refused_child(run, now)
+                self._write_copy(copy)
+                notices += [] if notice is None else [notice]
         for message in commit.deliveries:
             self._deliver(message)
+        return notices
 
     def _park(self, ticket: Ticket, park: Park) -> None:
         ticket.owner = ticket.lease = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.domain.commit import Definition
+from msgspec.structs import replace
+
+from stepwell.domain.commit import Definition, WorkflowSwitch
 from stepwell.store.memory.tables import Tables
 from stepwell.store.memory.verb import transaction
 
@@ -14,19 +16,24 @@ class MemoryDefinitions(Tables):
     async def put_definitions(self, definitions: Sequence[Definition]) -> None:
         for definition in definitions:
             key = (definition.workspace, definition.name, definition.version)
-            if self._definitions.get(key) != definition:
-                self._definitions.pop(key, None)
-                self._definitions[key] = definition
+            current = self._definitions.get(key)
+            if current is None or current.content != definition.content:
+                self._put(definition)
+
+    def _put(self, definition: Definition) -> None:
+        key = (definition.workspace, definition.name, definition.version)
+        first = self._definitions.pop(key, None)
+        created = (first.created_at, first.created_by) if first else (self._clock(), definition.created_by)
+        self._definitions[key] = replace(definition, created_at=created[0], created_by=created[1])
 
     @transaction("define")
     async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
         key = (definition.workspace, definition.name, definition.version)
         current = self._definitions.get(key)
-        if current != definition:
+        if current is None or current.content != definition.content:
             if ("" if current is None else current.hash) != expected:
                 return False
-            self._definitions.pop(key, None)
-            self._definitions[key] = definition
+            self._put(definition)
         return True
 
     async def read_definition(self, workspace: str, name: str, version: str = "") -> Definition | None:
@@ -46,6 +53,18 @@ class MemoryDefinitions(Tables):
 
     async def list_definitions(self, workspace: str) -> Sequence[Definition]:
         return [d for d in self._definitions.values() if d.workspace == workspace]
+
+    @transaction("switch")
+    async def switch(self, switch: WorkflowSwitch) -> bool:
+        key = (switch.workspace, switch.workflow)
+        current = self._switches.get(key)
+        if switch.enabled == (current is None or current.enabled):
+            return False
+        self._switches[key] = switch._replace(at=self._clock())
+        return True
+
+    async def list_switches(self, workspace: str) -> Sequence[WorkflowSwitch]:
+        return [self._switches[key] for key in sorted(self._switches) if key[0] == workspace]
 
     async def read_codec_check(self) -> bytes | None:
         return self._codec_check

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.domain.commit import Claim, Delivery, InboxRow, Message, NewWait, PublishedEvent
+from stepwell.domain.commit import (
+    DEFAULT_WORKSPACE,
+    Claim,
+    Delivery,
+    InboxRow,
+    Message,
+    NewWait,
+    PublishedEvent,
+)
 from stepwell.domain.ids import NEEDS_EMIT, RunId
 from stepwell.domain.messages import event_key
 from stepwell.store.base import EVENT_STEP_SECONDS, INBOX_READ_MAX, PUBLISHED_MAX
@@ -26,8 +34,9 @@ class MemoryMessages(Tables):
         if event.id in self._published:
             return False
         now = self._clock()
-        at = max(now, self._event_times.get(event.name, 0.0) + EVENT_STEP_SECONDS)
-        self._event_times[event.name] = at
+        name = (event.workspace, event.name)
+        at = max(now, self._event_times.get(name, 0.0) + EVENT_STEP_SECONDS)
+        self._event_times[name] = at
         self._published[event.id] = event._replace(at=at)
         run_id = RunId(event.id)
         self._tickets[run_id, ""] = Ticket(run_id, "", "", NEEDS_EMIT, 0, now, now, head=0, at=now)
@@ -49,13 +58,19 @@ class MemoryMessages(Tables):
         del self._tickets[claim.run_id, ""]
 
     async def published(
-        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+        self,
+        name: str,
+        key: str,
+        *,
+        since: float,
+        limit: int = PUBLISHED_MAX,
+        workspace: str = DEFAULT_WORKSPACE,
     ) -> Sequence[PublishedEvent]:
-        wanted = NewWait(path="", kind="event", name=name, key=key, since=since)
+        wanted = NewWait(path="", kind="event", name=name, key=key, since=since, workspace=workspace)
         events = [event for event in self._published.values() if _wants(wanted, event)]
         return sorted(events, key=lambda event: event.at)[:limit]
 
 
 def _wants(wait: NewWait, event: PublishedEvent) -> bool:
-    fits = wait.kind == "event" and wait.name == event.name and wait.key in ("", event.key)
-    return fits and event.at >= wait.since
+    fits = wait.kind == "event" and (wait.workspace, wait.name) == (event.workspace, event.name)
+    return fits and wait.key in ("", event.key) and event.at >= wait.since

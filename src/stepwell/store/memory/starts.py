@@ -37,6 +37,8 @@ class MemoryStarts(MemoryLimits):
         existing = self._known.get(new.identity)
         if existing is not None:
             return Started(existing, created=False, conflict=self._runs[existing].digest != new.digest)
+        if self._is_disabled(new.workspace, new.workflow):
+            return Started(new.id, created=False, disabled=True)
         now = self._clock()
         row = RunRow(
             id=new.id,
@@ -58,6 +60,8 @@ class MemoryStarts(MemoryLimits):
             started_at=None,
             ended_at=None,
             test=new.test,
+            number=self._next_number(new.workspace, new.workflow),
+            started_by=new.started_by,
         )
         run = Run(row, new.digest, new.queue, new.priority, new.parent_path, new.hash, new.lane)
         run.log.append(LogRow(1, "accepted", "", 0, now, new.accepted))

@@ -20,6 +20,7 @@ from stepwell.domain.commit import (
     PublishedEvent,
     RunRow,
     WorkerInfo,
+    WorkflowSwitch,
 )
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import Limit, LimitScope
@@ -77,13 +78,24 @@ class Tables:
         self._inbox: dict[RunId, dict[str, InboxRow]] = {}
         self._waits: dict[tuple[RunId, str], NewWait] = {}
         self._published: dict[str, PublishedEvent] = {}
-        self._event_times: dict[str, float] = {}  # by name: the time of its last event
+        self._event_times: dict[tuple[str, str], float] = {}  # by workspace and name: of its last event
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
         self._contact = (0.0, 0.0)  # since, last
         self._limits: dict[LimitScope, Limit] = {}
         self._windows: dict[WindowKey, str] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
         self._codec_check: bytes | None = None
+        self._numbers: dict[tuple[str, str], int] = {}  # by workspace and workflow: the last number given
+        self._switches: dict[tuple[str, str], WorkflowSwitch] = {}
+
+    def _next_number(self, workspace: str, workflow: str) -> int:
+        number = self._numbers.get((workspace, workflow), 0) + 1
+        self._numbers[workspace, workflow] = number
+        return number
+
+    def _is_disabled(self, workspace: str, workflow: str) -> bool:
+        switch = self._switches.get((workspace, workflow))
+        return switch is not None and not switch.enabled
 
     def _append(self, ticket: Ticket, events: Iterable[NewEvent]) -> float:
         """Append events. Only their time never goes back; timers and tickets use the wall clock."""
@@ -111,7 +123,7 @@ class Tables:
         ticket.wakes += 1
         ticket.due_at = min(ticket.due_at, max(now, ticket.not_before))
         box[message.key] = InboxRow(
-            message.key, ticket.wakes, message.kind, message.name, message.payload, now
+            message.key, ticket.wakes, message.kind, message.name, message.payload, now, message.by
         )
         return Delivery.DELIVERED
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
 from stepwell.domain.fork.run_copy import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
@@ -12,6 +12,7 @@ from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.postgres.database import Database, roll_back
+from stepwell.store.postgres.numbers import PgNumbers
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
 
@@ -20,9 +21,10 @@ ROWS_AT_ONCE = 2000  # in one call: its time must stay far below the statement t
 
 
 class PgArchive:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, numbers: PgNumbers) -> None:
         self._db = db
         self._sql = db.sql
+        self._numbers = numbers
 
     async def read_tree(self, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
         async def work(connection: Connection) -> list[RunCopy]:
@@ -49,19 +51,25 @@ class PgArchive:
             waits=[NewWait(**dict(wait)) for wait in waits],
         )
 
-    async def restore(self, copies: Sequence[RunCopy]) -> Sequence[Started]:
+    async def restore(self, copies: Sequence[RunCopy], *, starts: bool = False) -> Sequence[Started]:
         sent_before = False
 
         def in_doubt() -> None:
             nonlocal sent_before
             sent_before = True
 
+        numbers = await self._numbers.take(copies)
+
         async def work(connection: Connection) -> list[Started]:
             answers = await self._in_the_way(connection, copies)
             if answers:
                 ours = sent_before and not any(answer.conflict for answer in answers)
                 return [answer._replace(created=ours) for answer in answers]
-            await self._write_copies(connection, copies)
+            if starts:
+                disabled = {tuple(row) for row in await connection.fetch(self._sql["disabled_workflows"])}
+                if any((copy.workspace, copy.workflow) in disabled for copy in copies):
+                    return [Started(copy.id, created=False, disabled=True) for copy in copies]
+            await write_copies(connection, self._sql, copies, numbers)
             return [Started(copy.id, created=True) for copy in copies]
 
         try:
@@ -82,12 +90,6 @@ class PgArchive:
         )
         existing = {row["i"] - 1: tuple(row)[1:] for row in rows}
         return [_answer(copy, existing.get(i)) for i, copy in enumerate(copies)] if existing else []
-
-    async def _write_copies(self, connection: Connection, copies: Sequence[RunCopy]) -> None:
-        """Write table by table for all runs: a round trip per run would take most of the time."""
-        for name, rows in _rows(copies).items():
-            for start in range(0, len(rows), ROWS_AT_ONCE):
-                await connection.executemany(self._sql[name], rows[start : start + ROWS_AT_ONCE])
 
     async def remove(self, run_id: RunId) -> Removal:
         async def work(connection: Connection) -> Removal:
@@ -144,10 +146,19 @@ class PgArchive:
         return [row["id"] for row in await connection.fetch(self._sql["lock_ended"], list(ids), cutoff)]
 
 
-def _rows(copies: Sequence[RunCopy]) -> dict[str, list[tuple[object, ...]]]:
+async def write_copies(
+    connection: Connection, sql: Mapping[str, str], copies: Sequence[RunCopy], numbers: Mapping[str, int]
+) -> None:
+    """Write table by table for all runs: a round trip per run would take most of the time."""
+    for name, rows in _rows(copies, numbers).items():
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            await connection.executemany(sql[name], rows[start : start + ROWS_AT_ONCE])
+
+
+def _rows(copies: Sequence[RunCopy], numbers: Mapping[str, int]) -> dict[str, list[tuple[object, ...]]]:
     """The rows to write, by statement."""
     return {
-        "restore_run": [_run_row(copy) for copy in copies],
+        "restore_run": [(*_run_row(copy), numbers[copy.id]) for copy in copies],
         "restore_event": [(copy.id, *row) for copy in copies for row in copy.log],
         "restore_ticket": [
             (copy.id, copy.workspace, "" if row.path else copy.lane, *row)
@@ -156,7 +167,7 @@ def _rows(copies: Sequence[RunCopy]) -> dict[str, list[tuple[object, ...]]]:
         ],
         "restore_message": [(copy.id, *row) for copy in copies for row in copy.inbox],
         "restore_wait": [
-            (copy.id, wait.path, wait.kind, wait.name, wait.key, wait.since)
+            (copy.id, wait.path, wait.kind, wait.name, wait.key, wait.since, copy.workspace)
             for copy in copies
             for wait in copy.waits
         ],

@@ -22,7 +22,8 @@ ORDER BY depth, id;
 -- name: copy_run
 SELECT
     id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
-    priority, parent, parent_path, root, tags, trigger, where_at, created_at, started_at, ended_at, test
+    priority, parent, parent_path, root, tags, trigger, where_at, created_at, started_at, ended_at, test,
+    started_by
 FROM stepwell.runs
 WHERE id = $1;
 
@@ -39,13 +40,13 @@ WHERE run_id = $1
 ORDER BY path;
 
 -- name: copy_inbox
-SELECT key, n, kind, name, payload, at
+SELECT key, n, kind, name, payload, at, sender
 FROM stepwell.inbox
 WHERE run_id = $1
 ORDER BY n;
 
 -- name: copy_waits
-SELECT path, kind, name, key, since
+SELECT path, kind, name, key, since, workspace
 FROM stepwell.waits
 WHERE run_id = $1
 ORDER BY path;
@@ -79,11 +80,12 @@ CROSS JOIN LATERAL (
 -- No ON CONFLICT: an id or key that was taken since the lookup fails the whole restore.
 INSERT INTO stepwell.runs (
     id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
-    priority, parent, parent_path, root, tags, trigger, where_at, created_at, started_at, ended_at, test
+    priority, parent, parent_path, root, tags, trigger, where_at, created_at, started_at, ended_at, test,
+    started_by, number
 )
 VALUES (
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-    $24, $25
+    $24, $25, $26, $27
 );
 
 -- name: restore_event
@@ -98,12 +100,12 @@ INSERT INTO stepwell.tickets (
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, '');
 
 -- name: restore_message
-INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at)
-VALUES ($1, $2, $3, $4, $5, $6, $7);
+INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at, sender)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
 
 -- name: restore_wait
-INSERT INTO stepwell.waits (run_id, path, kind, name, key, since)
-VALUES ($1, $2, $3, $4, $5, $6);
+INSERT INTO stepwell.waits (run_id, path, kind, name, key, since, workspace)
+VALUES ($1, $2, $3, $4, $5, $6, $7);
 
 -- name: run_to_remove
 SELECT EXISTS (SELECT FROM stepwell.runs AS above WHERE above.id = r.parent) AS is_child
@@ -152,35 +154,37 @@ FOR UPDATE SKIP LOCKED;
 -- another purge deletes at this moment are left to it.
 WITH RECURSIVE names AS (
     (
-        SELECT p.name
+        SELECT p.workspace, p.name
         FROM stepwell.published_events AS p
-        ORDER BY p.name
+        ORDER BY p.workspace, p.name
         LIMIT 1
     )
     UNION ALL
-    SELECT n.name
+    SELECT n.workspace, n.name
     FROM names
     CROSS JOIN LATERAL (
-        SELECT p.name
+        SELECT p.workspace, p.name
         FROM stepwell.published_events AS p
-        WHERE p.name > names.name
-        ORDER BY p.name
+        WHERE (p.workspace, p.name) > (names.workspace, names.name)
+        ORDER BY p.workspace, p.name
         LIMIT 1
     ) AS n
 ),
 old AS MATERIALIZED (
-    SELECT e.id, e.name
+    SELECT e.id, e.workspace, e.name
     FROM names
     CROSS JOIN LATERAL (
-        SELECT p.id, p.name
+        SELECT p.id, p.workspace, p.name
         FROM stepwell.published_events AS p
-        WHERE p.name = names.name
+        WHERE p.workspace = names.workspace
+            AND p.name = names.name
             AND p.at < coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) - $2::float8
             AND p.at < coalesce(
                 (
                     SELECT min(w.since)
                     FROM stepwell.waits AS w
                     WHERE w.kind IN ('event', 'cursor')
+                        AND w.workspace = names.workspace
                         AND w.name = names.name
                         AND w.key = ''
                 ),
@@ -191,6 +195,7 @@ old AS MATERIALIZED (
                 SELECT
                 FROM stepwell.waits AS w
                 WHERE w.kind IN ('event', 'cursor')
+                    AND w.workspace = p.workspace
                     AND w.name = p.name
                     AND w.key = p.key
                     AND w.since <= p.at
@@ -208,16 +213,17 @@ gone AS (
     RETURNING p.id
 ),
 unused AS MATERIALIZED (
-    SELECT n.name
+    SELECT n.workspace, n.name
     FROM stepwell.event_names AS n
-    WHERE n.name IN (SELECT old.name FROM old)
+    WHERE (n.workspace, n.name) IN (SELECT old.workspace, old.name FROM old)
         AND n.last_at < coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) - $2::float8
     FOR UPDATE SKIP LOCKED
 ),
 forgotten AS (
     DELETE FROM stepwell.event_names AS n
     USING unused
-    WHERE n.name = ANY (ARRAY[unused.name])
+    WHERE n.workspace = ANY (ARRAY[unused.workspace])
+        AND n.name = ANY (ARRAY[unused.name])
 )
 SELECT count(*)
 FROM gone;

@@ -7,7 +7,7 @@ from typing import Any
 from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, RetryOutcome
 from stepwell.domain.events import KIND, Cancelled, Retried, written
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import EndNotice, cancel_request, child_ended
+from stepwell.domain.messages import CancelRequest, EndNotice, cancel_request, child_ended
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.errors import InvalidInput
 from stepwell.store.base import Encode
@@ -24,12 +24,14 @@ class PgCancelRetry:
         self._sql = db.sql
         self._messages = messages
 
-    async def cancel(self, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
+    async def cancel(
+        self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
+    ) -> CancelOutcome:
         async def work(connection: Connection) -> CancelOutcome:
             run = await connection.fetchrow(self._sql["read_parent"], run_id)
             if run is None:
                 return CancelOutcome.UNKNOWN
-            return await self._cancel(connection, run_id, run, reason, encode)
+            return await self._cancel(connection, run_id, run, CancelRequest(reason=reason, by=by), encode)
 
         try:
             return await self._db.write("cancel", self._db.side_slots, work, again=False)
@@ -37,7 +39,7 @@ class PgCancelRetry:
             raise InvalidInput(f"PostgreSQL cannot hold this reason: {error}") from error
 
     async def _cancel(
-        self, connection: Connection, run_id: RunId, run: Any, reason: str, encode: Encode
+        self, connection: Connection, run_id: RunId, run: Any, asked: CancelRequest, encode: Encode
     ) -> CancelOutcome:
         parent, parent_path = run["parent"], run["parent_path"]
         last = {run_id: LAST_PATH} | ({RunId(parent): ""} if parent else {})
@@ -46,11 +48,12 @@ class PgCancelRetry:
         if own is None or own["ending"]:
             return CancelOutcome.ALREADY
         if own["started"]:
-            await self._messages.write_deliveries(connection, [cancel_request(run_id, reason, encode)])
+            request = cancel_request(run_id, asked.reason, encode, by=asked.by)
+            await self._messages.write_deliveries(connection, [request])
             await connection.execute(self._sql["mark_ending"], run_id, ENDING_PRIORITY)
             return CancelOutcome.REQUESTED
         keys = [row[0] for row in await connection.fetch(self._sql["read_keys"], run_id)]
-        event = written(Cancelled(reason=reason, unconsumed=keys))
+        event = written(Cancelled(reason=asked.reason, unconsumed=keys, by=asked.by))
         assert event.kind == KIND[Cancelled] == Status.CANCELLED  # the statement writes both with one word
         seq = await connection.fetchval(
             self._sql["end_unowned"], self._db.now(), run_id, event.kind, encode(event.payload)
@@ -61,7 +64,18 @@ class PgCancelRetry:
             await self._messages.write_deliveries(connection, [ended])
         return CancelOutcome.ENDED
 
-    async def retry(self, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
+    async def retry(
+        self,
+        run_id: RunId,
+        *,
+        needs: str = "",
+        undo: bool = False,
+        by: str = "",
+        reason: str = "",
+        encode: Encode = bytes,
+    ) -> RetryOutcome:
+        payload = encode(written(Retried(undo=undo, by=by, reason=reason)).payload)
+
         async def work(connection: Connection) -> RetryOutcome:
             status = await connection.fetchval(self._sql["lock_run"], run_id)
             if status is None:
@@ -70,9 +84,7 @@ class PgCancelRetry:
                 return RetryOutcome.NOT_FAILED
             if await connection.fetchval(self._sql["is_compensated"], run_id):
                 return RetryOutcome.COMPENSATED
-            await connection.execute(
-                self._sql["retry_run"], self._db.now(), run_id, written(Retried(undo=undo)).payload, needs
-            )
+            await connection.execute(self._sql["retry_run"], self._db.now(), run_id, payload, needs)
             return RetryOutcome.RETRIED
 
         return await self._db.write("retry", self._db.side_slots, work, again=False)

@@ -258,10 +258,10 @@ CROSS JOIN LATERAL (
 ) AS e;
 
 -- name: read_claimed_inboxes
-SELECT c.i, b.key, b.n, b.kind, b.name, b.payload, b.at
+SELECT c.i, b.key, b.n, b.kind, b.name, b.payload, b.at, b.sender
 FROM unnest($1::text[]) WITH ORDINALITY AS c (run_id, i)
 CROSS JOIN LATERAL (
-    SELECT x.key, x.n, x.kind, x.name, x.payload, x.at
+    SELECT x.key, x.n, x.kind, x.name, x.payload, x.at, x.sender
     FROM stepwell.inbox AS x
     WHERE x.run_id = c.run_id
     ORDER BY x.n

@@ -6,11 +6,16 @@ transaction on connections of its own, in which all tickets are locked first, in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from msgspec.structs import replace
 
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewEvent, NewRun, Outcome, Park
 from stepwell.domain.fence import was_already_written
+from stepwell.domain.fork.run_copy import refused_child
+from stepwell.store.postgres.archive import write_copies
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.pool.connection import Connection
@@ -33,28 +38,36 @@ class PgCommits:
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         if any(commit.cross_run for commit in batch):  # for all members: a batch is one transaction
-            return await self._commit_split(self._db.reach_slots, batch, reaching=True)
-        return await self._commit_split(self._db.commit_slots, batch, reaching=False)
+            numbers = await self.numbers_for(batch)
+            return await self._commit_split(self._db.reach_slots, batch, numbers)
+        return await self._commit_split(self._db.commit_slots, batch, None)
+
+    async def numbers_for(self, batch: Sequence[Commit]) -> dict[str, int]:
+        """Numbers for the children that these members start."""
+        starts = [run for commit in batch for run in commit.starts]
+        return await self._starts.numbers.take(starts) if starts else {}
 
     async def _commit_split(
-        self, slots: ConnectionSlots, batch: Sequence[Commit], *, reaching: bool
+        self, slots: ConnectionSlots, batch: Sequence[Commit], numbers: Mapping[str, int] | None
     ) -> list[Committed]:
-        """Halve a batch with a value that the database cannot hold, until that member is alone."""
+        """Write it; with `numbers` for their children, members reach other runs.
+
+        Halve a batch with a value that the database cannot hold, until that member is alone."""
 
         async def work(connection: Connection) -> list[Committed]:
-            if reaching:
-                return await self.write_reaching(connection, batch)
+            if numbers is not None:
+                return await self.write_reaching(connection, batch, numbers)
             return await self.write_commits(connection, batch)
 
         try:
-            results = await self._db.write("commit", slots, work, single=not reaching, own_task=True)
+            results = await self._db.write("commit", slots, work, single=numbers is None, own_task=True)
         except Refused:
             if len(batch) == 1:
                 return [_REFUSED]
             middle = len(batch) // 2
             return [
-                *await self._commit_split(slots, batch[:middle], reaching=reaching),
-                *await self._commit_split(slots, batch[middle:], reaching=reaching),
+                *await self._commit_split(slots, batch[:middle], numbers),
+                *await self._commit_split(slots, batch[middle:], numbers),
             ]
         for i, commit in enumerate(batch):
             if results[i].outcome is Outcome.LOST and commit.events:
@@ -102,7 +115,9 @@ class PgCommits:
         await self._commit_events(connection, [])
         await self._commit_batch(connection, [])
 
-    async def write_reaching(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
+    async def write_reaching(
+        self, connection: Connection, batch: Sequence[Commit], numbers: Mapping[str, int]
+    ) -> list[Committed]:
         """Lock own, remote and target tickets in one statement, then write for the accepted members."""
         await connection.fetch(self._sql["lock_tickets"], *_tickets_to_lock(batch))
         results = await self.write_commits(connection, batch)
@@ -123,12 +138,31 @@ class PgCommits:
                 self._sql["open_remote"], self._db.now(), *columns(list(opened.values()), 6)
             )
         starts: list[NewRun] = [run for commit in accepted for run in commit.starts]
-        if starts:
-            await self._starts.write_starts(connection, starts)
+        notices = await self._start_children(connection, starts, numbers) if starts else []
         messages: list[Message] = [message for commit in accepted for message in commit.deliveries]
-        if messages:
-            await self._messages.write_deliveries(connection, messages)
+        if messages or notices:
+            await self._messages.write_deliveries(connection, [*messages, *notices])
+        if notices:
+            woken = Counter(notice.run_id for notice in notices)
+            results = [
+                replace(r, wakes=r.wakes + woken[c.run_id]) for c, r in zip(batch, results, strict=True)
+            ]
         return results
+
+    async def _start_children(
+        self, connection: Connection, runs: Sequence[NewRun], numbers: Mapping[str, int]
+    ) -> list[Message]:
+        """Start children; those of a disabled workflow fail at once. Return the notices for their parents."""
+        created = await self._starts.write_starts(connection, runs, numbers)
+        missing = [run for run in runs if run.id not in created]
+        if not missing:
+            return []
+        existing = await self._starts.existing_runs(connection, missing)
+        refused = await self._starts.disabled(connection, missing, existing)
+        now: float = await connection.fetchval(self._sql["now"], self._db.now())
+        ends = [refused_child(run, now) for run in missing if run.id in refused]
+        await write_copies(connection, self._sql, [copy for copy, _ in ends], numbers)
+        return [notice for _, notice in ends if notice is not None]
 
 
 def columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
@@ -228,8 +262,10 @@ def _wait_rows(batch: Sequence[Commit]) -> list[list[Any]]:
         closed += [(i, commit.run_id, path) for path in commit.waits_closed]
         if commit.waits_opened and not isinstance(commit.then, Finish):
             last = {wait.path: wait for wait in commit.waits_opened if wait.path not in commit.waits_closed}
-            opened += [(i, commit.run_id, w.path, w.kind, w.name, w.key, w.since) for w in last.values()]
-    return [*columns(closed, 3), *columns(opened, 7)]
+            opened += [
+                (i, commit.run_id, w.path, w.kind, w.name, w.key, w.since, w.workspace) for w in last.values()
+            ]
+    return [*columns(closed, 3), *columns(opened, 8)]
 
 
 def _tickets_to_lock(batch: Sequence[Commit]) -> tuple[list[str], list[str]]:

@@ -155,11 +155,12 @@ closed AS (
         AND w.path = ANY (ARRAY[c.path])
 ),
 opened AS (
-    INSERT INTO stepwell.waits (run_id, path, kind, name, key, since)
-    SELECT o.run_id, o.path, o.kind, o.name, o.key, o.since
+    INSERT INTO stepwell.waits (run_id, path, kind, name, key, since, workspace)
+    SELECT o.run_id, o.path, o.kind, o.name, o.key, o.since, o.workspace
     FROM verdicts
-    CROSS JOIN unnest($35::int[], $36::text[], $37::text[], $38::text[], $39::text[], $40::text[], $41::float8[])
-        AS o (i, run_id, path, kind, name, key, since)
+    CROSS JOIN unnest(
+        $35::int[], $36::text[], $37::text[], $38::text[], $39::text[], $40::text[], $41::float8[], $42::text[]
+    ) AS o (i, run_id, path, kind, name, key, since, workspace)
     WHERE verdicts.ok[o.i]
     ON CONFLICT (run_id, path) DO UPDATE
     SET kind = excluded.kind, name = excluded.name, key = excluded.key, since = excluded.since

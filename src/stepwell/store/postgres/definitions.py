@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.domain.commit import Definition
+from stepwell.domain.commit import Definition, WorkflowSwitch
 from stepwell.errors import InvalidInput
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.pool.connection import Connection
@@ -28,9 +28,8 @@ class PgDefinitions:
         rows = [_row(d) for d in last.values()]
 
         async def work(connection: Connection) -> None:
-            await connection.execute(
-                self._sql["put_definitions"], *[list(column) for column in zip(*rows, strict=True)]
-            )
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            await connection.execute(self._sql["put_definitions"], *columns, self._db.now())
 
         try:
             if rows:
@@ -39,8 +38,10 @@ class PgDefinitions:
             raise InvalidInput(f"PostgreSQL cannot hold this definition: {error}") from error
 
     async def swap_definition(self, definition: Definition, *, expected: str) -> bool:
+        values = (*_row(definition), expected, self._db.now())
+
         async def work(connection: Connection) -> bool:
-            return bool(await connection.fetchval(self._sql["swap_definition"], *_row(definition), expected))
+            return bool(await connection.fetchval(self._sql["swap_definition"], *values))
 
         try:
             swapped = await self._db.write("define", self._db.side_slots, work, single=True)
@@ -49,7 +50,7 @@ class PgDefinitions:
         if swapped:
             return True
         [current] = await self.read_definitions([(definition.workspace, definition.name, definition.version)])
-        return current == definition
+        return current is not None and current.content == definition.content
 
     async def read_definitions(self, keys: Sequence[DefinitionKey]) -> Sequence[Definition | None]:
         """Read each key once: starts by name ask for the same definition again and again."""
@@ -74,6 +75,19 @@ class PgDefinitions:
         rows = await self._reads.fetch("list_definitions", workspace)
         return [Definition(**dict(row)) for row in rows]
 
+    async def switch(self, switch: WorkflowSwitch) -> bool:
+        async def work(connection: Connection) -> bool:
+            values = (self._db.now(), *switch[:5])
+            return bool(await connection.fetchval(self._sql["switch"], *values))
+
+        try:
+            return await self._db.write("switch", self._db.side_slots, work, single=True)
+        except Refused as error:
+            raise InvalidInput(f"PostgreSQL cannot hold this name or reason: {error}") from error
+
+    async def list_switches(self, workspace: str) -> Sequence[WorkflowSwitch]:
+        return [WorkflowSwitch(*row) for row in await self._reads.fetch("list_switches", workspace)]
+
     async def read_codec_check(self) -> bytes | None:
         rows = await self._reads.fetch("read_codec_check")
         return rows[0][0] if rows else None
@@ -86,4 +100,5 @@ class PgDefinitions:
 
 
 def _row(d: Definition) -> tuple[object, ...]:
-    return (d.workspace, d.name, d.version, d.kind, d.hash, d.body, d.input_schema, d.options)
+    texts = (d.title, d.description, d.created_by)
+    return (d.workspace, d.name, d.version, d.kind, d.hash, d.body, d.input_schema, d.options, *texts)

@@ -178,7 +178,7 @@ class PgLimits:
         return FreeSlots(table, leased, resting)
 
     async def put_limit(self, limit: Limit) -> None:
-        values = (*limit.scope, limit.limit, limit.hold)
+        values = (*limit.scope, limit.limit, limit.hold, limit.by)
 
         async def work(connection: Connection) -> None:
             await connection.execute(self._sql["put_limit"], *values)
@@ -213,8 +213,8 @@ def _kinds(request: ClaimRequest) -> list[tuple[str, str]]:
 
 def _limits(rows: Iterable[Any]) -> list[Limit]:
     return [
-        Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold)
-        for kind, workspace, name, limit, hold in rows
+        Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold, by=by)
+        for kind, workspace, name, limit, hold, by in rows
     ]
 
 

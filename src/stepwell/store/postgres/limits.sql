@@ -108,15 +108,15 @@ WHERE t.lease IS NULL
 GROUP BY t.lane;
 
 -- name: read_limits
-SELECT kind, workspace, name, most, hold
+SELECT kind, workspace, name, most, hold, set_by
 FROM stepwell.limits
 ORDER BY kind, workspace, name;
 
 -- name: put_limit
-INSERT INTO stepwell.limits (kind, workspace, name, most, hold)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO stepwell.limits (kind, workspace, name, most, hold, set_by)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (kind, workspace, name) DO UPDATE
-SET most = excluded.most, hold = excluded.hold;
+SET most = excluded.most, hold = excluded.hold, set_by = excluded.set_by;
 
 -- name: drop_limit
 DELETE FROM stepwell.limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.domain.commit import Claim, Delivery, InboxRow, Message, PublishedEvent
+from stepwell.domain.commit import DEFAULT_WORKSPACE, Claim, Delivery, InboxRow, Message, PublishedEvent
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import event_key
 from stepwell.store.base import BATCH_MEMBERS_MAX, FAN_OUT_CHUNK, INBOX_MAX, INBOX_READ_MAX, PUBLISHED_MAX
@@ -31,8 +31,9 @@ class PgMessages:
 
     async def _deliver_each(self, connection: Connection, messages: Sequence[Message]) -> list[Delivery]:
         """Deliver one message per target, none of them a decision, with one statement."""
+        senders = [message.by for message in messages]
         rows = await connection.fetch(
-            self._sql["deliver_each"], self._db.now(), *_arguments(messages)[:5], INBOX_MAX
+            self._sql["deliver_each"], self._db.now(), *_arguments(messages)[:5], INBOX_MAX, senders
         )
         return [Delivery(row[0]) for row in rows]
 
@@ -53,6 +54,7 @@ class PgMessages:
                 self._db.now(),
                 *_arguments([messages[i] for i in now]),
                 INBOX_MAX,
+                [messages[i].by for i in now],
             )
             answers.update(zip(now, (Delivery(row[0]) for row in rows), strict=True))
             left = later
@@ -69,7 +71,7 @@ class PgMessages:
         """Write all events with one statement, so that those of a name take their turn together."""
 
         async def work(connection: Connection) -> set[str]:
-            columns = zip(*((e.id, e.name, e.key, e.payload) for e in events), strict=True)
+            columns = zip(*((e.id, e.name, e.key, e.payload, e.workspace, e.by) for e in events), strict=True)
             rows = await connection.fetch(self._sql["emit"], self._db.now(), *map(list, columns))
             return {row[0] for row in rows}
 
@@ -94,9 +96,8 @@ class PgMessages:
         """Deliver to the next runs, in order; return the last of them, or None after dropping the ticket."""
 
         async def find(connection: Connection) -> list[tuple[str, str | None, int]]:
-            rows = await connection.fetch(
-                self._sql["find_waiting"], event.name, event.key, event.at, after, FAN_OUT_CHUNK
-            )
+            where = (after, FAN_OUT_CHUNK, event.workspace)
+            rows = await connection.fetch(self._sql["find_waiting"], event.name, event.key, event.at, *where)
             return [tuple(row) for row in rows]
 
         waiting = await self._db.side_slots.run(find)
@@ -121,13 +122,21 @@ class PgMessages:
         return None if is_last else waiting[-1][0]
 
     async def published(
-        self, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+        self,
+        name: str,
+        key: str,
+        *,
+        since: float,
+        limit: int = PUBLISHED_MAX,
+        workspace: str = DEFAULT_WORKSPACE,
     ) -> Sequence[PublishedEvent]:
         async def work(connection: Connection) -> list[PublishedEvent]:
             if key:
-                rows = await connection.fetch(self._sql["published_by_key"], name, since, limit, key)
+                rows = await connection.fetch(
+                    self._sql["published_by_key"], name, since, limit, workspace, key
+                )
             else:
-                rows = await connection.fetch(self._sql["published"], name, since, limit)
+                rows = await connection.fetch(self._sql["published"], name, since, limit, workspace)
             return [PublishedEvent(*row) for row in rows]
 
         return await self._db.side_slots.read(work)

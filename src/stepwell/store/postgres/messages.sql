@@ -11,8 +11,8 @@ k AS MATERIALIZED (
     SELECT m.*, t.wakes
     FROM (
         SELECT *
-        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[]) WITH ORDINALITY
-            AS u (run_id, key, kind, name, payload, i)
+        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $8::text[]) WITH ORDINALITY
+            AS u (run_id, key, kind, name, payload, sender, i)
         ORDER BY run_id
     ) AS m
     LEFT JOIN LATERAL (
@@ -33,8 +33,8 @@ j AS MATERIALIZED (
     FROM k
 ),
 put AS (
-    INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at)
-    SELECT j.run_id, j.key, j.wakes + 1, j.kind, j.name, j.payload, clock.now
+    INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at, sender)
+    SELECT j.run_id, j.key, j.wakes + 1, j.kind, j.name, j.payload, clock.now, j.sender
     FROM clock
     CROSS JOIN j
     WHERE j.wakes IS NOT NULL
@@ -80,8 +80,9 @@ looked AS MATERIALIZED (
             WHEN m.wait <> '' AND w.path IS NULL THEN 'decided'
             ELSE 'delivered'
         END AS delivery
-    FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[]) WITH ORDINALITY
-        AS m (run_id, key, kind, name, payload, wait, i)
+    FROM unnest(
+        $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $9::text[]
+    ) WITH ORDINALITY AS m (run_id, key, kind, name, payload, wait, sender, i)
     LEFT JOIN LATERAL (
         SELECT x.wakes FROM stepwell.tickets AS x WHERE x.run_id = m.run_id AND x.path = '' OFFSET 0
     ) AS t ON true
@@ -95,7 +96,7 @@ looked AS MATERIALIZED (
 ),
 bounded AS MATERIALIZED (
     SELECT
-        l.i, l.run_id, l.key, l.kind, l.name, l.payload, l.wakes,
+        l.i, l.run_id, l.key, l.kind, l.name, l.payload, l.sender, l.wakes,
         CASE
             WHEN l.delivery = 'delivered'
                 AND l.kind = 'signal'
@@ -115,8 +116,8 @@ placed AS MATERIALIZED (
     WHERE delivery = 'delivered'
 ),
 put AS (
-    INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at)
-    SELECT p.run_id, p.key, p.wakes + p.place, p.kind, p.name, p.payload, clock.now
+    INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at, sender)
+    SELECT p.run_id, p.key, p.wakes + p.place, p.kind, p.name, p.payload, clock.now, p.sender
     FROM clock
     CROSS JOIN placed AS p
 ),
@@ -133,7 +134,7 @@ FROM bounded
 ORDER BY i;
 
 -- name: read_inbox
-SELECT key, n, kind, name, payload, at
+SELECT key, n, kind, name, payload, at, sender
 FROM stepwell.inbox
 WHERE run_id = $1
     AND n > $2
@@ -149,26 +150,27 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
 asked AS MATERIALIZED (
-    SELECT u.*, (row_number() OVER (PARTITION BY u.name ORDER BY u.i) - 1) * 1e-6::float8 AS later
-    FROM unnest($2::text[], $3::text[], $4::text[], $5::bytea[]) WITH ORDINALITY AS u (id, name, key, payload, i)
+    SELECT u.*, (row_number() OVER (PARTITION BY u.workspace, u.name ORDER BY u.i) - 1) * 1e-6::float8 AS later
+    FROM unnest($2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[], $7::text[]) WITH ORDINALITY
+        AS u (id, name, key, payload, workspace, sender, i)
     WHERE NOT EXISTS (SELECT FROM stepwell.published_events AS p WHERE p.id = u.id)
 ),
 turn AS (
-    INSERT INTO stepwell.event_names AS n (name, first_at, last_at)
-    SELECT a.name, clock.now, clock.now + max(a.later)
+    INSERT INTO stepwell.event_names AS n (workspace, name, first_at, last_at)
+    SELECT a.workspace, a.name, clock.now, clock.now + max(a.later)
     FROM asked AS a, clock
-    GROUP BY a.name, clock.now
-    ORDER BY a.name
-    ON CONFLICT (name) DO UPDATE
+    GROUP BY a.workspace, a.name, clock.now
+    ORDER BY a.workspace, a.name
+    ON CONFLICT (workspace, name) DO UPDATE
     SET first_at = greatest(n.last_at + 1e-6::float8, excluded.first_at),
         last_at = greatest(n.last_at + 1e-6::float8, excluded.first_at) + (excluded.last_at - excluded.first_at)
-    RETURNING n.name, n.first_at
+    RETURNING n.workspace, n.name, n.first_at
 ),
 kept AS (
-    INSERT INTO stepwell.published_events (id, name, key, payload, at)
-    SELECT a.id, a.name, a.key, a.payload, turn.first_at + a.later
+    INSERT INTO stepwell.published_events (id, name, key, payload, at, workspace, sender)
+    SELECT a.id, a.name, a.key, a.payload, turn.first_at + a.later, a.workspace, a.sender
     FROM asked AS a
-    JOIN turn ON turn.name = a.name
+    JOIN turn ON turn.workspace = a.workspace AND turn.name = a.name
     ORDER BY a.i
     ON CONFLICT (id) DO NOTHING
     RETURNING id, at
@@ -185,7 +187,7 @@ SELECT id
 FROM kept;
 
 -- name: read_event_to_fan_out
-SELECT p.name, p.key, p.payload, p.at
+SELECT p.name, p.key, p.payload, p.at, p.workspace, p.sender
 FROM stepwell.published_events AS p
 JOIN stepwell.tickets AS t ON t.run_id = p.id AND t.path = ''
 WHERE p.id = $1
@@ -202,6 +204,7 @@ WITH chunk AS MATERIALIZED (
             SELECT w.run_id
             FROM stepwell.waits AS w
             WHERE w.kind = 'event'
+                AND w.workspace = $6
                 AND w.name = $1
                 AND w.key = ''
                 AND w.run_id > $4
@@ -213,6 +216,7 @@ WITH chunk AS MATERIALIZED (
             SELECT w.run_id
             FROM stepwell.waits AS w
             WHERE w.kind = 'event'
+                AND w.workspace = $6
                 AND w.name = $1
                 AND w.key = $2
                 AND $2 <> ''
@@ -246,20 +250,22 @@ WHERE run_id = $1
     AND lease = $2;
 
 -- name: published
-SELECT id, name, key, payload, at
+SELECT id, name, key, payload, at, workspace, sender
 FROM stepwell.published_events
-WHERE name = $1
+WHERE workspace = $4
+    AND name = $1
     AND at >= $2::float8
 ORDER BY at
 LIMIT $3;
 
 -- name: published_by_key
 -- For a key among thousands: reads only its own events, not all since the run began to wait.
-SELECT id, name, key, payload, at
+SELECT id, name, key, payload, at, workspace, sender
 FROM stepwell.published_events
-WHERE name = $1
+WHERE workspace = $4
+    AND name = $1
     AND at >= $2::float8
-    AND key = $4
+    AND key = $5
     AND key <> ''
 ORDER BY at
 LIMIT $3;

@@ -6,7 +6,7 @@ process go together. Starts without a rate do not come here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import asyncpg
 
@@ -37,6 +37,7 @@ class PgRates:
 
     async def start_within(self, calls: Sequence[RatedStart]) -> Sequence[RatedAnswer]:
         sent_before: set[str] = set()
+        numbers = await self._starts.numbers.take(run for call in calls for run in call.runs)
 
         def in_doubt() -> None:
             sent_before.update(run.id for call in calls for run in call.runs)
@@ -45,7 +46,7 @@ class PgRates:
             rows = await self._locked_windows(connection, keys_of(calls))
             if rows is None:
                 return [Full(call.windows[0], None) for call in calls]
-            return await self._within_windows(connection, calls, rows, sent_before)
+            return await self._within_windows(connection, calls, rows, sent_before, numbers)
 
         return await self._db.write(
             "start_within", self._db.rated_slots, work, on_doubt=in_doubt, own_task=True
@@ -57,6 +58,7 @@ class PgRates:
         calls: Sequence[RatedStart],
         rows: dict[WindowKey, str],
         sent_before: set[str],
+        numbers: Mapping[str, int],
     ) -> list[RatedAnswer]:
         now: float = await connection.fetchval(self._sql["window_time"], self._db.now())
         runs = [run for call in calls for run in call.runs]
@@ -66,19 +68,21 @@ class PgRates:
         accepted = [
             run for call, refusal in zip(calls, full, strict=True) if refusal is None for run in call.runs
         ]
-        created = await self._starts.write_starts(connection, accepted)
+        created = await self._starts.write_starts(connection, accepted, numbers)
         changed = ledger.changed()
         if changed:
             names, seconds = [key.name for key, _, _ in changed], [key.seconds for key, _, _ in changed]
             starts, until = [starts for _, starts, _ in changed], [until for _, _, until in changed]
             await connection.execute(self._sql["put_windows"], names, seconds, starts, until, now)
-        existing |= await self._starts.existing_runs(
-            connection, [run for run in accepted if run.id not in created]
-        )
+        missing = [run for run in accepted if run.id not in created]
+        existing |= await self._starts.existing_runs(connection, missing)
+        disabled = await self._starts.disabled(connection, missing, existing)
 
         def started(run: NewRun) -> Started:
             if run.id in created:
                 return Started(run.id, created=True, claim=created.pop(run.id))
+            if run.id in disabled:
+                return disabled[run.id]
             return existing_start(run, existing.get(run.identity), sent_before=run.id in sent_before)
 
         return [

@@ -23,7 +23,7 @@ SELECT
     r.id, r.workspace, r.workflow, r.version, r.kind,
     CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
     r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
-    r.created_at, r.started_at, r.ended_at, r.test
+    r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by
 FROM stepwell.runs AS r
 LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = ''
 WHERE r.id = $1;
@@ -50,7 +50,7 @@ FROM (
         r.id, r.workspace, r.workflow, r.version, r.kind,
         CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
         r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
-        r.created_at, r.started_at, r.ended_at, r.test
+        r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by
     FROM stepwell.runs AS r
     LEFT JOIN LATERAL (
         SELECT x.lease

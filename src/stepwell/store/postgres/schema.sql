@@ -20,6 +20,8 @@
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere.
 --   start_windows     when runs were started lately, of each workflow or by each user that has a start rate.
 --   definitions       versions of workflows, for those who start runs without having the code.
+--   run_numbers       the last number given to, or reserved for, a run of each workflow.
+--   switches          workflows that were ever disabled: whether they are, since when, by whom and why.
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this database.
 --   migrations        which of migrations/*.sql were applied.
 --
@@ -52,6 +54,10 @@ CREATE TABLE stepwell.definitions (
     input_schema bytea NOT NULL,
     options bytea NOT NULL,
     put_no bigint GENERATED ALWAYS AS IDENTITY, -- the latest one put has the highest
+    title text COLLATE "C" NOT NULL DEFAULT '',
+    description text COLLATE "C" NOT NULL DEFAULT '',
+    created_at double precision NOT NULL DEFAULT 0,
+    created_by text COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (workspace, name, version)
 );
 
@@ -80,7 +86,9 @@ CREATE TABLE stepwell.runs (
     created_at double precision NOT NULL,
     started_at double precision,
     ended_at double precision,
-    test boolean NOT NULL
+    test boolean NOT NULL,
+    number integer NOT NULL DEFAULT 0,
+    started_by text COLLATE "C" NOT NULL DEFAULT ''
 )
 WITH (fillfactor = 75, autovacuum_analyze_scale_factor = 0.02);
 
@@ -167,6 +175,7 @@ CREATE TABLE stepwell.inbox (
     name text COLLATE "C" NOT NULL,
     payload bytea NOT NULL,
     at double precision NOT NULL,
+    sender text COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (run_id, key)
 )
 WITH (
@@ -185,32 +194,37 @@ CREATE TABLE stepwell.waits (
     name text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL, -- '' takes an event of any key
     since double precision NOT NULL,
+    workspace text COLLATE "C" NOT NULL DEFAULT 'default',
     PRIMARY KEY (run_id, path)
 )
 WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
-CREATE INDEX waits_event ON stepwell.waits (name, key, run_id) WHERE kind = 'event';
+CREATE INDEX waits_event ON stepwell.waits (workspace, name, key, run_id) WHERE kind = 'event';
 
 -- What events are kept for runs that wait for them, or may do so later.
-CREATE INDEX waits_cursor ON stepwell.waits (name, key, since) WHERE kind IN ('event', 'cursor');
+CREATE INDEX waits_cursor ON stepwell.waits (workspace, name, key, since) WHERE kind IN ('event', 'cursor');
 
 CREATE TABLE stepwell.published_events (
     id text COLLATE "C" PRIMARY KEY,
     name text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
     payload bytea NOT NULL,
-    at double precision NOT NULL -- their order: no two of a name have the same
+    at double precision NOT NULL, -- their order: no two of a name have the same
+    workspace text COLLATE "C" NOT NULL DEFAULT 'default',
+    sender text COLLATE "C" NOT NULL DEFAULT ''
 );
 
-CREATE INDEX published_events_name ON stepwell.published_events (name, at, id);
+CREATE INDEX published_events_name ON stepwell.published_events (workspace, name, at, id);
 
-CREATE INDEX published_events_key ON stepwell.published_events (name, key, at, id) WHERE key <> '';
+CREATE INDEX published_events_key ON stepwell.published_events (workspace, name, key, at, id) WHERE key <> '';
 
 -- An emit locks the row of the name until its commit, and takes a time after the last one.
 CREATE TABLE stepwell.event_names (
-    name text COLLATE "C" PRIMARY KEY,
+    name text COLLATE "C" NOT NULL,
     first_at double precision NOT NULL, -- of the events that were emitted last, in one statement
-    last_at double precision NOT NULL
+    last_at double precision NOT NULL,
+    workspace text COLLATE "C" NOT NULL DEFAULT 'default',
+    PRIMARY KEY (workspace, name)
 )
 WITH (
     fillfactor = 50,
@@ -244,6 +258,7 @@ CREATE TABLE stepwell.limits (
     name text COLLATE "C" NOT NULL,
     most integer,
     hold text COLLATE "C" NOT NULL,
+    set_by text COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (kind, workspace, name)
 );
 
@@ -257,6 +272,24 @@ CREATE TABLE stepwell.start_windows (
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 CREATE INDEX start_windows_until ON stepwell.start_windows (until);
+
+CREATE TABLE stepwell.run_numbers (
+    workspace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    last integer NOT NULL, -- given to a run, or reserved by a process
+    PRIMARY KEY (workspace, workflow)
+)
+WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+CREATE TABLE stepwell.switches (
+    workspace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    enabled boolean NOT NULL,
+    switched_by text COLLATE "C" NOT NULL,
+    reason bytea NOT NULL,
+    at double precision NOT NULL,
+    PRIMARY KEY (workspace, workflow)
+);
 
 CREATE TABLE stepwell.codec_check (
     one boolean PRIMARY KEY DEFAULT true CHECK (one), -- a single row
@@ -287,6 +320,7 @@ SELECT
     r.id,
     r.workspace,
     r.workflow,
+    r.number,
     r.version,
     r.kind,
     CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
@@ -299,6 +333,7 @@ SELECT
     r.root,
     stepwell.readable(r.tags) AS tags,
     r.trigger,
+    r.started_by,
     r.queue,
     r.priority,
     t.owner,

@@ -6,6 +6,7 @@
 -- looks up each id in a hash table, whatever the planner believes about sizes.
 -- A registered worker owns the runs it starts if no limits are set. Its row is not locked: if the worker is
 -- deleted at this moment, the ticket has an owner without a row, and the next reap frees it.
+-- If one of their workflows is disabled, none is written: the caller leaves out its runs and asks again.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -22,13 +23,14 @@ s AS MATERIALIZED (
         string_to_array(c.t[7], E'\x1f'), string_to_array(c.t[8], E'\x1f'), string_to_array(c.t[9], E'\x1f'),
         string_to_array(c.t[10], E'\x1f'), string_to_array(c.t[11], E'\x1f'), string_to_array(c.t[12], E'\x1f'),
         string_to_array(c.t[13], E'\x1f'), string_to_array(c.t[14], E'\x1f'), string_to_array(c.t[15], E'\x1f'),
-        string_to_array(c.t[16], E'\x1f'), string_to_array(c.t[17], E'\x1f'),
+        string_to_array(c.t[16], E'\x1f'), string_to_array(c.t[17], E'\x1f'), string_to_array(c.t[18], E'\x1f'),
         string_to_array($4, ',')::int[], string_to_array($5, ',')::int[], string_to_array($6, ',')::int[],
         string_to_array($7, ',')::int[], string_to_array($8, ',')::int[], string_to_array($9, ',')::float8[],
-        string_to_array($10, ',')::bool[]
+        string_to_array($10, ',')::bool[], string_to_array($11, ',')::int[]
     ) AS u (
         id, workspace, workflow, version, kind, queue, needs, key, digest, lane, hash, parent, parent_path,
-        root, trigger, owner, lease, accepted_at, input_at, tags_at, ends_at, priority, delay, test
+        root, trigger, owner, lease, started_by, accepted_at, input_at, tags_at, ends_at, priority, delay, test,
+        number
     )
     WHERE u.ends_at IS NOT NULL -- each column of text has one more, so that a lone '' is an element
     ORDER BY workspace, key, id
@@ -42,13 +44,20 @@ takers AS MATERIALIZED (
 born AS (
     INSERT INTO stepwell.runs (
         id, workspace, workflow, version, kind, status, input, key, digest, hash, queue, priority, lane,
-        parent, parent_path, root, tags, trigger, where_at, created_at, test
+        parent, parent_path, root, tags, trigger, where_at, created_at, test, number, started_by
     )
     SELECT
         s.id, s.workspace, s.workflow, s.version, s.kind, 'pending', s.input, s.key, s.digest, s.hash, s.queue,
-        s.priority, s.lane, s.parent, s.parent_path, s.root, s.tags, s.trigger, '', clock.now, s.test
+        s.priority, s.lane, s.parent, s.parent_path, s.root, s.tags, s.trigger, '', clock.now, s.test,
+        s.number, s.started_by
     FROM clock
     CROSS JOIN s
+    WHERE NOT EXISTS ( -- asked once, not for each run
+        SELECT
+        FROM stepwell.switches AS d
+        WHERE NOT d.enabled
+            AND (d.workspace, d.workflow) IN (SELECT w.* FROM unnest($12::text[], $13::text[]) AS w)
+    )
     ON CONFLICT DO NOTHING -- of its key, or of its id where it has none
     RETURNING id
 ),
@@ -91,18 +100,21 @@ takers AS MATERIALIZED (
 born AS (
     INSERT INTO stepwell.runs (
         id, workspace, workflow, version, kind, status, input, key, digest, hash, queue, priority, lane,
-        parent, parent_path, root, tags, trigger, where_at, created_at, test
+        parent, parent_path, root, tags, trigger, where_at, created_at, test, number, started_by
     )
     SELECT
-        $2, $3, $4, $5, $6, 'pending', $20, $9, $10, $12, $7,
-        $22, $11, $13, $14, $15, $21, $16, '', clock.now, $24
+        $2, $3, $4, $5, $6, 'pending', $21, $9, $10, $12, $7,
+        $23, $11, $13, $14, $15, $22, $16, '', clock.now, $25, $26, $19
     FROM clock
+    WHERE NOT EXISTS (
+        SELECT FROM stepwell.switches AS d WHERE d.workspace = $3 AND d.workflow = $4 AND NOT d.enabled
+    )
     ON CONFLICT DO NOTHING -- of its key, or of its id where it has none
     RETURNING id, workspace, queue, lane, priority, created_at
 ),
 accepted AS (
     INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
-    SELECT born.id, 1, 'accepted', '', 0, born.created_at, $19
+    SELECT born.id, 1, 'accepted', '', 0, born.created_at, $20
     FROM born
 ),
 queued AS (
@@ -112,7 +124,7 @@ queued AS (
     )
     SELECT
         born.id, '', born.queue, $8, born.workspace, born.lane, born.priority, takers.id IS NOT NULL, false,
-        born.created_at + $23::float8, born.created_at + $23::float8, 1, 1, born.created_at, 0, 0, '',
+        born.created_at + $24::float8, born.created_at + $24::float8, 1, 1, born.created_at, 0, 0, '',
         takers.id, CASE WHEN takers.id IS NOT NULL THEN $18::text END
     FROM born
     LEFT JOIN takers ON true
@@ -120,6 +132,28 @@ queued AS (
 )
 SELECT run_id, at, taken
 FROM queued;
+
+-- name: reserve_numbers
+-- Sorted by the caller. The rows are locked only until this statement has committed.
+INSERT INTO stepwell.run_numbers AS n (workspace, workflow, last)
+SELECT u.workspace, u.workflow, u.count
+FROM unnest($1::text[], $2::text[], $3::int[]) WITH ORDINALITY AS u (workspace, workflow, count, i)
+ORDER BY u.i
+ON CONFLICT (workspace, workflow) DO UPDATE
+SET last = n.last + excluded.last
+RETURNING n.workspace, n.workflow, n.last;
+
+-- name: return_numbers
+UPDATE stepwell.run_numbers
+SET last = $3
+WHERE workspace = $1
+    AND workflow = $2
+    AND last = $4;
+
+-- name: disabled_workflows
+SELECT workspace, workflow
+FROM stepwell.switches
+WHERE NOT enabled;
 
 -- name: find_keys
 -- Must be a later statement than the one that met these keys: in that one the other starter's row is not

@@ -19,6 +19,7 @@ from stepwell.store.postgres.definitions import PgDefinitions
 from stepwell.store.postgres.limits import PgLimits
 from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.migrate import prepare
+from stepwell.store.postgres.numbers import PgNumbers
 from stepwell.store.postgres.pool.batcher import Batcher
 from stepwell.store.postgres.pool.budget import ConnectionBudget
 from stepwell.store.postgres.pool.slots import ConnectionSlots
@@ -70,7 +71,8 @@ class PostgresStore:
         self.emit, self.fan_out = self._emits.submit_one, messages.fan_out
         self.published = messages.published
 
-        self._starts = starts = PgStarts(db, limits)
+        self._numbers = PgNumbers(db)
+        self._starts = starts = PgStarts(db, limits, self._numbers)
         self._start_calls = Batcher(starts.start, STARTS_MAX)
         self._rated_calls = Batcher(PgRates(db, starts).start_within, CALLS_MAX)
         self.start_within = self._rated_calls.submit_one
@@ -103,10 +105,11 @@ class PostgresStore:
         self.swap_definition = definitions.swap_definition
         self.drop_definitions = definitions.drop_definitions
         self.list_definitions = definitions.list_definitions
+        self.switch, self.list_switches = definitions.switch, definitions.list_switches
         self.read_codec_check = definitions.read_codec_check
         self.write_codec_check = definitions.write_codec_check
 
-        archive = PgArchive(db)
+        archive = PgArchive(db, self._numbers)
         self.read_tree, self.restore, self.remove = archive.read_tree, archive.restore, archive.remove
         self.purge, self.purge_events = archive.purge, archive.purge_events
 
@@ -162,6 +165,7 @@ class PostgresStore:
         await self._remote_results.close()
         await self._wakeups.close()
         await self._transactions.wait()
+        await self._numbers.close()
         for slots in self._every_slots:
             await slots.close()
 

@@ -140,8 +140,11 @@ class PgTransactions:
 
     async def _write_fenced(self, connection: Connection, commit: Commit) -> Committed:
         async with asyncio.timeout(ANSWER_SECONDS):
-            write = self._commits.write_reaching if commit.cross_run else self._commits.write_commits
-            [committed] = await write(connection, [commit])
+            if commit.cross_run:
+                numbers = await self._commits.numbers_for([commit])
+                [committed] = await self._commits.write_reaching(connection, [commit], numbers)
+            else:
+                [committed] = await self._commits.write_commits(connection, [commit])
         hit("transact", "mid")
         return committed
 

@@ -10,6 +10,7 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.sqlite.session import Session, as_list
+from stepwell.store.sqlite.starts import take_numbers
 
 _ALL = 1 << 62
 
@@ -37,20 +38,23 @@ def _copy(session: Session, run_id: str) -> RunCopy:
         ],
         inbox=[InboxRow(*message) for message in session.rows("read_inbox", run_id, 0, _ALL)],
         waits=[
-            NewWait(path=path, kind=kind, name=name, key=key, since=since)
-            for path, kind, name, key, since in session.rows("copy_waits", run_id)
+            NewWait(path=path, kind=kind, name=name, key=key, since=since, workspace=workspace)
+            for path, kind, name, key, since, workspace in session.rows("copy_waits", run_id)
         ],
     )
 
 
-def restore(session: Session, copies: Sequence[RunCopy]) -> Sequence[Started]:
+def restore(session: Session, copies: Sequence[RunCopy], *, starts: bool = False) -> Sequence[Started]:
     wanted = as_list([(copy.id, copy.workspace, copy.key) for copy in copies])
     rows = session.rows("runs_in_the_way", wanted)
     if rows:
         existing = {row[0]: row[1:] for row in rows}
         return [_answer(copy, existing.get(i)) for i, copy in enumerate(copies)]
+    disabled = set(session.rows("disabled_workflows")) if starts else set()
+    if any((copy.workspace, copy.workflow) in disabled for copy in copies):
+        return [Started(copy.id, created=False, disabled=True) for copy in copies]
     for copy in copies:
-        _write(session, copy)
+        write_copy(session, copy)
     return [Started(copy.id, created=True) for copy in copies]
 
 
@@ -61,11 +65,12 @@ def _answer(copy: RunCopy, existing: tuple[str, str, str, str] | None) -> Starte
     return Started(RunId(existing[0]), created=False, conflict=not same)
 
 
-def _write(session: Session, copy: RunCopy) -> None:
+def write_copy(session: Session, copy: RunCopy) -> None:
     values = [getattr(copy, name) for name in RUN_COLUMNS]
     values[RUN_COLUMNS.index("status")] = copy.status.value
     values[RUN_COLUMNS.index("test")] = int(copy.test)
-    session.run("restore_run", *values)
+    [number] = take_numbers(session, [copy])
+    session.run("restore_run", *values, number)
     session.many("insert_event", ((copy.id, row.seq, *row[1:]) for row in copy.log))
     session.many(
         "restore_ticket",
@@ -83,7 +88,9 @@ def _write(session: Session, copy: RunCopy) -> None:
         ),
     )
     session.many("insert_message", ((copy.id, *message) for message in copy.inbox))
-    session.many("put_wait", ((copy.id, w.path, w.kind, w.name, w.key, w.since) for w in copy.waits))
+    session.many(
+        "put_wait", ((copy.id, w.path, w.kind, w.name, w.key, w.since, copy.workspace) for w in copy.waits)
+    )
 
 
 def remove(session: Session, run_id: RunId) -> Removal:

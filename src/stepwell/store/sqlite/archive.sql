@@ -20,7 +20,8 @@ ORDER BY depth, id;
 -- name: copy_run
 SELECT
     id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
-    priority, parent, parent_path, root, tags, "trigger", where_at, created_at, started_at, ended_at, test
+    priority, parent, parent_path, root, tags, "trigger", where_at, created_at, started_at, ended_at, test,
+    started_by
 FROM runs
 WHERE id = ?1;
 
@@ -31,7 +32,7 @@ WHERE run_id = ?1
 ORDER BY path;
 
 -- name: copy_waits
-SELECT path, kind, name, key, since
+SELECT path, kind, name, key, since, workspace
 FROM waits
 WHERE run_id = ?1
 ORDER BY path;
@@ -52,9 +53,10 @@ CROSS JOIN runs ON runs.id = coalesce(
 -- name: restore_run
 INSERT INTO runs (
     id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
-    priority, parent, parent_path, root, tags, "trigger", where_at, created_at, started_at, ended_at, test
+    priority, parent, parent_path, root, tags, "trigger", where_at, created_at, started_at, ended_at, test,
+    started_by, number
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: restore_ticket
 INSERT INTO tickets (
@@ -96,24 +98,37 @@ LIMIT ?2;
 -- name: old_events
 -- Broadcast events from before a time that are fanned out and that no run may still ask for. Goes from name
 -- to name along the index, up to the first event of each that a wait for any key still needs.
-WITH RECURSIVE names (name) AS (
-    SELECT (SELECT min(name) FROM published_events)
+WITH RECURSIVE spaces (workspace) AS (
+    SELECT (SELECT min(workspace) FROM published_events)
     UNION ALL
-    SELECT (SELECT min(name) FROM published_events WHERE name > names.name)
+    SELECT (SELECT min(workspace) FROM published_events WHERE workspace > spaces.workspace)
+    FROM spaces
+    WHERE spaces.workspace IS NOT NULL
+),
+names (workspace, name) AS (
+    SELECT workspace, (SELECT min(name) FROM published_events AS p WHERE p.workspace = spaces.workspace)
+    FROM spaces
+    WHERE workspace IS NOT NULL
+    UNION ALL
+    SELECT workspace, (
+        SELECT min(name) FROM published_events AS p WHERE p.workspace = names.workspace AND p.name > names.name
+    )
     FROM names
     WHERE names.name IS NOT NULL
 )
 SELECT old.id
 FROM names
 CROSS JOIN published_events AS old
-    ON old.name = names.name
+    ON old.workspace = names.workspace
+        AND old.name = names.name
         AND old.at < min(
             ?1,
             coalesce(
                 (
                     SELECT min(since)
                     FROM waits
-                    WHERE kind IN ('event', 'cursor') AND waits.name = names.name AND key = ''
+                    WHERE kind IN ('event', 'cursor')
+                        AND waits.workspace = names.workspace AND waits.name = names.name AND key = ''
                 ),
                 ?1
             )
@@ -122,7 +137,9 @@ WHERE NOT EXISTS (SELECT 1 FROM tickets WHERE run_id = old.id AND path = '')
     AND NOT EXISTS (
         SELECT 1
         FROM waits
-        WHERE kind IN ('event', 'cursor') AND waits.name = old.name AND waits.key = old.key AND since <= old.at
+        WHERE kind IN ('event', 'cursor')
+            AND waits.workspace = old.workspace AND waits.name = old.name AND waits.key = old.key
+            AND since <= old.at
     )
 LIMIT ?2;
 

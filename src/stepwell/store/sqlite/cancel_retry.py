@@ -12,7 +12,9 @@ from stepwell.store.sqlite.messages import deliver
 from stepwell.store.sqlite.session import Session
 
 
-def cancel(session: Session, run_id: RunId, reason: str, *, encode: Encode = bytes) -> CancelOutcome:
+def cancel(
+    session: Session, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
+) -> CancelOutcome:
     row = session.row("run_to_cancel", run_id)
     if row is None:
         return CancelOutcome.UNKNOWN
@@ -20,13 +22,13 @@ def cancel(session: Session, run_id: RunId, reason: str, *, encode: Encode = byt
     if ticket is None or ending:
         return CancelOutcome.ALREADY
     if started:
-        deliver(session, [[cancel_request(run_id, reason, encode)]])
+        deliver(session, [[cancel_request(run_id, reason, encode, by=by)]])
         session.run("mark_ending", run_id, ENDING_PRIORITY)
         return CancelOutcome.REQUESTED
     # Nobody ever owned it, so there is nothing to clean up: it can be ended right here.
     unconsumed = [key for (key,) in session.rows("inbox_keys", run_id)]
     at = max(session.now, at)
-    event = written(Cancelled(reason=reason, unconsumed=unconsumed))
+    event = written(Cancelled(reason=reason, unconsumed=unconsumed, by=by))
     payload = encode(event.payload)
     session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, payload)
     session.run("finish_run", run_id, Status.CANCELLED.value, None, None, "", None, at)
@@ -38,7 +40,16 @@ def cancel(session: Session, run_id: RunId, reason: str, *, encode: Encode = byt
     return CancelOutcome.ENDED
 
 
-def retry(session: Session, run_id: RunId, *, needs: str = "", undo: bool = False) -> RetryOutcome:
+def retry(
+    session: Session,
+    run_id: RunId,
+    *,
+    needs: str = "",
+    undo: bool = False,
+    by: str = "",
+    reason: str = "",
+    encode: Encode = bytes,
+) -> RetryOutcome:
     row = session.row("run_to_retry", run_id)
     if row is None:
         return RetryOutcome.UNKNOWN
@@ -49,8 +60,9 @@ def retry(session: Session, run_id: RunId, *, needs: str = "", undo: bool = Fals
         return RetryOutcome.COMPENSATED
     now = session.now
     at = max(now, at)
-    event = written(Retried(undo=undo))
-    session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, event.payload)
+    event = written(Retried(undo=undo, by=by, reason=reason))
+    payload = encode(event.payload)
+    session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, payload)
     needs = needs or needs_workflow(workflow, version)
     due_and_log = (now, now, head + 1, base, at)
     session.run("insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, *due_and_log, None, None)

@@ -8,10 +8,12 @@ from itertools import chain
 import msgspec
 from msgspec.structs import replace
 
-from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Outcome, Park
+from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewRun, Outcome, Park
 from stepwell.domain.fence import check_fence, due_after, was_already_written
+from stepwell.domain.fork.run_copy import refused_child
+from stepwell.store.sqlite.archive import write_copy
 from stepwell.store.sqlite.errors import BAD_VALUE
-from stepwell.store.sqlite.messages import InboxWriter
+from stepwell.store.sqlite.messages import InboxWriter, deliver
 from stepwell.store.sqlite.session import Session, as_list
 from stepwell.store.sqlite.starts import start
 
@@ -87,8 +89,12 @@ def write(session: Session, members: Sequence[Commit]) -> list[Committed]:
         return answers
     _append(session, accepted)
     _note(session, [member for member, _, _ in accepted])
-    woken = _reach_out(session, accepted)
+    woken, notices = _reach_out(session, accepted)
     _end(session, accepted)
+    if notices:  # after the park that they end
+        for notice, delivery in zip(notices, deliver(session, [notices])[0], strict=True):
+            if delivery == "delivered":
+                woken[notice.run_id] = woken.get(notice.run_id, 0) + 1
     if woken:  # a run may write to itself
         for place, member in enumerate(members):
             if member.run_id in woken and answers[place].outcome is Outcome.OK:
@@ -121,7 +127,7 @@ def _note(session: Session, members: Sequence[Commit]) -> None:
     """Delete consumed messages; open and close waits."""
     consumed = [(member.run_id, key) for member in members for key in member.consumed]
     opened = [
-        (member.run_id, wait.path, wait.kind, wait.name, wait.key, wait.since)
+        (member.run_id, wait.path, wait.kind, wait.name, wait.key, wait.since, wait.workspace)
         for member in members
         for wait in member.waits_opened
     ]
@@ -134,11 +140,16 @@ def _note(session: Session, members: Sequence[Commit]) -> None:
         session.many("delete_wait", closed)
 
 
-def _reach_out(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]) -> dict[str, int]:
-    """Write remote tickets, new runs and messages; return how often each member woke itself."""
+def _reach_out(
+    session: Session, accepted: Sequence[tuple[Commit, Fence, float]]
+) -> tuple[dict[str, int], list[Message]]:
+    """Write remote tickets, new runs and messages.
+
+    Return how often each member woke itself, and the notices of children that were refused.
+    """
     reaching = [(member, fence) for member, fence, _ in accepted if member.cross_run]
     if not reaching:
-        return {}
+        return {}, []
     now = session.now
     closed = [(member.run_id, path) for member, _ in reaching for path in member.tickets_closed]
     if closed:
@@ -151,11 +162,10 @@ def _reach_out(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]
     if opened:
         session.many("put_remote_ticket", opened)
     runs = [run for member, _ in reaching for run in member.starts]
-    if runs:
-        start(session, [runs])
+    notices = _start_children(session, runs) if runs else []
     messages = [message for member, _ in reaching for message in member.deliveries]
     if not messages:
-        return {}
+        return {}, notices
     writer = InboxWriter(session, messages)
     woken: dict[str, int] = {}
     for member, _ in reaching:
@@ -163,7 +173,19 @@ def _reach_out(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]
             if writer.add(message) == "delivered" and message.run_id == member.run_id:
                 woken[member.run_id] = woken.get(member.run_id, 0) + 1
     writer.write()
-    return woken
+    return woken, notices
+
+
+def _start_children(session: Session, runs: Sequence[NewRun]) -> list[Message]:
+    """Start children; those of a disabled workflow fail at once. Return the notices for their parents."""
+    [started] = start(session, [runs])
+    refused = [
+        refused_child(run, session.now) for run, one in zip(runs, started, strict=True) if one.disabled
+    ]
+    for copy, _ in refused:
+        if session.row("read_run", copy.id) is None:
+            write_copy(session, copy)
+    return [notice for _, notice in refused if notice is not None]
 
 
 def _end(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> None:

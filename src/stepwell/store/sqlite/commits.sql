@@ -66,8 +66,8 @@ DELETE FROM inbox
 WHERE run_id = ?1 AND key = ?2;
 
 -- name: put_wait
-INSERT OR REPLACE INTO waits (run_id, path, kind, name, key, since)
-VALUES (?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO waits (run_id, path, kind, name, key, since, workspace)
+VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: delete_wait
 DELETE FROM waits

@@ -45,8 +45,8 @@ def _counts(session: Session, name: str) -> dict[str, int]:
 
 def read_limits(session: Session) -> list[Limit]:
     return [
-        Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold)
-        for kind, workspace, name, limit, hold in session.rows("read_limits")
+        Limit(kind=kind, workspace=workspace, name=name, limit=limit, hold=hold, by=by)
+        for kind, workspace, name, limit, hold, by in session.rows("read_limits")
     ]
 
 
@@ -56,7 +56,7 @@ def read_lanes(session: Session) -> list[LaneUse]:
 
 
 def put_limit(session: Session, limit: Limit) -> None:
-    session.run("put_limit", *limit.scope, limit.limit, limit.hold)
+    session.run("put_limit", *limit.scope, limit.limit, limit.hold, limit.by)
 
 
 def drop_limit(session: Session, scope: LimitScope) -> bool:

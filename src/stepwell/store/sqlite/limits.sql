@@ -51,13 +51,13 @@ WHERE lease IS NULL AND lane <> '' AND started = 1
 GROUP BY lane;
 
 -- name: read_limits
-SELECT kind, workspace, name, most, hold
+SELECT kind, workspace, name, most, hold, set_by
 FROM limits
 ORDER BY kind, workspace, name;
 
 -- name: put_limit
-INSERT OR REPLACE INTO limits (kind, workspace, name, most, hold)
-VALUES (?1, ?2, ?3, ?4, ?5);
+INSERT OR REPLACE INTO limits (kind, workspace, name, most, hold, set_by)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6);
 
 -- name: drop_limit
 DELETE FROM limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from stepwell.domain.commit import Claim, Delivery, InboxRow, Message, PublishedEvent
+from stepwell.domain.commit import DEFAULT_WORKSPACE, Claim, Delivery, InboxRow, Message, PublishedEvent
 from stepwell.domain.ids import NEEDS_EMIT, RunId
 from stepwell.domain.messages import event_key
 from stepwell.store.base import FAN_OUT_CHUNK, INBOX_MAX, INBOX_READ_MAX, PUBLISHED_MAX
@@ -43,7 +43,7 @@ class InboxWriter:
             self._payloads = {(run_id, key): payload for run_id, key, payload in rows}
         waits = [(message.run_id, message.wait) for message in messages if message.wait]
         self._waits = set(session.rows("open_waits", as_list(waits))) if waits else set()
-        self._rows: list[tuple[str, str, int, str, str, bytes, float]] = []
+        self._rows: list[tuple[str, str, int, str, str, bytes, float, str]] = []
 
     def add(self, message: Message) -> Delivery:
         target = self._targets.get(message.run_id)
@@ -65,7 +65,10 @@ class InboxWriter:
             target.count += 1
         self._payloads[message.run_id, message.key] = message.payload
         self._rows.append(
-            (message.run_id, message.key, target.wakes, message.kind, message.name, message.payload, now)
+            (
+                *(message.run_id, message.key, target.wakes, message.kind, message.name, message.payload),
+                *(now, message.by),
+            )
         )
         return Delivery.DELIVERED
 
@@ -99,7 +102,8 @@ def read_inbox(session: Session, run_id: RunId, *, after: int = 0) -> Sequence[I
 
 def emit(session: Session, event: PublishedEvent) -> bool:
     before = session.connection.total_changes()
-    session.run("insert_published", event.id, event.name, event.key, event.payload, session.now)
+    values = (event.id, event.name, event.key, event.payload, session.now, event.workspace, event.by)
+    session.run("insert_published", *values)
     if session.connection.total_changes() == before:
         return False
     session.run("insert_fan_out", event.id, NEEDS_EMIT, session.now)
@@ -114,7 +118,8 @@ def fan_out_chunk(session: Session, claim: Claim, after: str) -> str | None:
     assert row is not None, f"{claim.run_id}: a fan-out ticket without its event"
     event = PublishedEvent(*row)
     keys = {"", event.key}
-    chunks = [session.rows("matching_waits", event.name, key, after, event.at, FAN_OUT_CHUNK) for key in keys]
+    where = (after, event.at, FAN_OUT_CHUNK, event.workspace)
+    chunks = [session.rows("matching_waits", event.name, key, *where) for key in keys]
     # If a chunk is full, there may be more after its last run: stop at that run for now.
     ends = [chunk[-1][0] for chunk in chunks if len(chunk) == FAN_OUT_CHUNK]
     earliest: dict[str, str] = {}
@@ -133,10 +138,16 @@ def fan_out_chunk(session: Session, claim: Claim, after: str) -> str | None:
 
 
 def published(
-    session: Session, name: str, key: str, *, since: float, limit: int = PUBLISHED_MAX
+    session: Session,
+    name: str,
+    key: str,
+    *,
+    since: float,
+    limit: int = PUBLISHED_MAX,
+    workspace: str = DEFAULT_WORKSPACE,
 ) -> Sequence[PublishedEvent]:
     if key:
-        rows = session.rows("published_by_key", name, since, limit, key)
+        rows = session.rows("published_by_key", name, since, limit, workspace, key)
     else:
-        rows = session.rows("published", name, since, limit)
+        rows = session.rows("published", name, since, limit, workspace)
     return [PublishedEvent(*row) for row in rows]

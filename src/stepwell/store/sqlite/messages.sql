@@ -27,8 +27,8 @@ FROM inbox
 WHERE run_id = ?1;
 
 -- name: insert_message
-INSERT INTO inbox (run_id, key, n, kind, name, payload, at)
-VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT INTO inbox (run_id, key, n, kind, name, payload, at, sender)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: wake_ticket
 UPDATE tickets
@@ -36,7 +36,7 @@ SET wakes = ?2, due_at = ?3
 WHERE run_id = ?1 AND path = '';
 
 -- name: read_inbox
-SELECT key, n, kind, name, payload, at
+SELECT key, n, kind, name, payload, at, sender
 FROM inbox
 WHERE run_id = ?1 AND n > ?2
 ORDER BY n
@@ -44,9 +44,11 @@ LIMIT ?3;
 
 -- name: insert_published
 -- At least a microsecond after the last event of its name.
-INSERT INTO published_events (id, name, key, payload, at)
+INSERT INTO published_events (id, name, key, payload, at, workspace, sender)
 VALUES (
-    ?1, ?2, ?3, ?4, max(?5, coalesce((SELECT max(at) FROM published_events WHERE name = ?2) + 1e-6, ?5))
+    ?1, ?2, ?3, ?4,
+    max(?5, coalesce((SELECT max(at) FROM published_events WHERE workspace = ?6 AND name = ?2) + 1e-6, ?5)),
+    ?6, ?7
 )
 ON CONFLICT DO NOTHING;
 
@@ -57,22 +59,22 @@ INSERT OR REPLACE INTO tickets (
 VALUES (?1, '', '', ?2, '', '', 0, 0, ?3, ?3, 0, ?3);
 
 -- name: published_event
-SELECT id, name, key, payload, at
+SELECT id, name, key, payload, at, workspace, sender
 FROM published_events
 WHERE id = ?1;
 
 -- name: published
-SELECT id, name, key, payload, at
+SELECT id, name, key, payload, at, workspace, sender
 FROM published_events
-WHERE name = ?1 AND at >= ?2
+WHERE workspace = ?4 AND name = ?1 AND at >= ?2
 ORDER BY at
 LIMIT ?3;
 
 -- name: published_by_key
 -- For a key among thousands: reads only its own events, not all since the run began to wait.
-SELECT id, name, key, payload, at
+SELECT id, name, key, payload, at, workspace, sender
 FROM published_events
-WHERE name = ?1 AND at >= ?2 AND key = ?4 AND key <> ''
+WHERE workspace = ?4 AND name = ?1 AND at >= ?2 AND key = ?5 AND key <> ''
 ORDER BY at
 LIMIT ?3;
 
@@ -80,7 +82,7 @@ LIMIT ?3;
 -- A chunk of the runs that wait for an event, after the last run of the previous chunk.
 SELECT run_id, since, path
 FROM waits
-WHERE kind = 'event' AND name = ?1 AND key = ?2 AND run_id > ?3 AND since <= ?4
+WHERE kind = 'event' AND workspace = ?6 AND name = ?1 AND key = ?2 AND run_id > ?3 AND since <= ?4
 ORDER BY run_id, since, path
 LIMIT ?5;
 

@@ -72,6 +72,8 @@ def _run_row(row: Row) -> RunRow:
         started_at=row[16],
         ended_at=row[17],
         test=bool(row[18]),
+        number=row[19],
+        started_by=row[20],
     )
 
 

@@ -19,7 +19,7 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS status,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
 WHERE runs.id = ?1;
@@ -35,7 +35,7 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
 WHERE +runs.workspace = :workspace  -- the + keeps it from walking the keys instead
@@ -50,7 +50,7 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
 WHERE runs.id < :before
@@ -66,7 +66,7 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
 FROM (
     SELECT id FROM runs WHERE workspace = :workspace AND key = :key AND key <> ''
     UNION

@@ -20,6 +20,8 @@
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere
 --   start_windows     when runs were started lately, of each workflow or by each user that has a start rate
 --   definitions       versions of workflows, for those who start runs without their code
+--   run_numbers       the last number given to a run of each workflow
+--   switches          workflows that were ever disabled: whether they are, since when, by whom and why
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this file
 --
 -- Times are seconds since the epoch. Payloads are JSON in bytes; `run_view` and `event_view` show them
@@ -50,7 +52,9 @@ CREATE TABLE runs (
     created_at REAL NOT NULL,
     started_at REAL,
     ended_at REAL,
-    test INTEGER NOT NULL
+    test INTEGER NOT NULL,
+    number INTEGER NOT NULL DEFAULT 0,
+    started_by TEXT NOT NULL DEFAULT ''
 ) STRICT;
 
 -- The idempotency key. A start that has one looks here first; without one a run is known by its id.
@@ -127,6 +131,7 @@ CREATE TABLE inbox (
     name TEXT NOT NULL,
     payload BLOB NOT NULL,
     at REAL NOT NULL,
+    sender TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (run_id, key)
 ) STRICT;
 
@@ -139,25 +144,28 @@ CREATE TABLE waits (
     name TEXT NOT NULL,
     key TEXT NOT NULL,
     since REAL NOT NULL,
+    workspace TEXT NOT NULL DEFAULT 'default',
     PRIMARY KEY (run_id, path)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX waits_event ON waits (name, key, run_id, since, path) WHERE kind = 'event';
+CREATE INDEX waits_event ON waits (workspace, name, key, run_id, since, path) WHERE kind = 'event';
 
 -- What events are kept for runs that wait for them, or may do so later.
-CREATE INDEX waits_cursor ON waits (name, key, since) WHERE kind IN ('event', 'cursor');
+CREATE INDEX waits_cursor ON waits (workspace, name, key, since) WHERE kind IN ('event', 'cursor');
 
 CREATE TABLE published_events (
     id TEXT NOT NULL PRIMARY KEY,
     name TEXT NOT NULL,
     key TEXT NOT NULL,
     payload BLOB NOT NULL,
-    at REAL NOT NULL -- their order: no two of a name have the same
+    at REAL NOT NULL, -- their order: no two of a name have the same
+    workspace TEXT NOT NULL DEFAULT 'default',
+    sender TEXT NOT NULL DEFAULT ''
 ) STRICT;
 
-CREATE INDEX published_events_name ON published_events (name, at);
+CREATE INDEX published_events_name ON published_events (workspace, name, at);
 
-CREATE INDEX published_events_key ON published_events (name, key, at, id) WHERE key <> '';
+CREATE INDEX published_events_key ON published_events (workspace, name, key, at, id) WHERE key <> '';
 
 CREATE TABLE workers (
     id TEXT NOT NULL PRIMARY KEY,
@@ -183,6 +191,7 @@ CREATE TABLE limits (
     name TEXT NOT NULL,
     most INTEGER,
     hold TEXT NOT NULL,
+    set_by TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (kind, workspace, name)
 ) STRICT, WITHOUT ROWID;
 
@@ -206,8 +215,29 @@ CREATE TABLE definitions (
     body BLOB NOT NULL,
     input_schema BLOB NOT NULL,
     options BLOB NOT NULL,
+    title TEXT NOT NULL DEFAULT '',
+    description TEXT NOT NULL DEFAULT '',
+    created_at REAL NOT NULL DEFAULT 0,
+    created_by TEXT NOT NULL DEFAULT '',
     UNIQUE (workspace, name, version)
 ) STRICT;
+
+CREATE TABLE run_numbers (
+    workspace TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    last INTEGER NOT NULL,
+    PRIMARY KEY (workspace, workflow)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE switches (
+    workspace TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    enabled INTEGER NOT NULL,
+    switched_by TEXT NOT NULL,
+    reason BLOB NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (workspace, workflow)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE codec_check (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -219,6 +249,7 @@ SELECT
     runs.id,
     runs.workspace,
     runs.workflow,
+    runs.number,
     runs.version,
     runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS status,
@@ -231,6 +262,7 @@ SELECT
     runs.root,
     CAST(runs.tags AS TEXT) AS tags,
     runs."trigger",
+    runs.started_by,
     strftime('%Y-%m-%dT%H:%M:%fZ', runs.created_at, 'unixepoch') AS created_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', runs.started_at, 'unixepoch') AS started_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', runs.ended_at, 'unixepoch') AS ended_at,

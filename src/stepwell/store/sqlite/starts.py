@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from stepwell.domain.admission import clear_blocked_owners, requested_lanes
 from stepwell.domain.commit import Identity, NewRun, Started
+from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.store.sqlite.limits import slots_now
 from stepwell.store.sqlite.session import Session, as_list
@@ -18,12 +20,15 @@ def start(session: Session, calls: Sequence[Sequence[NewRun]]) -> list[list[Star
     if lanes := requested_lanes(runs):
         runs = _owned_within_limits(session, runs, lanes)
     existing = existing_runs(session, runs)
+    disabled = set(session.rows("disabled_workflows"))
     takers = _takers(session, runs)
     created: list[NewRun] = []
     answers: list[Started] = []
     for run in runs:
         match = existing.get(run.identity)
-        if match is None:
+        if match is None and disabled and (run.workspace, run.workflow) in disabled:
+            answers.append(Started(run.id, created=False, disabled=True))
+        elif match is None:
             existing[run.identity] = (run.id, run.digest)
             created.append(run)
             claim = run.taken(session.now) if run.wanted and run.owner in takers else None
@@ -57,8 +62,23 @@ def _takers(session: Session, runs: Sequence[NewRun]) -> set[str]:
     return {row[0] for row in session.rows("may_own", as_list(list(wanting)))} if wanting else set()
 
 
+def take_numbers(session: Session, runs: Sequence[NewRun | RunCopy]) -> list[int]:
+    """Number these runs within their workflows, in their order, with one statement for each workflow."""
+    scopes = [(run.workspace, run.workflow) for run in runs]
+    following: dict[tuple[str, str], Iterator[int]] = {}
+    for scope, count in Counter(scopes).items():
+        row = session.row("take_numbers", *scope, count)
+        assert row is not None, "RETURNING gives the row that was written"
+        numbers = range(row[0] - count + 1, row[0] + 1)
+        if count == len(scopes):
+            return list(numbers)
+        following[scope] = iter(numbers)
+    return [next(following[scope]) for scope in scopes]
+
+
 def _insert(session: Session, runs: Sequence[NewRun], takers: set[str]) -> None:
     now = session.now
+    numbers = take_numbers(session, runs)
     session.many(
         "insert_run",
         (
@@ -66,8 +86,9 @@ def _insert(session: Session, runs: Sequence[NewRun], takers: set[str]) -> None:
                 *(run.id, run.workspace, run.workflow, run.version, run.kind, run.hash, "pending"),
                 *(run.input, run.key, run.digest, run.queue, run.lane, run.priority, run.parent),
                 *(run.parent_path, run.root, run.tags, run.trigger, now, int(run.test)),
+                *(number, run.started_by),
             )
-            for run in runs
+            for run, number in zip(runs, numbers, strict=True)
         ),
     )
     session.many("insert_event", ((run.id, 1, "accepted", "", 0, now, run.accepted) for run in runs))

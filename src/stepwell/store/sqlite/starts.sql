@@ -16,9 +16,22 @@ CROSS JOIN runs ON runs.id = wanted.value;
 -- name: insert_run
 INSERT INTO runs (
     id, workspace, workflow, version, kind, hash, status, input, key, digest,
-    queue, lane, priority, parent, parent_path, root, tags, "trigger", created_at, test
+    queue, lane, priority, parent, parent_path, root, tags, "trigger", created_at, test, number, started_by
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: take_numbers
+-- The next numbers of a workflow; returns the last of them.
+INSERT INTO run_numbers (workspace, workflow, last)
+VALUES (?1, ?2, ?3)
+ON CONFLICT DO UPDATE
+SET last = last + excluded.last
+RETURNING last;
+
+-- name: disabled_workflows
+SELECT workspace, workflow
+FROM switches
+WHERE enabled = 0;
 
 -- name: insert_event
 -- No ON CONFLICT: a seq that exists is a bug of ours and must not pass silently.

@@ -142,6 +142,8 @@ class SqliteStore:
     read_definition = _read(definitions.read_definition)
     drop_definitions = _write("define", definitions.drop_definitions)
     list_definitions = _read(definitions.list_definitions)
+    switch = _write("switch", definitions.switch)
+    list_switches = _read(definitions.list_switches)
     read_codec_check = _read(definitions.read_codec_check)
     write_codec_check = _write("codec_check", definitions.write_codec_check)
 

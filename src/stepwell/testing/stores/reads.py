@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -109,6 +110,11 @@ class DefinitionRules:
     def definition(self, version: str = "1", name: str = "order", **parts: Any) -> Definition:
         return Definition(name=name, version=version, kind="function", **parts)
 
+    async def kept(self, scene: Scene, workspace: str, name: str, version: str = "") -> Definition | None:
+        """What was put, without when and by whom."""
+        kept = await scene.store.read_definition(workspace, name, version)
+        return None if kept is None else kept.content
+
     @pytest.mark.req("K8", "K22")
     @checked
     async def test_definitions_are_kept_by_version(self, scene: Scene) -> None:
@@ -119,13 +125,13 @@ class DefinitionRules:
 
         await scene.store.put_definitions([one, two, other])
 
-        read = scene.store.read_definition
+        read = partial(self.kept, scene)
         assert await read("default", "order", "1") == one
         assert await read("default", "order", "2") == two
         assert await read("default", "pay") == other
         assert await read("default", "order", "3") is None
         assert await read("other", "order") is None
-        assert list(await scene.store.list_definitions("default")) == [one, two, other]
+        assert [d.content for d in await scene.store.list_definitions("default")] == [one, two, other]
         assert list(await scene.store.list_definitions("other")) == []
 
     @pytest.mark.req("K22")
@@ -135,7 +141,7 @@ class DefinitionRules:
             await scene.store.put_definitions([self.definition(version)])
             scene.clock.advance(1.0)
 
-        latest = await scene.store.read_definition("default", "order")
+        latest = await self.kept(scene, "default", "order")
 
         assert latest == self.definition("2")
 
@@ -144,7 +150,7 @@ class DefinitionRules:
     async def test_latest_of_one_call_is_its_last(self, scene: Scene) -> None:
         await scene.store.put_definitions([self.definition(version) for version in ("9", "10", "2")])
 
-        assert await scene.store.read_definition("default", "order") == self.definition("2")
+        assert await self.kept(scene, "default", "order") == self.definition("2")
 
     @pytest.mark.req("K22", "R8")
     @checked
@@ -154,7 +160,7 @@ class DefinitionRules:
 
         await scene.store.put_definitions([self.definition("1")])
 
-        assert await scene.store.read_definition("default", "order") == self.definition("2")
+        assert await self.kept(scene, "default", "order") == self.definition("2")
 
     @checked
     async def test_a_version_with_other_content_is_replaced(self, scene: Scene) -> None:
@@ -163,14 +169,14 @@ class DefinitionRules:
         await scene.store.put_definitions([self.definition("1", hash="new")])
 
         changed = self.definition("1", hash="new")
-        assert await scene.store.read_definition("default", "order", "1") == changed
-        assert await scene.store.read_definition("default", "order") == changed
+        assert await self.kept(scene, "default", "order", "1") == changed
+        assert await self.kept(scene, "default", "order") == changed
         assert len(await scene.store.list_definitions("default")) == 2
 
     @pytest.mark.req("G19", "G18")
     @checked
     async def test_a_definition_is_swapped_for_the_one_that_was_seen(self, scene: Scene) -> None:
-        swap, read = scene.store.swap_definition, scene.store.read_definition
+        swap, read = scene.store.swap_definition, partial(self.kept, scene)
         one, two, three = (self.definition(hash=hash, body=hash.encode()) for hash in "abc")
 
         assert await swap(one, expected="")
@@ -182,7 +188,7 @@ class DefinitionRules:
         assert not await swap(three, expected="a")
         assert not await swap(self.definition("2", hash="d"), expected="a"), "that version is not there"
 
-        assert list(await scene.store.list_definitions("default")) == [two]
+        assert [d.content for d in await scene.store.list_definitions("default")] == [two]
 
     @pytest.mark.req("G19")
     @checked
@@ -192,7 +198,7 @@ class DefinitionRules:
 
         assert await scene.store.swap_definition(first, expected="a")
 
-        assert await scene.store.read_definition("default", "order") == latest
+        assert await self.kept(scene, "default", "order") == latest
 
     @pytest.mark.req("G19", "G18")
     @checked
@@ -209,14 +215,33 @@ class DefinitionRules:
         assert [task.result() for task in created].count(True) == 1
         for candidates, tasks, version in ((news, changed, "1"), (firsts, created, "2")):
             winner = next(d for d, task in zip(candidates, tasks, strict=True) if task.result())
-            assert await scene.store.read_definition("default", "order", version) == winner
+            assert await self.kept(scene, "default", "order", version) == winner
+
+    @pytest.mark.req("K38")
+    @checked
+    async def test_a_definition_keeps_its_title_and_who_created_it_when(self, scene: Scene) -> None:
+        first = self.definition(title="Orders", description="Ship what was paid.", created_by="ann")
+        created_at = scene.clock()
+        await scene.store.put_definitions([first])
+        scene.clock.advance(5.0)
+
+        await scene.store.put_definitions([self.definition(title="All orders", created_by="bob")])
+        assert await scene.store.swap_definition(self.definition("2", created_by="bob"), expected="")
+
+        one = await scene.store.read_definition("default", "order", "1")
+        two = await scene.store.read_definition("default", "order", "2")
+        assert one is not None
+        assert two is not None
+        assert (one.title, one.description) == ("All orders", "")
+        assert (one.created_at, one.created_by) == (created_at, "ann")
+        assert (two.created_at, two.created_by) == (created_at + 5.0, "bob")
 
     @checked
     async def test_definitions_belong_to_their_workspace(self, scene: Scene) -> None:
         await scene.store.put_definitions([self.definition("1", workspace="other"), self.definition("2")])
 
-        assert await scene.store.read_definition("other", "order") == self.definition("1", workspace="other")
-        assert await scene.store.read_definition("default", "order") == self.definition("2")
+        assert await self.kept(scene, "other", "order") == self.definition("1", workspace="other")
+        assert await self.kept(scene, "default", "order") == self.definition("2")
 
     @checked
     async def test_dropped_definitions_are_forgotten_with_all_versions(self, scene: Scene) -> None:
@@ -226,8 +251,8 @@ class DefinitionRules:
         assert await scene.store.drop_definitions("default", "order") == 2
 
         assert await scene.store.drop_definitions("default", "order") == 0
-        assert await scene.store.read_definition("default", "order") is None
-        assert await scene.store.read_definition("other", "order") == other
+        assert await self.kept(scene, "default", "order") is None
+        assert await self.kept(scene, "other", "order") == other
 
     @checked
     async def test_nothing_is_known_of_an_unknown_run(self, scene: Scene) -> None:

@@ -24,7 +24,7 @@ def version_hash(body: Mapping[str, Any]) -> str:
     """A hash of a graph in its normal form, without the fields that only the canvas shows."""
     nodes = [_without(node, "position", data=_without(node["data"], "title")) for node in body["nodes"]]
     edges = [_without(edge, "label") for edge in body["edges"]]
-    return content_hash({**body, "nodes": nodes, "edges": edges})
+    return content_hash(_without(_without(body, "title"), "description", nodes=nodes, edges=edges))
 
 
 def _without(part: Mapping[str, Any], field: str, **changed: Any) -> dict[str, Any]:

@@ -105,6 +105,8 @@ class GraphShape(Canvas):
     edges: list[Any] = Field(default_factory=list)
     triggers: list[Trigger] = Field(default_factory=list)
     settings: GraphSettings = GraphSettings()
+    title: str = ""
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +138,14 @@ class GraphDefinition:
     settings: GraphSettings = field(default_factory=GraphSettings)
     unread: dict[str, str] = field(default_factory=dict)  # nodes that have problems, and their parents
     edges_unread: bool = False
+    title: str = ""
+    description: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """The graph as JSON again, in its normal form: equal graphs give equal JSON."""
         body: dict[str, Any] = {"schemaVersion": SCHEMA_VERSION, "name": self.name}
+        texts = {"title": self.title, "description": self.description}
+        body |= {name: text for name, text in texts.items() if text}
         body["nodes"] = [_node_json(node) for node in self.nodes]
         body["edges"] = [
             {"id": e.id, "source": e.source, "sourceHandle": e.handle, "target": e.target}
@@ -173,7 +179,13 @@ def read(body: Any, registry: NodeRegistry) -> tuple[GraphDefinition | None, lis
     shape = _read_graph(body, problems)
     if shape is None:
         return None, problems
-    definition = GraphDefinition(name=shape.name, triggers=list(shape.triggers), settings=shape.settings)
+    definition = GraphDefinition(
+        name=shape.name,
+        triggers=list(shape.triggers),
+        settings=shape.settings,
+        title=shape.title,
+        description=shape.description,
+    )
     for i, raw in enumerate(shape.nodes):
         node = _read_node(raw, i, registry, problems)
         if node is not None:

@@ -28,6 +28,8 @@ def graph_schema(registry: NodeRegistry) -> dict[str, Any]:
         "properties": {
             "schemaVersion": {"const": "graph/1"},
             "name": {"type": "string"},
+            "title": {"type": "string"},
+            "description": {"type": "string"},
             "nodes": {
                 "type": "array",
                 "minItems": 1,
