@@ -65,7 +65,13 @@ async def second_chance(ctx: Context, n: int) -> int:
     return await ctx.step(fail_at_first, n)
 
 
-WORKFLOWS: list[Workflow[int, int]] = [everything, little, second_chance, stopped]
+@workflow
+async def retired(ctx: Context, n: int) -> int:
+    """Disabled before anything else happens, and never started."""
+    return n
+
+
+WORKFLOWS: list[Workflow[int, int]] = [everything, little, retired, second_chance, stopped]
 EXPECTED = {"everything": 1 + 3 + 10 + 5 + 1 + 1, "second_chance": 2, "stopped": None}
 
 
@@ -74,6 +80,8 @@ def report(*words: str) -> None:
 
 
 async def visit(engine: Engine) -> None:
+    await engine.disable(retired, by="ann", reason="replaced")
+    report("disabled", "retired")
     run = await engine.start(everything, 1, key="everything")
     report("started", "everything", run.id)
     with contextlib.suppress(RunEnded):

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from stepwell import Engine, failpoints
+from stepwell.errors import WorkflowDisabled
 from tests.effort import rotating
 from tests.faults import forks
-from tests.faults.all_transactions import EXPECTED, WORKFLOWS
+from tests.faults.all_transactions import EXPECTED, WORKFLOWS, retired
 from tests.faults.checks import Entry, Evidence, Findings, check, read_ledger
 from tests.faults.client import collected
 from tests.faults.environment import Environment, on_postgres, on_sqlite
@@ -122,11 +123,21 @@ async def findings(victim: Victim, ledger: list[Entry], kept: dict[str, int]) ->
     return result
 
 
+async def refused_since(victim: Victim) -> None:
+    """Before anybody repeats the call: a workflow whose disabling was acknowledged accepts no run."""
+    if "disabled retired\n" in victim.said:
+        async with Engine(victim.url, worker=False) as engine:
+            with pytest.raises(WorkflowDisabled):
+                await engine.start(retired, 1)
+
+
 def play(case: KillCase, environment: Environment) -> None:
     case.kill_all()
 
     unreached = [victim.name for victim in case.victims if victim.code != KILLED]
     assert unreached == [], "these points were never reached"
+    for victim in case.victims:
+        asyncio.run(refused_since(victim))
     assert case.finish_all() == ""
     violations = {}
     made = Figures(what="kill -9 at every failpoint", store=environment.store, faults={})
@@ -145,7 +156,7 @@ def play(case: KillCase, environment: Environment) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.req("R2", "R3", "K14")
+@pytest.mark.req("R2", "R3", "K14", "K39")
 def test_sqlite_survives_a_kill_at_every_failpoint(tmp_path: Path, ledger: LedgerProcess) -> None:
     environment = on_sqlite(tmp_path, ledger)
 
@@ -153,7 +164,7 @@ def test_sqlite_survives_a_kill_at_every_failpoint(tmp_path: Path, ledger: Ledge
 
 
 @pytest.mark.slow
-@pytest.mark.req("R2", "R3", "K14")
+@pytest.mark.req("R2", "R3", "K14", "K39")
 def test_postgres_survives_a_kill_at_every_failpoint(
     postgres_cluster: Cluster, tmp_path: Path, ledger: LedgerProcess
 ) -> None:
