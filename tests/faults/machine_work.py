@@ -25,6 +25,7 @@ from stepwell import (
     StepContext,
     step,
     transition,
+    workflow,
 )
 from stepwell.errors import AlreadyDecided, NotRetryable, RunEnded, RunError, WrongPlace
 from tests.faults.fleet import LEASE_SECONDS
@@ -109,9 +110,14 @@ class Booking(Machine[dict[str, Any]]):
             raise Permanent("not before a person says so")
 
 
+@workflow
+async def retired(ctx: Context) -> None:
+    """Disabled and enabled again, never started."""
+
+
 def opened(url: str, plans: Sequence[Plan]) -> Engine:
     queues = [queue for plan in plans for queue in (plan.queue, _far(plan))]
-    return Engine(url, workflows=[Booking], steps=[weigh], queues=queues)
+    return Engine(url, workflows=[Booking, retired], steps=[weigh], queues=queues)
 
 
 def _far(plan: Plan) -> str:
@@ -138,6 +144,8 @@ async def _lived(engine: Engine, plan: Plan) -> None:
     """Both runs until their ends, and a copy of the first."""
     queue = plan.queue
     await engine.set_limit("queue", queue, 5)
+    await engine.disable(retired)
+    await engine.enable(retired)
     engine.set_start_rates(StartRate("workflow", 1000))
     run = await engine.start(Booking, Order(_far(plan)), key=f"booking/{queue}", queue=queue)
     engine.set_start_rates()
