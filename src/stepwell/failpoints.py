@@ -30,6 +30,7 @@ TRANSACTIONS = (
     "deregister",
     "reap",
     "define",
+    "access",
     "switch",
     "put_limit",
     "drop_limit",

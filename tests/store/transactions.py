@@ -24,6 +24,7 @@ from stepwell.domain.limits import Limit
 from stepwell.domain.messages import EndNotice, step_ended
 from stepwell.domain.rates import RatedStart, Window
 from stepwell.testing.store_suite import Scene
+from stepwell.testing.stores.access import credential
 from stepwell.testing.stores.scene import LEASE_SECONDS, NEEDS, QUEUE
 from stepwell.testing.stores.transactions import transact
 
@@ -166,6 +167,10 @@ async def define(scene: Scene) -> Call:
     return lambda: scene.store.put_definitions(definitions)
 
 
+async def access(scene: Scene) -> Call:
+    return lambda: scene.store.put_credential(credential())
+
+
 async def restore(scene: Scene) -> Call:
     run_id = await scene.suspended()
     copies = await scene.store.read_tree(run_id)
@@ -202,6 +207,7 @@ TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "deregister": deregister,
     "reap": reap,
     "define": define,
+    "access": access,
     "switch": switch,
     "put_limit": put_limit,
     "drop_limit": drop_limit,

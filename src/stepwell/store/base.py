@@ -8,9 +8,10 @@ start windows sorted, start keys sorted, the rest.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from stepwell.domain.access import AuditEntry, Credential, CredentialKind
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
     CancelOutcome,
@@ -55,6 +56,7 @@ EVENT_STEP_SECONDS = 1e-6  # between two events of a name that come at the same 
 INBOX_MAX = 10_000
 SOLO_LOSSES = 2  # a run that lost this many owners is taken alone
 PURGE_PAGE = 500
+CREDENTIALS_KEPT_SECONDS = 30 * 86_400.0  # sessions and links, after they expired
 EVENTS_KEPT_SECONDS = 86_400.0  # at least: a run that begins to wait looks back at earlier events
 
 
@@ -361,6 +363,38 @@ class LimitStore(Protocol):
         ...
 
 
+class AccessStore(Protocol):
+    async def put_credential(self, credential: Credential) -> None:
+        """Write it; one that is there is not replaced. Drops sessions and links that expired long ago."""
+        ...
+
+    async def read_credential(self, id: str) -> Credential | None:
+        """That credential, of whatever workspace it is."""
+        ...
+
+    async def list_credentials(
+        self, workspace: str, kind: CredentialKind, *, before: str = "", limit: int = 100
+    ) -> Sequence[Credential]:
+        """Newest first, also those that were revoked or expired; `before` is the last id of a page."""
+        ...
+
+    async def revoke_credential(self, id: str, *, at: float, by: str) -> bool:
+        """False: there is none, or it was revoked before."""
+        ...
+
+    async def mark_used(self, ids: Collection[str], *, at: float) -> None:
+        """Note when they were last used; the time never goes back."""
+        ...
+
+    async def add_audit(self, entries: Sequence[AuditEntry]) -> None:
+        """Append to the audit list; the same id counts once."""
+        ...
+
+    async def list_audit(self, workspace: str, *, before: str = "", limit: int = 100) -> Sequence[AuditEntry]:
+        """Newest first; `before` is the last id of a page."""
+        ...
+
+
 class Wakeups(Protocol):
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when another process hints; returns how to stop. A hint may repeat or be missed."""
@@ -371,8 +405,10 @@ class Wakeups(Protocol):
         ...
 
 
-class Store(Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, LimitStore, Wakeups, Protocol):
-    """Everything a backend provides: 47 verbs. Callers ask for the narrowest part they need."""
+class Store(
+    Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, LimitStore, AccessStore, Wakeups, Protocol
+):
+    """Everything a backend provides: 54 verbs. Callers ask for the narrowest part they need."""
 
     sync_transactions: bool  # transact() calls plain functions on a writer thread
     polls: bool  # hints from other processes do not arrive: look often

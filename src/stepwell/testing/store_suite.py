@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from stepwell.testing.stores.access import AccessRules
 from stepwell.testing.stores.archive import CopyRules, PurgeRules, RemoveRules
 from stepwell.testing.stores.broadcasts import EmitRules, PublishedRules
 from stepwell.testing.stores.cancel_retry import CancelRules, RetryRules
@@ -65,6 +66,7 @@ class StoreSuite(
     RemoveRules,
     PurgeRules,
     EncodingRules,
+    AccessRules,
     NumberRules,
     SwitchRules,
     WorkspaceRules,

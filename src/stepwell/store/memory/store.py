@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stepwell.store.base import must_be_plain
+from stepwell.store.memory.access import MemoryAccess
 from stepwell.store.memory.archive import MemoryArchive
 from stepwell.store.memory.cancel_retry import MemoryCancelRetry
 from stepwell.store.memory.claims import MemoryClaims
@@ -28,6 +29,7 @@ class MemoryStore(
     MemoryReads,
     MemoryArchive,
     MemoryDefinitions,
+    MemoryAccess,
 ):
     sync_transactions = False
     polls = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from stepwell.domain.access import AuditEntry, Credential
 from stepwell.domain.commit import (
     Definition,
     Delivery,
@@ -85,6 +86,8 @@ class Tables:
         self._windows: dict[WindowKey, str] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
         self._codec_check: bytes | None = None
+        self._credentials: dict[str, Credential] = {}
+        self._audit: dict[str, AuditEntry] = {}
         self._numbers: dict[tuple[str, str], int] = {}  # by workspace and workflow: the last number given
         self._switches: dict[tuple[str, str], WorkflowSwitch] = {}
 

@@ -23,6 +23,8 @@
 --   run_numbers       the last number given to, or reserved for, a run of each workflow.
 --   switches          workflows that were ever disabled: whether they are, since when, by whom and why.
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this database.
+--   credentials       who may call a server: keys, sessions and approval links; of their secrets only the digest.
+--   audit             what callers of a server changed, or tried to change.
 --   migrations        which of migrations/*.sql were applied.
 --
 -- Only the holder of `tickets.lease` who also knows `tickets.head` may append to `events`. A statement that
@@ -294,6 +296,44 @@ CREATE TABLE stepwell.switches (
 CREATE TABLE stepwell.codec_check (
     one boolean PRIMARY KEY DEFAULT true CHECK (one), -- a single row
     value bytea NOT NULL
+);
+
+CREATE TABLE stepwell.credentials (
+    id text COLLATE "C" PRIMARY KEY,
+    kind text COLLATE "C" NOT NULL, -- key, session or link
+    workspace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    principal text COLLATE "C" NOT NULL, -- person or service
+    digest text COLLATE "C" NOT NULL, -- SHA-256 of the secret
+    scopes text[] NOT NULL,
+    roles text[] NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    created_at double precision NOT NULL,
+    created_by text COLLATE "C" NOT NULL,
+    expires_at double precision,
+    used_at double precision,
+    revoked_at double precision,
+    revoked_by text COLLATE "C" NOT NULL DEFAULT ''
+);
+
+CREATE INDEX credentials_listed ON stepwell.credentials (workspace, kind, id);
+
+CREATE INDEX credentials_expired ON stepwell.credentials (expires_at) WHERE kind <> 'key';
+
+CREATE TABLE stepwell.audit (
+    id text COLLATE "C" NOT NULL,
+    at double precision NOT NULL,
+    workspace text COLLATE "C" NOT NULL,
+    by text COLLATE "C" NOT NULL,
+    action text COLLATE "C" NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    status integer NOT NULL,
+    credential text COLLATE "C" NOT NULL,
+    address text COLLATE "C" NOT NULL,
+    PRIMARY KEY (workspace, id)
 );
 
 -- The lane of a run that brings no limit along; the same text as Lane.text in domain/limits.py.

@@ -10,6 +10,7 @@ from typing import Any
 
 from stepwell.domain.commit import Claim, Definition, Message, NewRun, Outcome, Started, WorkerInfo
 from stepwell.store.base import BATCH_MEMBERS_MAX, must_be_plain
+from stepwell.store.postgres.access import PgAccess
 from stepwell.store.postgres.archive import PgArchive
 from stepwell.store.postgres.cancel_retry import PgCancelRetry
 from stepwell.store.postgres.claims import PgClaims
@@ -108,6 +109,12 @@ class PostgresStore:
         self.switch, self.list_switches = definitions.switch, definitions.list_switches
         self.read_codec_check = definitions.read_codec_check
         self.write_codec_check = definitions.write_codec_check
+
+        access = PgAccess(db, reads)
+        self.put_credential, self.read_credential = access.put_credential, access.read_credential
+        self.list_credentials, self.revoke_credential = access.list_credentials, access.revoke_credential
+        self.mark_used = access.mark_used
+        self.add_audit, self.list_audit = access.add_audit, access.list_audit
 
         archive = PgArchive(db, self._numbers)
         self.read_tree, self.restore, self.remove = archive.read_tree, archive.restore, archive.remove

@@ -23,6 +23,8 @@
 --   run_numbers       the last number given to a run of each workflow
 --   switches          workflows that were ever disabled: whether they are, since when, by whom and why
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this file
+--   credentials       who may call a server: keys, sessions and approval links; of their secrets only the digest
+--   audit             what callers of a server changed, or tried to change
 --
 -- Times are seconds since the epoch. Payloads are JSON in bytes; `run_view` and `event_view` show them
 -- to people. This file is what the migrations lead to; a test compares the two.
@@ -243,6 +245,44 @@ CREATE TABLE codec_check (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     value BLOB NOT NULL
 ) STRICT;
+
+CREATE TABLE credentials (
+    id TEXT NOT NULL PRIMARY KEY,
+    kind TEXT NOT NULL, -- key, session or link
+    workspace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    principal TEXT NOT NULL, -- person or service
+    digest TEXT NOT NULL, -- SHA-256 of the secret
+    scopes TEXT NOT NULL, -- JSON
+    roles TEXT NOT NULL, -- JSON
+    key TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    path TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    created_at REAL NOT NULL,
+    created_by TEXT NOT NULL,
+    expires_at REAL,
+    used_at REAL,
+    revoked_at REAL,
+    revoked_by TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX credentials_listed ON credentials (workspace, kind, id);
+
+CREATE INDEX credentials_expired ON credentials (expires_at) WHERE kind <> 'key';
+
+CREATE TABLE audit (
+    id TEXT NOT NULL,
+    at REAL NOT NULL,
+    workspace TEXT NOT NULL,
+    "by" TEXT NOT NULL,
+    action TEXT NOT NULL,
+    path TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    credential TEXT NOT NULL,
+    address TEXT NOT NULL,
+    PRIMARY KEY (workspace, id)
+) STRICT, WITHOUT ROWID;
 
 CREATE VIEW run_view AS
 SELECT

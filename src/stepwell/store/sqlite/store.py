@@ -13,6 +13,7 @@ from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo, WorkerRow
 from stepwell.domain.ids import WorkerId
 from stepwell.store.base import REAP_CHUNK, closed, must_be_plain
 from stepwell.store.sqlite import (
+    access,
     archive,
     cancel_retry,
     claims,
@@ -153,6 +154,16 @@ class SqliteStore:
     drop_limit = _write("drop_limit", limits.drop_limit)
     read_limits = _read(limits.read_limits)
     read_lanes = _read(limits.read_lanes)
+
+    # Access
+
+    put_credential = _write("access", access.put_credential)
+    read_credential = _read(access.read_credential)
+    list_credentials = _read(access.list_credentials)
+    revoke_credential = _write("access", access.revoke_credential)
+    mark_used = _write("access", access.mark_used)
+    add_audit = _write("access", access.add_audit)
+    list_audit = _read(access.list_audit)
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] | None = None) -> None:
         """With a `clock`, leases run on it too; otherwise they run on the host's time since boot."""
