@@ -96,6 +96,7 @@ class Engine(Client):
     ) -> None:
         if settings is not None and not isinstance(settings, Settings):
             raise SettingsInvalid(f"settings is {excerpt(settings)}", hint="give Settings(slots=100, ...)")
+        self._whole: Engine = self  # of a view of another workspace: the engine with the worker
         self.settings = settings or Settings.from_env()
         self._clock = clock or SystemClock()
         store = _store(database)
@@ -122,17 +123,21 @@ class Engine(Client):
         self._loop: asyncio.AbstractEventLoop | None = None  # that opened the engine, while it is open
         self._stop_listening: Callable[[], None] = lambda: None
         self.worker: Worker | None = None
+
+    def _bind(self) -> None:
+        super()._bind()
         self._graph_runs = GraphRuns(self, lambda: self.graphs, self._begin_to_work, self._former_body)
         self.derived_runs.graph_rules = self._graph_runs
 
     @property
     def graphs(self) -> GraphTools:
         """Tools for graphs with this engine's steps and node types: check them, turn them into workflows."""
-        if self._graphs is None:
+        whole = self._whole
+        if whole._graphs is None:
             from stepwell.authoring.graphs.workflow import GraphTools
 
-            self._graphs = GraphTools(self._nodes, self._steps)
-        return self._graphs
+            whole._graphs = GraphTools(whole._nodes, whole._steps)
+        return whole._graphs
 
     @property
     def library(self) -> GraphLibrary:
@@ -167,10 +172,11 @@ class Engine(Client):
 
     async def _begin_to_work(self) -> None:
         """Start the worker of an engine without workflows when the first graph is started."""
-        async with self._beginning:  # two first callers must not both start a worker
-            if self._works and self.worker is None:
-                self.check_usable()  # otherwise nothing would ever stop the worker
-                await self._start_worker()
+        whole = self._whole
+        async with whole._beginning:  # two first callers must not both start a worker
+            if whole._works and whole.worker is None:
+                whole.check_usable()  # otherwise nothing would ever stop the worker
+                await whole._start_worker()
 
     async def trace(self, run: RunHandle[Any] | str) -> Trace:
         """Return what happened in a graph run, node by node."""

@@ -183,6 +183,13 @@ class RunNotFound(InvalidRequest):
     hint = "check the id, and that you are connected to the right database"
 
 
+class KeyNotFound(InvalidRequest):
+    """There is no key with that id in this workspace."""
+
+    code = "KEY_NOT_FOUND"
+    hint = "see the ids: `stepwell keys list`"
+
+
 class StepNotFound(InvalidRequest):
     """The run has no step of that name or path."""
 

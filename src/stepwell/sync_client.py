@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 
 from stepwell.client import Client, RunHandle
+from stepwell.client.keys import Keys
 from stepwell.client.options import (
     ForkOptions,
     ManyOptions,
@@ -251,6 +252,14 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
         return repr(self._target)
 
 
+class SyncKeys(_Mirror[Keys]):
+    """API keys: the methods of Keys without `await`."""
+
+    create = _verb(Keys.create)
+    list = _verb(Keys.list)
+    revoke = _verb(Keys.revoke)
+
+
 class SyncClient(_Mirror[Client]):
     """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`.
 
@@ -383,6 +392,11 @@ class SyncClient(_Mirror[Client]):
     ) -> SyncRunHandle[Any]:
         """Start a new run that begins as the old one was at event `at`, apart from the edits."""
         return self._handle(self._call(self._target.fork(_handle_of(run), at=at, **edits)))
+
+    @property
+    def keys(self) -> SyncKeys:
+        """API keys of this workspace: who may call a server of this database, and what for."""
+        return SyncKeys(self._thread, self._target.keys)
 
     def export(self, run: SyncRunHandle[Any] | str, *, children: bool = True) -> bytes:
         """Write the run, and with `children` all runs below it, as one JSON file."""

@@ -12,7 +12,10 @@ from stepwell import RunHandle, SyncClient, SyncRunHandle
 from stepwell.client import Client
 
 # Public methods that are not verbs, with the reason why sync code has no use for them.
-INTERNAL = {"check_usable": "the guard of a start, for Engine to override"}
+INTERNAL = {
+    "check_usable": "the guard of a start, for Engine to override",
+    "within": "for servers; sync code opens a SyncClient with a workspace",
+}
 
 LEFT_OUT: Any = "left to the async verb"
 Parameters = dict[str, tuple[Any, Any]]

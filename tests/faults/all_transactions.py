@@ -82,6 +82,7 @@ def report(*words: str) -> None:
 async def visit(engine: Engine) -> None:
     await engine.disable(retired, by="ann", reason="replaced")
     report("disabled", "retired")
+    await engine.keys.create("ann", by="ann")
     run = await engine.start(everything, 1, key="everything")
     report("started", "everything", run.id)
     with contextlib.suppress(RunEnded):

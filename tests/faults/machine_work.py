@@ -146,6 +146,7 @@ async def _lived(engine: Engine, plan: Plan) -> None:
     await engine.set_limit("queue", queue, 5)
     await engine.disable(retired)
     await engine.enable(retired)
+    await engine.keys.create("ann")
     engine.set_start_rates(StartRate("workflow", 1000))
     run = await engine.start(Booking, Order(_far(plan)), key=f"booking/{queue}", queue=queue)
     engine.set_start_rates()

@@ -10,9 +10,11 @@ import sys
 from typing import Any
 
 from stepwell import __version__
+from stepwell.cli.keys import add_keys
 from stepwell.errors import (
     Conflict,
     DocumentNotFound,
+    KeyNotFound,
     OutcomeUnknown,
     RunNotFound,
     StepNotFound,
@@ -48,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("--against", required=True, metavar="DATABASE", help="SQLite file or postgresql://...")
     check.add_argument("--codec", default="", **_CODEC)
     add_server(verbs)
+    add_keys(verbs, _DATABASE, user_name())
     add_runs(verbs)
     add_workflows(verbs)
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -70,6 +73,10 @@ def main(arguments: list[str] | None = None) -> int:
             from stepwell.cli.runs import do
 
             return asyncio.run(do(options))
+        if options.verb == "keys":
+            from stepwell.cli.keys import do_keys
+
+            return asyncio.run(do_keys(options))
         if options.verb == "workflows":
             from stepwell.cli.workflows import do as do_workflows
 
@@ -91,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def exit_code(error: StepwellError) -> int:
     """Return the exit code for an error, so that scripts need not parse messages."""
-    if isinstance(error, RunNotFound | StepNotFound | DocumentNotFound):
+    if isinstance(error, RunNotFound | KeyNotFound | StepNotFound | DocumentNotFound):
         return 3
     if isinstance(error, Conflict):
         return 4
@@ -103,6 +110,19 @@ def add_server(verbs: Any) -> None:
     serve.add_argument("--database", default="stepwell.db", help=_DATABASE)
     serve.add_argument(
         "--proxy", default="", metavar="ADDRESSES", help="reverse proxies whose forwarded headers count"
+    )
+    serve.add_argument(
+        "--user-header", default="", metavar="NAME", help="header in which these proxies name who signed in"
+    )
+    serve.add_argument(
+        "--groups-header", default="", metavar="NAME", help="header with the roles of that person"
+    )
+    serve.add_argument(
+        "--proxy-admin",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="person with all scopes, repeatable",
     )
     dev = verbs.add_parser("dev", help="serve the HTTP API and run the workflows of a file, with reload")
     dev.add_argument("source", help=_SOURCE)

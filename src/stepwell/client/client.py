@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
-from typing import Any, Protocol, TypeVar, Unpack, overload
+from typing import Any, Protocol, Self, TypeVar, Unpack, overload
 
 import msgspec
 
 from stepwell.client.derived_runs import UNCHANGED, DerivedRuns
 from stepwell.client.handle import RunHandle
+from stepwell.client.keys import Keys
 from stepwell.client.options import (
     ManyOptions,
     NamedStartOptions,
@@ -91,8 +93,20 @@ class Client(StoreAccess):
         super().__init__(store, ids, notifier, workspace=workspace, payload_bytes_max=payload_bytes_max)
         self.starter: Starter = store
         self.start_rates: tuple[StartRate, ...] = ()
+        self._bind()
+
+    def _bind(self) -> None:
         self._workflows = Workflows(self)
         self.derived_runs = DerivedRuns(self)
+
+    def within(self, workspace: str) -> Self:
+        """Return this client as another workspace sees it: the same store, other runs and definitions."""
+        if workspace == self.workspace:
+            return self
+        view = copy(self)
+        view.workspace = checked_text(workspace, "workspace")
+        view._bind()
+        return view
 
     def check_usable(self) -> None:
         """Refuse to start runs where they could not be started safely."""
@@ -368,6 +382,13 @@ class Client(StoreAccess):
     def set_start_rates(self, *rates: StartRate) -> None:
         """Limit how many runs this client starts in a window of time; all processes share the windows."""
         self.start_rates = checked_rates(rates)
+
+    # Access
+
+    @property
+    def keys(self) -> Keys:
+        """API keys of this workspace: who may call a server of this database, and what for."""
+        return Keys(self)
 
     # Broadcast events
 
