@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from stepwell import Engine, Retry, step, workflow
+from stepwell.domain.access import SCOPES
 from stepwell.domain.program import Context
 from stepwell.server.app import ServerApp, asgi
 from stepwell.server.listener import Listener, address, bind
@@ -33,6 +34,12 @@ async def doubling(ctx: Context, number: int) -> int:
 @workflow
 async def asking(ctx: Context, question: str) -> str:
     answer = await ctx.approval(str, title=question)
+    return f"{question} {answer}"
+
+
+@workflow
+async def assigned(ctx: Context, question: str) -> str:
+    answer = await ctx.approval(str, title=question, assignees=["bob", "role:finance"])
     return f"{question} {answer}"
 
 
@@ -84,11 +91,13 @@ class Served(httpx.AsyncClient):
 
 
 @asynccontextmanager
-async def served(engine: Engine, *, auth: bool = True, **options: Any) -> AsyncIterator[Served]:
+async def served(
+    engine: Engine, *, auth: bool = True, proxies: str = "", **options: Any
+) -> AsyncIterator[Served]:
     """Serve the engine's API in this loop; it is opened and closed with the server."""
     app = asgi(engine, token=TOKEN, auth=auth, **options)
     listener = bind("127.0.0.1", 0)
-    server = Listener(app)
+    server = Listener(app, proxies=proxies)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server._serve(sockets=[listener]))
         await until(lambda: server.started or serving.done())
@@ -98,6 +107,13 @@ async def served(engine: Engine, *, auth: bool = True, **options: Any) -> AsyncI
         finally:
             server.should_exit = True
             await serving
+
+
+async def bearer(engine: Engine, name: str = "ann", **options: Any) -> dict[str, str]:
+    """The header of a new key; it may do everything unless its scopes are given."""
+    view = engine.within(options.pop("workspace", engine.workspace))
+    new = await view.keys.create(name, **{"scopes": SCOPES, **options})
+    return {"Authorization": f"Bearer {new.text}"}
 
 
 def code(answer: httpx.Response) -> str:

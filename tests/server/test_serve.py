@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from stepwell import Engine
 from stepwell.errors import SettingsInvalid
 from stepwell.server.listener import bind
 from tests.engines import Engines, until
@@ -197,3 +198,27 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
     assert len(blocks) > 5
     for answer in promised:
         assert answer in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.req("A5")
+async def test_the_commands_of_the_page_about_access_work(tmp_path: Path) -> None:
+    text = (PAGE.parent / "access.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    async with Engine(tmp_path / "app.db", worker=False):
+        pass  # creates it
+    with running("serve", "--database", "app.db", "--port", "0", folder=tmp_path) as (_, url):
+        done = await asyncio.to_thread(
+            subprocess.run,
+            ["bash", "-euo", "pipefail", "-c", "\n".join(blocks).replace("http://localhost:8710", url)],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    assert done.returncode == 0, done.stderr + done.stdout
+    for answer in re.findall(r"answers `([^`]+)`", text):
+        assert answer in done.stdout

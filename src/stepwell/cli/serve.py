@@ -27,6 +27,7 @@ from stepwell.errors import SettingsInvalid
 from stepwell.server.access import LOOPBACK
 from stepwell.server.app import ServerApp, asgi
 from stepwell.server.listener import Listener, address, bind
+from stepwell.server.proxy import TrustedProxy
 
 TOKEN = "STEPWELL_LAUNCH_TOKEN"
 _LOOK = 0.3  # seconds between two looks at the files
@@ -87,7 +88,19 @@ def _app(engine: Engine, options: argparse.Namespace, listener: socket.socket) -
             f"--no-auth with --host {options.host}",
             hint="everybody who reaches that address would be admin; leave out --no-auth",
         )
-    return asgi(engine, token=os.environ.get(TOKEN) or None, hosts=hosts, auth=not options.no_auth)
+    token = os.environ.get(TOKEN) or None
+    return asgi(engine, token=token, hosts=hosts, auth=not options.no_auth, proxy=_proxy(options))
+
+
+def _proxy(options: argparse.Namespace) -> TrustedProxy | None:
+    if not getattr(options, "user_header", ""):
+        return None
+    return TrustedProxy(
+        [address for address in options.proxy.split(",") if address.strip()],
+        user_header=options.user_header,
+        groups_header=options.groups_header,
+        admins=options.proxy_admin,
+    )
 
 
 def _announce(app: ServerApp, listener: socket.socket, what: str) -> None:

@@ -1,8 +1,8 @@
 """Access: who calls, what they may do, and from where.
 
-Local mode has no keys. A launch token, made at the start of the server, opens it: as a bearer token, or
-once in the address (`/?t=...`), which answers with a cookie. Keys of the database will join in
-`authenticate`; routes ask only for a Principal.
+A key of the database opens a server, as a bearer token; a browser exchanges it for a session. So does the
+launch token, made at the start of the server: as a bearer token, or once in the address (`/?t=...`), which
+answers with a cookie. Routes ask only for a Principal.
 """
 
 from __future__ import annotations
@@ -11,38 +11,21 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import Response
 
-from stepwell.domain.commit import DEFAULT_WORKSPACE
+from stepwell.domain.access import Credential
 from stepwell.errors import SettingsInvalid, excerpt
+from stepwell.server.credentials import Credentials, unauthenticated
+from stepwell.server.principal import LOCAL, Principal
+from stepwell.server.proxy import TrustedProxy
 from stepwell.server.refusal import Refusal
 
-Scope = Literal["read", "run", "approve", "edit", "admin"]
-SCOPES: tuple[Scope, ...] = ("read", "run", "approve", "edit", "admin")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Principal:
-    """A person or service. Identity and workspace come from here, never from a body, path or header."""
-
-    name: str
-    workspace: str
-    scopes: frozenset[Scope]
-    roles: tuple[str, ...] = ()
-    local: bool = False  # on a developer's machine: may name anybody as the one who decides
-
-    def may(self, scope: Scope) -> bool:
-        return scope in self.scopes or "admin" in self.scopes
-
-
-LOCAL = Principal(name="local", workspace=DEFAULT_WORKSPACE, scopes=frozenset(SCOPES), local=True)
 
 
 class Access:
@@ -53,11 +36,14 @@ class Access:
         hosts: Iterable[str] = LOOPBACK,
         origins: Iterable[str] = (),
         auth: bool = True,
+        proxy: TrustedProxy | None = None,
     ) -> None:
         if token is not None and len(token) < 16:
             raise SettingsInvalid("the token is shorter than 16 characters", hint="leave it out: one is made")
         self.token = token or secrets.token_urlsafe(32)
         self.auth = auth
+        self._proxy = proxy
+        self._credentials: Credentials | None = None
         self._session = hmac.new(self.token.encode(), b"session", hashlib.sha256).hexdigest()
         self._hosts = frozenset(_checked_host(host) for host in hosts)
         self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
@@ -66,6 +52,15 @@ class Access:
                 "auth=False with hosts other than loopback",
                 hint="everybody who reaches the server would be its admin; leave auth on",
             )
+
+    def use(self, credentials: Credentials) -> None:
+        """Open keys and sessions with these."""
+        self._credentials = credentials
+
+    @property
+    def credentials(self) -> Credentials:
+        assert self._credentials is not None, "the app gives it its credentials"
+        return self._credentials
 
     # Where a request comes from
 
@@ -95,18 +90,32 @@ class Access:
 
     # Who calls
 
-    def authenticate(self, request: Request) -> Principal:
+    async def authenticate(self, request: Request) -> Principal:
         """Return the caller; Refusal if the credentials are missing or wrong."""
         if not self.auth:
             return LOCAL
-        kind, _, secret = request.headers.get("authorization", "").partition(" ")
+        kind, _, text = request.headers.get("authorization", "").partition(" ")
         if kind:
-            if kind.lower() == "bearer" and _same(secret.strip(), self.token):
-                return LOCAL
-            raise _unauthenticated("the token is wrong")
-        if _same(request.cookies.get(self.cookie(request), ""), self._session):
+            return await self._bearer(kind.lower(), text.strip(), address_of(request))
+        if self._proxy is not None and (principal := self._proxy.principal(request)) is not None:
+            return principal
+        if session := request.cookies.get(self.cookie(request), ""):
+            return await self._signed_in(session, address_of(request))
+        raise unauthenticated("this request has no key")
+
+    async def _bearer(self, kind: str, text: str, address: str) -> Principal:
+        if kind != "bearer":
+            raise unauthenticated("the header Authorization is not a bearer token")
+        if _same(text, self.token):
             return LOCAL
-        raise _unauthenticated("this request has no token")
+        key = await self.credentials.open(text, "key", address)
+        return _principal(key, key)
+
+    async def _signed_in(self, text: str, address: str) -> Principal:
+        if _same(text, self._session):
+            return LOCAL
+        session = await self.credentials.open(text, "session", address)
+        return _principal(await self.credentials.key_of(session), session)
 
     def check_forgery(self, request: Request) -> None:
         """Refuse a change that only a cookie vouches for, unless the browser says that it is our page's."""
@@ -120,7 +129,7 @@ class Access:
         ):
             raise Refusal(403, "CSRF", "a change with a cookie needs the Origin of this server")
 
-    # The launch token
+    # Sessions of browsers
 
     def accepts(self, token: str) -> bool:
         return _same(token, self.token)
@@ -131,7 +140,20 @@ class Access:
 
     @property
     def session(self) -> str:
+        """Return the session that the launch token opens."""
         return self._session
+
+    def set_cookie(self, request: Request, response: Response, session: str, seconds: int | None) -> None:
+        """Give a browser its session; only pages of this server can use it."""
+        response.set_cookie(
+            self.cookie(request),
+            session,
+            max_age=seconds,
+            httponly=True,
+            samesite="strict",
+            path=request.scope.get("root_path", "") or "/",
+            secure=request.url.scheme == "https",
+        )
 
 
 def _same(given: str, expected: str) -> bool:
@@ -140,14 +162,20 @@ def _same(given: str, expected: str) -> bool:
     )
 
 
-def _unauthenticated(message: str) -> Refusal:
-    return Refusal(
-        401,
-        "UNAUTHENTICATED",
-        message,
-        hint="send the header Authorization: Bearer TOKEN, or open the address that the server printed",
-        headers={"WWW-Authenticate": "Bearer"},
+def _principal(key: Credential, used: Credential) -> Principal:
+    return Principal(
+        name=key.name,
+        workspace=key.workspace,
+        scopes=frozenset(key.scopes),
+        roles=key.roles,
+        kind=key.principal,
+        credential=used,
     )
+
+
+def address_of(request: Request) -> str:
+    """Return where the request came from; forwarded addresses count only if a named proxy sent them."""
+    return request.client.host if request.client is not None else ""
 
 
 def _name_of(host: str) -> str:

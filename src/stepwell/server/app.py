@@ -17,8 +17,10 @@ from stepwell.app import Engine
 from stepwell.errors import StepwellError
 from stepwell.server import routes
 from stepwell.server.access import LOOPBACK, Access
+from stepwell.server.credentials import Credentials
 from stepwell.server.guard import Guard
 from stepwell.server.live import Streams
+from stepwell.server.proxy import TrustedProxy
 from stepwell.server.refusal import answer, request_id_of
 from stepwell.server.stream import ListFeed
 from stepwell.server.table import Route, check_complete, install
@@ -29,6 +31,7 @@ TAGS = [
     {"name": "live", "description": "Events as they happen."},
     {"name": "workflows", "description": "Definitions that runs can be started from."},
     {"name": "graphs", "description": "Saved graphs: drafts, versions, differences."},
+    {"name": "access", "description": "Who calls, and API keys."},
     {"name": "limits", "description": "How many runs may be active at once."},
     {"name": "server", "description": "Health, and this document."},
 ]
@@ -53,9 +56,14 @@ class ServerApp(FastAPI):
         )
         self.access = access
         self.state.engine, self.state.access = engine, access
-        self.state.streams, self.state.list_feed = Streams(), ListFeed(engine)
+        access.use(Credentials(engine))
+        self.state.streams = Streams()
+        self.state.list_feeds = dict[str, ListFeed]()  # by workspace
         self.state.code_workflows = set()
-        self.table = (*routes.ANONYMOUS, *routes.RUNS, *routes.WORKFLOWS, *routes.LIMITS, _OPENAPI)
+        self.table = (
+            *(*routes.ANONYMOUS, *routes.RUNS, *routes.WORKFLOWS, *routes.LIMITS, *routes.ACCESS),
+            _OPENAPI,
+        )
         install(self, self.table, access=access, engine=engine)
         for kind in (StepwellError, RequestValidationError, HTTPException):
             self.add_exception_handler(kind, _answer)
@@ -121,10 +129,12 @@ def asgi(
     hosts: Iterable[str] = LOOPBACK,
     origins: Iterable[str] = (),
     auth: bool = True,
+    proxy: TrustedProxy | None = None,
 ) -> ServerApp:
     """Return the HTTP API of an engine as an ASGI app, to run or to mount under any path.
 
     `token` opens it (one is made if it is left out: `app.access.token`). `hosts` are the names under which
-    it is reached, `origins` the other sites whose pages may call it. `auth=False` is for loopback only.
+    it is reached, `origins` the other sites whose pages may call it. `auth=False` is for loopback only. A
+    `proxy` in front of it may sign people in. API keys of the database open it too: `engine.keys`.
     """
-    return ServerApp(engine, Access(token=token, hosts=hosts, origins=origins, auth=auth))
+    return ServerApp(engine, Access(token=token, hosts=hosts, origins=origins, auth=auth, proxy=proxy))

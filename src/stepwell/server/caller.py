@@ -10,8 +10,7 @@ from starlette.requests import Request
 from stepwell.app import Engine
 from stepwell.client import RunHandle
 from stepwell.domain.commit import RunRow
-from stepwell.errors import RunNotFound
-from stepwell.server.access import Principal
+from stepwell.server.principal import Principal
 from stepwell.server.refusal import Refusal
 
 RunPath = Annotated[
@@ -26,23 +25,18 @@ RunPath = Annotated[
 
 class Caller:
     def __init__(self, engine: Engine, principal: Principal) -> None:
-        self._engine = engine
+        self.engine = engine.within(principal.workspace)  # everything it finds is in the caller's workspace
         self.principal = principal
+        self.is_home = self.engine is engine
 
     @property
-    def engine(self) -> Engine:
-        """Return the engine, whose lists, starts and graphs are those of one workspace: the caller's."""
-        if self.principal.workspace != self._engine.workspace:
-            raise Refusal(403, "FORBIDDEN", "this server serves another workspace")
-        return self._engine
+    def name(self) -> str:
+        return self.principal.name
 
     async def run(self, run_id: str) -> tuple[RunHandle[Any], RunRow]:
         """Return a run of the caller's workspace; the run of another one looks like none."""
-        handle = self._engine.handle(run_id)
-        row = await handle.info()
-        if row.workspace != self.principal.workspace:
-            raise RunNotFound(f"there is no run {run_id}")
-        return handle, row
+        handle = self.engine.handle(run_id)
+        return handle, await handle.info()
 
     async def handle(self, run_id: str) -> RunHandle[Any]:
         return (await self.run(run_id))[0]

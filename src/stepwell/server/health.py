@@ -57,12 +57,5 @@ async def launch(
     if not access.accepts(t):
         raise Refusal(401, "UNAUTHENTICATED", "the launch token is wrong", hint="use the printed address")
     answer = RedirectResponse(f"{root}/", status_code=303)
-    answer.set_cookie(
-        access.cookie(request),
-        access.session,
-        httponly=True,
-        samesite="strict",
-        path=root or "/",
-        secure=request.url.scheme == "https",
-    )
+    access.set_cookie(request, answer, access.session, None)
     return answer

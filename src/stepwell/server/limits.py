@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from stepwell.domain.limits import Limit
 from stepwell.server import views
-from stepwell.server.caller import caller_of
+from stepwell.server.caller import Caller, caller_of
 from stepwell.server.json_body import BODY_MAX, DEPTH_MAX, ELEMENTS_MAX
 from stepwell.server.live import STREAMS_MAX
 from stepwell.server.refusal import Refusal
@@ -27,9 +27,11 @@ class LimitBody(RequestBody):
 
 async def list_limits(request: Request) -> views.LimitList:
     """List the limits that are set, and the largest sizes."""
-    engine = caller_of(request).engine
+    caller = caller_of(request)
+    engine = caller.engine
+    limits = [limit for limit in await engine.limits() if caller.is_home or limit.kind != "queue"]
     return views.LimitList(
-        limits=[_view(limit) for limit in await engine.limits()],
+        limits=[_view(limit) for limit in limits],
         sizes={
             "body_bytes": BODY_MAX,
             "import_bytes": IMPORT_MAX,
@@ -45,7 +47,8 @@ async def list_limits(request: Request) -> views.LimitList:
 
 async def put_limit(request: Request, body: LimitBody) -> views.LimitView:
     """Set or replace a limit; active runs are not stopped."""
-    await caller_of(request).engine.set_limit(body.kind, body.name, body.limit, hold=body.hold)
+    caller = _allowed(caller_of(request), body.kind)
+    await caller.engine.set_limit(body.kind, body.name, body.limit, hold=body.hold, by=caller.name)
     return views.LimitView(kind=body.kind, name=body.name, limit=body.limit, hold=body.hold)
 
 
@@ -53,9 +56,19 @@ async def drop_limit(
     request: Request, kind: Kind, name: Annotated[str, Query(max_length=500)] = ""
 ) -> views.LimitView:
     """Remove a limit; those that runs were started with apply again."""
-    if not await caller_of(request).engine.drop_limit(kind, name):
+    caller = _allowed(caller_of(request), kind)
+    if not await caller.engine.drop_limit(kind, name, by=caller.name):
         raise Refusal(404, "LIMIT_NOT_FOUND", f"no limit is set for {kind} {name}".rstrip())
     return views.LimitView(kind=kind, name=name, limit=None, hold="active")
+
+
+def _allowed(caller: Caller, kind: Kind) -> Caller:
+    """Refuse to change what all workspaces share, except for the server's own workspace."""
+    if kind == "queue" and not caller.is_home:
+        raise Refusal(
+            403, "FORBIDDEN", "queues are shared by all workspaces", hint="limit your workflows instead"
+        )
+    return caller
 
 
 def _view(limit: Limit) -> views.LimitView:

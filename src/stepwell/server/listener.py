@@ -9,12 +9,15 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from stepwell.app import Engine
 from stepwell.errors import InvalidRequest, SettingsInvalid
 from stepwell.server.app import ServerApp
+from stepwell.server.proxy import PeerRecorder
 
 PORT = 8710
 _PORTS = 20  # how many are tried
@@ -26,16 +29,16 @@ class Listener(uvicorn.Server):
     """uvicorn, which ends the streams before it waits for requests to finish."""
 
     def __init__(self, app: ServerApp, *, proxies: str = "") -> None:
+        # Forwarded headers count only if they come from an address named here.
+        forwarded: Any = ProxyHeadersMiddleware(app, proxies) if proxies else app  # type: ignore[arg-type]
         super().__init__(
             uvicorn.Config(
-                app,
+                PeerRecorder(forwarded),
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                # Forwarded headers count only if they come from an address named here.
-                proxy_headers=bool(proxies),
-                forwarded_allow_ips=proxies or None,
+                proxy_headers=False,
                 timeout_graceful_shutdown=_GRACE,
             )
         )

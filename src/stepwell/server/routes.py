@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepwell.server import health, history, limits, runs, stream, views, workflows
-from stepwell.server.access import Scope
+from stepwell.server import health, history, keys, limits, runs, stream, views, workflows
+from stepwell.server.principal import Scope
 from stepwell.server.table import Route
 
 API = "/api/v1"
@@ -213,6 +213,40 @@ WORKFLOWS = (
     _change("DELETE", _GRAPH, workflows.delete_graph, "edit", "graphs", status=204),
     _change("POST", f"{_GRAPH}/publish", workflows.publish_graph, "edit", "graphs", errors=(409,)),
     _read(f"{_GRAPH}/diff", workflows.diff_graph, "graphs"),
+)
+
+ACCESS = (
+    Route(
+        method="GET",
+        path=f"{API}/me",
+        handler=keys.get_me,
+        scope="any",
+        workspace="principal",
+        audited=False,
+        csrf=False,
+        tag="access",
+    ),
+    Route(
+        method="GET",
+        path=f"{API}/keys",
+        handler=keys.list_keys,
+        scope="admin",
+        workspace="principal",
+        audited=False,
+        csrf=False,
+        tag="access",
+        errors=(422,),
+    ),
+    _change(
+        "POST",
+        f"{API}/keys",
+        keys.create_key,
+        "admin",
+        "access",
+        status=201,
+        example={"name": "ci", "scopes": ["read", "run"], "expires": "90d"},
+    ),
+    _change("DELETE", f"{API}/keys/{{key_id}}", keys.revoke_key, "admin", "access", status=204),
 )
 
 LIMITS = (

@@ -125,6 +125,7 @@ async def start_run(
 ) -> views.RunStarted:
     """Start a run. When this answers, the run is on disk and will reach an end."""
     caller, options = caller_of(request), body.options()
+    options |= {"by": caller.name, "trigger": "api"}
     if chosen := _key(key, body.key):
         options["key"] = chosen
     limit = _wait_seconds(wait)
@@ -140,7 +141,7 @@ async def start_many_runs(request: Request, body: StartManyBody) -> views.RunsSt
     """Start many runs of one workflow, in few transactions."""
     caller = caller_of(request)
     runs: list[RunHandle[Any]] = await caller.engine.start_many(
-        body.workflow, body.inputs, keys=body.keys, **body.options()
+        body.workflow, body.inputs, keys=body.keys, by=caller.name, trigger="api", **body.options()
     )
     return views.RunsStarted(runs=[views.RunStarted(id=run.id, url=_url(request, run)) for run in runs])
 
@@ -263,8 +264,9 @@ async def get_run(
 
 async def signal_run(request: Request, run_id: RunPath, body: SignalBody) -> views.RunOutcome:
     """Send a signal; the run takes it when it waits for one."""
-    run = await caller_of(request).handle(run_id)
-    await run.signal(body.name, body.payload, id=body.id)
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    await run.signal(body.name, body.payload, id=body.id, by=caller.name)
     return views.RunOutcome(done=True, status=await run.status())
 
 
@@ -286,28 +288,32 @@ async def trigger_run(request: Request, run_id: RunPath, body: TriggerBody) -> v
 
 async def cancel_run(request: Request, run_id: RunPath, body: CancelBody | None = None) -> views.RunOutcome:
     """Ask a run to clean up and end."""
-    run = await caller_of(request).handle(run_id)
-    done = await run.cancel(body.reason if body else "")
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    done = await run.cancel(body.reason if body else "", by=caller.name)
     return views.RunOutcome(done=done, status=await run.status())
 
 
 async def retry_run(request: Request, run_id: RunPath) -> views.RunOutcome:
     """Retry a failed or timed-out run exactly where it stopped."""
-    run = await caller_of(request).handle(run_id)
-    await run.retry()
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    await run.retry(by=caller.name)
     return views.RunOutcome(done=True, status=await run.status())
 
 
 async def compensate_run(request: Request, run_id: RunPath) -> views.RunOutcome:
     """Undo the completed steps of a failed run."""
-    run = await caller_of(request).handle(run_id)
-    await run.compensate()
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    await run.compensate(by=caller.name)
     return views.RunOutcome(done=True, status=await run.status())
 
 
 async def delete_run(request: Request, run_id: RunPath) -> Response:
     """Delete an ended run and all runs below it for good."""
-    await (await caller_of(request).handle(run_id)).delete()
+    caller = caller_of(request)
+    await (await caller.handle(run_id)).delete(by=caller.name)
     return Response(status_code=204)
 
 
@@ -321,7 +327,7 @@ async def rerun_run(
     caller = caller_of(request)
     old = await caller.handle(run_id)
     changed = body.model_dump(include=body.model_fields_set) if body else {}
-    new = await caller.engine.rerun(old, key=_key(key, ""), **changed)
+    new = await caller.engine.rerun(old, key=_key(key, ""), by=caller.name, **changed)
     return views.RunStarted(id=new.id, url=_url(request, new))
 
 
@@ -337,9 +343,9 @@ async def rerun_run_from(
             raise Refusal(
                 422, "FIELD_INVALID", "a graph is rerun without outputs", hint="fork it", field="outputs"
             )
-        new = await caller.engine.rerun_from_node(old, body.step, key=chosen)
+        new = await caller.engine.rerun_from_node(old, body.step, key=chosen, by=caller.name)
     else:
-        new = await caller.engine.rerun_from(old, body.step, outputs=body.outputs, key=chosen)
+        new = await caller.engine.rerun_from(old, body.step, outputs=body.outputs, key=chosen, by=caller.name)
     return views.RunStarted(id=new.id, url=_url(request, new))
 
 
@@ -348,7 +354,7 @@ async def fork_run(request: Request, run_id: RunPath, body: ForkBody, key: Key =
     caller = caller_of(request)
     old = await caller.handle(run_id)
     edits = body.model_dump(include=body.model_fields_set)
-    new = await caller.engine.fork(old, key=_key(key, ""), **edits)
+    new = await caller.engine.fork(old, key=_key(key, ""), by=caller.name, **edits)
     return views.RunStarted(id=new.id, url=_url(request, new))
 
 
@@ -365,7 +371,8 @@ async def export_run(
 
 async def import_run(request: Request) -> views.RunStarted:
     """Restore an exported run under its own id."""
-    run = await caller_of(request).engine.import_run(await read_body(request, IMPORT_MAX))
+    caller = caller_of(request)
+    run = await caller.engine.import_run(await read_body(request, IMPORT_MAX), by=caller.name)
     return views.RunStarted(id=run.id, url=_url(request, run))
 
 

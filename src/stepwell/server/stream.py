@@ -188,7 +188,7 @@ def _pieces(events: Sequence[bytes]) -> list[list[bytes]]:
 
 
 class ListFeed:
-    """The newest runs, read once for all streams that report changes of the list."""
+    """The newest runs of a workspace, read once for all streams that report changes of the list."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -275,7 +275,8 @@ async def stream(
 async def _producer(request: Request, caller: Caller, name: str, seq: int) -> AsyncIterator[Piece]:
     root, streams = _root(request), _streams(request)
     if name == _LIST:
-        feed: ListFeed = request.app.state.list_feed
+        feeds: dict[str, ListFeed] = request.app.state.list_feeds
+        feed = feeds.setdefault(caller.principal.workspace, ListFeed(caller.engine))
         return feed.changes(caller.engine, root, streams)
     kind, _, run_id = name.partition(":")
     if kind != "run" or len(run_id) != 32:

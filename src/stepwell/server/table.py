@@ -19,9 +19,10 @@ from starlette.responses import Response
 
 from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import SettingsInvalid, excerpt
-from stepwell.server.access import Access, Principal, Scope
+from stepwell.server.access import Access
 from stepwell.server.caller import Caller
 from stepwell.server.json_body import BODY_MAX, check_content_type, parse, read_body
+from stepwell.server.principal import Principal, Scope
 from stepwell.server.refusal import MEDIA_TYPE, ProblemDetails, Refusal, answer, request_id_of
 
 _audit = logging.getLogger("stepwell.audit")
@@ -81,7 +82,7 @@ class DeclaredRoute(APIRoute):
         """Check who calls and what is sent, in this order, before the handler sees anything."""
         row, principal = self.row, None
         if row.scope is not None:
-            principal = self.access.authenticate(request)
+            principal = await self.access.authenticate(request)
             if not principal.may(row.scope):
                 raise Refusal(
                     403,

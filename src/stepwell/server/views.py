@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
+from stepwell.domain.access import Credential
 from stepwell.domain.commit import Definition, LogRow, RunRow
 from stepwell.domain.damage import damaged
 from stepwell.domain.state import OpenWait
@@ -258,6 +259,43 @@ class GraphDiff(BaseModel):
     diff: dict[str, Any]
 
 
+class MeView(BaseModel):
+    """Who calls."""
+
+    name: str
+    workspace: str
+    principal: str = Field(description="person or service")
+    scopes: list[str]
+    roles: list[str]
+    local: bool = Field(description="opened with the launch token: may name anybody as the one who decides")
+    expires_at: datetime | None
+
+
+class KeyView(BaseModel):
+    """An API key, without its secret."""
+
+    id: str
+    name: str
+    principal: str
+    scopes: list[str]
+    roles: list[str]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    used_at: datetime | None = Field(description="within a few minutes")
+    revoked_at: datetime | None
+    revoked_by: str
+
+
+class KeyCreated(KeyView):
+    secret: str = Field(description="the key itself; it is shown here and never again")
+
+
+class KeyPage(BaseModel):
+    keys: list[KeyView]
+    cursor: str | None
+
+
 class LimitView(BaseModel):
     """At most `limit` runs of a workspace, workflow, queue or key are active at once."""
 
@@ -326,6 +364,22 @@ def event_fields(row: LogRow, run_id: str, root: str, most: int | None = SHOWN_M
         "attempt": row.attempt,
         "data": data,
     }
+
+
+def key_view(key: Credential) -> KeyView:
+    return KeyView(
+        id=key.id,
+        name=key.name,
+        principal=key.principal,
+        scopes=list(key.scopes),
+        roles=list(key.roles),
+        created_at=moment(key.created_at) or BEGINNING,
+        created_by=key.created_by,
+        expires_at=moment(key.expires_at),
+        used_at=moment(key.used_at),
+        revoked_at=moment(key.revoked_at),
+        revoked_by=key.revoked_by,
+    )
 
 
 def wait_view(wait: OpenWait) -> WaitView:

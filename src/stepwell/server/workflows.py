@@ -120,8 +120,9 @@ async def delete_graph(request: Request, name: Name) -> Response:
 
 async def publish_graph(request: Request, name: Name, if_match: IfMatch = None) -> views.GraphPublished:
     """Make the draft a version; an unchanged draft makes no new one."""
-    library = caller_of(request).engine.library
-    return views.GraphPublished(version=await library.publish(name, expected=_hash(if_match)))
+    caller = caller_of(request)
+    version = await caller.engine.library.publish(name, expected=_hash(if_match), by=caller.name)
+    return views.GraphPublished(version=version)
 
 
 async def diff_graph(
