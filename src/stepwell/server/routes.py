@@ -107,6 +107,7 @@ RUNS = (
         errors=(409,),
         raw=True,
         body_max=runs.IMPORT_MAX,
+        example={"format": "stepwell-run", "version": 1, "runs": []},
     ),
     _read(f"{API}/runs", runs.list_runs, "runs", errors=(422,)),
     _read(
@@ -157,7 +158,16 @@ RUNS = (
     _change("POST", f"{_RUN}/cancel", runs.cancel_run, "run", "runs", example={"reason": "ordered twice"}),
     _change("POST", f"{_RUN}/retry", runs.retry_run, "run", "runs", errors=(409,)),
     _change("POST", f"{_RUN}/compensate", runs.compensate_run, "run", "runs", errors=(409,)),
-    _change("POST", f"{_RUN}/rerun", runs.rerun_run, "run", "runs", status=201, errors=(409,)),
+    _change(
+        "POST",
+        f"{_RUN}/rerun",
+        runs.rerun_run,
+        "run",
+        "runs",
+        status=201,
+        errors=(409,),
+        example={"input": {"id": 43}},
+    ),
     _change(
         "POST",
         f"{_RUN}/rerun-from",

@@ -16,6 +16,7 @@ from stepwell.domain.commit import RunRow
 from stepwell.domain.duration import seconds
 from stepwell.domain.ids import DRAFT
 from stepwell.domain.limits import Concurrency
+from stepwell.domain.status import Status
 from stepwell.errors import InvalidDefinition, NotEndedYet, RunError
 from stepwell.server import cursor as cursors
 from stepwell.server import views
@@ -36,6 +37,9 @@ Wait = Annotated[
     str,
     Query(description='wait this long for the end, at most 60 s: "30s"', max_length=20, examples=["30s"]),
 ]
+
+
+Statuses = Annotated[list[Status] | None, Query(description="repeatable")]
 
 
 class RequestBody(BaseModel):
@@ -214,7 +218,7 @@ async def list_runs(
     request: Request,
     *,
     workflow: str = "",
-    status: Annotated[list[str] | None, Query(description="repeatable")] = None,
+    status: Statuses = None,
     key: str = "",
     cursor: Annotated[str, Query(max_length=500)] = "",
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
@@ -232,7 +236,7 @@ async def list_runs(
 
 
 async def page_of(
-    request: Request, workflow: str, status: list[str], cursor: str, limit: int
+    request: Request, workflow: str, status: list[Status], cursor: str, limit: int
 ) -> views.RunPage:
     caller = caller_of(request)
     purpose = ("runs", caller.principal.workspace, workflow, *sorted(status))

@@ -154,9 +154,9 @@ def install(app: FastAPI, rows: Iterable[Route], *, access: Access, engine: Any)
 
 
 def _errors(row: Route) -> list[int]:
-    always = [400, 403, 500, 503] if row.scope is None else [400, 401, 403, 500, 503]
+    always = [400, 403, 422, 500, 503] if row.scope is None else [400, 401, 403, 422, 429, 500, 503]
     with_id = [404] if "{" in row.path else []
-    with_body = [408, 413, 415, 422] if row.method in ("POST", "PUT") else []
+    with_body = [408, 413, 415] if row.method in ("POST", "PUT") else []
     return sorted({*always, *with_id, *with_body, *row.errors} - set(row.answers))
 
 
@@ -165,7 +165,8 @@ def _extra(row: Route) -> dict[str, Any]:
     if row.scope is not None:
         extra["security"] = [{"bearer": []}]
     if row.raw:
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": {}}}}
+        content = {"schema": {}, "example": row.example}
+        extra["requestBody"] = {"required": True, "content": {"application/json": content}}
     elif row.example is not None:
         extra["requestBody"] = {"content": {"application/json": {"example": row.example}}}
     return extra

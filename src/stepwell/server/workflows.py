@@ -16,7 +16,7 @@ from stepwell.errors import UnknownWorkflow, excerpt
 from stepwell.server import views
 from stepwell.server.caller import caller_of
 from stepwell.server.refusal import Refusal
-from stepwell.server.runs import PAGE_MAX, RequestBody, page_of
+from stepwell.server.runs import PAGE_MAX, RequestBody, Statuses, page_of
 
 Name = Annotated[str, Path(max_length=200, description="name of a workflow or graph", examples=["fulfil"])]
 IfMatch = Annotated[
@@ -63,7 +63,7 @@ async def get_workflow(
 async def list_executions(
     request: Request,
     name: Name,
-    status: Annotated[list[str] | None, Query(description="repeatable")] = None,
+    status: Statuses = None,
     cursor: Annotated[str, Query(max_length=500)] = "",
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> views.RunPage:
