@@ -36,6 +36,7 @@ _LEFT_OUT = (
     "tests/architecture/",
     "tests/bench/",
     "tests/docs/",
+    "tests/deploy/",
     "tests/faults/",
     "tests/tools/",
     "tests/typing/",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tools.debian import install
 from tools.postgres.account import Account
 
 FOLDERS = (
@@ -88,19 +89,12 @@ def _major(folder: Path) -> int:
 
 
 def from_distribution() -> Iterator[Path]:
-    apt = shutil.which("apt-get")
-    if apt is None or os.geteuid() != 0:
-        return
-    if not NO_SYSTEM_CLUSTER.exists():
+    if not NO_SYSTEM_CLUSTER.exists() and os.geteuid() == 0:
         NO_SYSTEM_CLUSTER.parent.mkdir(parents=True, exist_ok=True)
         NO_SYSTEM_CLUSTER.write_text("create_main_cluster = false\n", encoding="utf-8")
     say("installing PostgreSQL with apt-get")
-    options = ["-qq", "-y", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold"]
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update", "-qq"], ["install", *options, "postgresql"]):
-        done = subprocess.run([apt, *arguments], env=quiet, stdout=subprocess.DEVNULL, check=False)
-        if done.returncode != 0:
-            say(f"apt-get {arguments[0]} failed")
+    if not install("postgresql"):
+        say("apt-get did not install it")
     yield from on_this_machine()
 
 

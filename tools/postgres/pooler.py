@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
+from tools.debian import install
 from tools.postgres import account, warden
 from tools.postgres.binaries import say
 
@@ -60,15 +61,8 @@ def on_this_machine() -> Path | None:
 
 
 def from_distribution() -> Path | None:
-    apt = shutil.which("apt-get")
-    if apt is None or os.geteuid() != 0:
-        return None
     say("installing PgBouncer with apt-get")
-    # In that runlevel the package starts no service of its own.
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    options = ["-qq", "-y", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold"]
-    for arguments in (["update", "-qq"], ["install", *options, "pgbouncer"]):
-        subprocess.run([apt, *arguments], env=quiet, stdout=subprocess.DEVNULL, check=False)
+    install("pgbouncer")
     return on_this_machine()
 
 
