@@ -82,7 +82,9 @@ async def both(engines: Engines) -> AsyncIterator[tuple[Served, Engine]]:
     async with served(engine) as client:
         client.app.access.credentials.failures._most = 10_000  # many wrong keys on purpose
         definitions = await engine.store.list_definitions("default")
-        await engine.store.put_definitions([replace(d, workspace=OTHER) for d in definitions])
+        await engine.store.put_definitions(
+            [replace(d, workspace=OTHER, title="", description="") for d in definitions]
+        )
         yield client, engine
 
 

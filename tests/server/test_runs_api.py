@@ -196,7 +196,11 @@ async def test_a_run_is_exported_and_imported(engines: Engines) -> None:
         assert f"run-{run}.json" in file.headers["content-disposition"]
         assert code(refused) == "RUN_EXISTS"
         assert restored.json()["id"] == run
-        assert (await client.get(f"/api/v1/runs/{run}")).json() == {**before, "trigger": "import"}
+        assert (await client.get(f"/api/v1/runs/{run}")).json() == {
+            **before,
+            "trigger": "import",
+            "number": 2,
+        }
         assert code(await client.post("/api/v1/runs/import", content=b"{}")) == "INVALID_FILE"
 
 
@@ -205,7 +209,7 @@ async def test_limits_are_set_and_removed(engines: Engines) -> None:
         body = {"kind": "workflow", "name": "doubling", "limit": 3}
         put = await client.put("/api/v1/limits", json=body)
 
-        assert put.json() == {**body, "hold": "active"}
+        assert put.json() == {**body, "hold": "active", "by": "local"}
         assert (await client.get("/api/v1/limits")).json()["limits"] == [put.json()]
         assert (await client.delete("/api/v1/limits?kind=workflow&name=doubling")).status_code == 200
         assert (await client.get("/api/v1/limits")).json()["limits"] == []

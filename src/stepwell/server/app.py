@@ -29,6 +29,7 @@ TAGS = [
     {"name": "runs", "description": "Start, list and steer runs."},
     {"name": "history", "description": "What happened in a run, and why it waits."},
     {"name": "live", "description": "Events as they happen."},
+    {"name": "events", "description": "Broadcast events."},
     {"name": "workflows", "description": "Definitions that runs can be started from."},
     {"name": "graphs", "description": "Saved graphs: drafts, versions, differences."},
     {"name": "access", "description": "Who calls, and API keys."},
@@ -61,7 +62,8 @@ class ServerApp(FastAPI):
         self.state.list_feeds = dict[str, ListFeed]()  # by workspace
         self.state.code_workflows = set()
         self.table = (
-            *(*routes.ANONYMOUS, *routes.RUNS, *routes.WORKFLOWS, *routes.LIMITS, *routes.ACCESS),
+            *(*routes.ANONYMOUS, *routes.RUNS, *routes.EVENTS, *routes.WORKFLOWS),
+            *(*routes.LIMITS, *routes.ACCESS),
             _OPENAPI,
         )
         install(self, self.table, access=access, engine=engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Path
@@ -41,11 +42,25 @@ class Caller:
     async def handle(self, run_id: str) -> RunHandle[Any]:
         return (await self.run(run_id))[0]
 
-    def decider(self, by: str) -> str:
-        """Return who decides: the caller; in local mode anybody the caller names."""
+    def who(self, by: str) -> str:
+        """Return who does it: the caller; in local mode anybody the caller names."""
         if by and by != self.principal.name and not self.principal.local:
-            raise Refusal(403, "FORBIDDEN", "only you can decide in your name", hint="leave `by` out")
+            raise Refusal(
+                403,
+                "FORBIDDEN",
+                f"this is recorded as done by {self.principal.name}, the name of the key",
+                hint="leave `by` out; only the launch token of a local server may name somebody else",
+                field="by",
+            )
         return by or self.principal.name
+
+    def roles(self, roles: Sequence[str]) -> Sequence[str]:
+        """Return the roles that count for an approval: the caller's; in local mode those it names."""
+        if roles and not self.principal.local:
+            raise Refusal(
+                403, "FORBIDDEN", "roles come from the key", hint="leave `roles` out", field="roles"
+            )
+        return roles or self.principal.roles
 
 
 def caller_of(request: Request) -> Caller:

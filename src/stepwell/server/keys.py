@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from pydantic import Field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from stepwell.server import cursor as cursors
 from stepwell.server import views
@@ -30,6 +29,7 @@ class KeyBody(RequestBody):
     roles: list[str] = Field(default=[], max_length=50, description="count as assignees of approvals")
     principal: Literal["person", "service"] = "service"
     expires: str | float | None = Field(default=None, description='how long it is valid: "90d"')
+    by: str = Field(default="", max_length=500, description="local mode only: who creates it")
 
 
 async def get_me(request: Request) -> views.MeView:
@@ -37,7 +37,7 @@ async def get_me(request: Request) -> views.MeView:
     return me_view(caller_of(request).principal)
 
 
-async def create_key(request: Request, response: Response, body: KeyBody) -> views.KeyCreated:
+async def create_key(request: Request, body: KeyBody) -> views.KeyCreated:
     """Create a key of this workspace. Its text is in this answer only."""
     caller = caller_of(request)
     new = await caller.engine.keys.create(
@@ -46,33 +46,38 @@ async def create_key(request: Request, response: Response, body: KeyBody) -> vie
         roles=body.roles,
         person=body.principal == "person",
         expires=body.expires,
-        by=caller.principal.name,
+        by=caller.who(body.by),
     )
     return views.KeyCreated(**views.key_view(new.credential).model_dump(), secret=new.text)
 
 
 async def list_keys(
     request: Request,
+    before: Annotated[str, Query(max_length=200, description="id of a key: only older ones")] = "",
     cursor: Annotated[str, Query(max_length=500)] = "",
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX - 1)] = 100,
 ) -> views.KeyPage:
     """List the keys of this workspace, newest first, without their secrets."""
     caller = caller_of(request)
     purpose = ("keys", caller.principal.workspace)
-    before = cursors.read_text(cursor, *purpose) if cursor else ""
+    before = cursors.read_text(cursor, *purpose) if cursor else before
     rows = await caller.engine.keys.list(before=before, limit=limit + 1)
     shown = rows[:limit]
     after = cursors.write(shown[-1].id, *purpose) if len(rows) > limit else None
     return views.KeyPage(keys=[views.key_view(row) for row in shown], cursor=after)
 
 
-async def revoke_key(request: Request, key_id: KeyPath) -> Response:
+async def revoke_key(
+    request: Request,
+    key_id: KeyPath,
+    by: Annotated[str, Query(max_length=500, description="local mode only: who revokes it")] = "",
+) -> views.KeyRevoked:
     """Make a key useless: here at once, on other servers within a second."""
     caller = caller_of(request)
-    await caller.engine.keys.revoke(key_id, by=caller.principal.name)
+    revoked = await caller.engine.keys.revoke(key_id, by=caller.who(by))
     access: Access = request.app.state.access
     access.credentials.forget(key_id)
-    return Response(status_code=204)
+    return views.KeyRevoked(id=key_id, changed=revoked)
 
 
 def me_view(principal: Principal) -> views.MeView:

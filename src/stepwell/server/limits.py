@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import Query
+from pydantic import Field
 from starlette.requests import Request
 
 from stepwell.domain.limits import Limit
@@ -23,6 +24,7 @@ class LimitBody(RequestBody):
     name: str = ""
     limit: int | None
     hold: Literal["active", "run"] = "active"
+    by: str = Field(default="", max_length=500, description="local mode only: who sets it")
 
 
 async def list_limits(request: Request) -> views.LimitList:
@@ -48,16 +50,20 @@ async def list_limits(request: Request) -> views.LimitList:
 async def put_limit(request: Request, body: LimitBody) -> views.LimitView:
     """Set or replace a limit; active runs are not stopped."""
     caller = _allowed(caller_of(request), body.kind)
-    await caller.engine.set_limit(body.kind, body.name, body.limit, hold=body.hold, by=caller.name)
-    return views.LimitView(kind=body.kind, name=body.name, limit=body.limit, hold=body.hold)
+    by = caller.who(body.by)
+    await caller.engine.set_limit(body.kind, body.name, body.limit, hold=body.hold, by=by)
+    return views.LimitView(kind=body.kind, name=body.name, limit=body.limit, hold=body.hold, by=by)
 
 
 async def drop_limit(
-    request: Request, kind: Kind, name: Annotated[str, Query(max_length=500)] = ""
+    request: Request,
+    kind: Kind,
+    name: Annotated[str, Query(max_length=500)] = "",
+    by: Annotated[str, Query(max_length=500, description="local mode only: who removes it")] = "",
 ) -> views.LimitView:
     """Remove a limit; those that runs were started with apply again."""
     caller = _allowed(caller_of(request), kind)
-    if not await caller.engine.drop_limit(kind, name, by=caller.name):
+    if not await caller.engine.drop_limit(kind, name, by=caller.who(by)):
         raise Refusal(404, "LIMIT_NOT_FOUND", f"no limit is set for {kind} {name}".rstrip())
     return views.LimitView(kind=kind, name=name, limit=None, hold="active")
 
@@ -72,4 +78,4 @@ def _allowed(caller: Caller, kind: Kind) -> Caller:
 
 
 def _view(limit: Limit) -> views.LimitView:
-    return views.LimitView(kind=limit.kind, name=limit.name, limit=limit.limit, hold=limit.hold)
+    return views.LimitView(kind=limit.kind, name=limit.name, limit=limit.limit, hold=limit.hold, by=limit.by)

@@ -23,6 +23,7 @@ _EXAMPLE_GRAPH = {
     "nodes": [{"id": "start", "type": "start"}, {"id": "end", "type": "end"}],
     "edges": [{"source": "start", "target": "end"}],
 }
+_WHY = {"reason": "the payment service was down"}
 Handler = Callable[..., Awaitable[Any]]
 
 
@@ -144,6 +145,15 @@ RUNS = (
         example={"name": "paid", "payload": 7},
     ),
     _change(
+        "POST",
+        f"{_RUN}/event",
+        runs.send_event,
+        "run",
+        "runs",
+        errors=(409, 429),
+        example={"name": "paid", "key": "order-42", "payload": 7},
+    ),
+    _change(
         "POST", f"{_RUN}/decide", runs.decide_run, "approve", "runs", errors=(409,), example={"answer": True}
     ),
     _change(
@@ -156,8 +166,8 @@ RUNS = (
         example={"transition": "approve"},
     ),
     _change("POST", f"{_RUN}/cancel", runs.cancel_run, "run", "runs", example={"reason": "ordered twice"}),
-    _change("POST", f"{_RUN}/retry", runs.retry_run, "run", "runs", errors=(409,)),
-    _change("POST", f"{_RUN}/compensate", runs.compensate_run, "run", "runs", errors=(409,)),
+    _change("POST", f"{_RUN}/retry", runs.retry_run, "run", "runs", errors=(409,), example=_WHY),
+    _change("POST", f"{_RUN}/compensate", runs.compensate_run, "run", "runs", errors=(409,), example=_WHY),
     _change(
         "POST",
         f"{_RUN}/rerun",
@@ -183,9 +193,36 @@ RUNS = (
     ),
 )
 
+EVENTS = (
+    _change(
+        "POST",
+        f"{API}/events",
+        runs.emit_event,
+        "run",
+        "events",
+        example={"name": "paid", "key": "order-42", "payload": 7},
+    ),
+)
+
 WORKFLOWS = (
     _read(f"{API}/workflows", workflows.list_workflows, "workflows"),
     _read(f"{API}/workflows/{{name}}", workflows.get_workflow, "workflows"),
+    _change(
+        "POST",
+        f"{API}/workflows/{{name}}/enable",
+        workflows.enable_workflow,
+        "edit",
+        "workflows",
+        example=_WHY,
+    ),
+    _change(
+        "POST",
+        f"{API}/workflows/{{name}}/disable",
+        workflows.disable_workflow,
+        "edit",
+        "workflows",
+        example=_WHY,
+    ),
     _read(f"{API}/workflows/{{name}}/executions", workflows.list_executions, "workflows", errors=(422,)),
     _read(f"{API}/graphs", workflows.list_graphs, "graphs"),
     _read(f"{API}/graph-schema", workflows.graph_schema, "graphs"),
@@ -256,7 +293,7 @@ ACCESS = (
         status=201,
         example={"name": "ci", "scopes": ["read", "run"], "expires": "90d"},
     ),
-    _change("DELETE", f"{API}/keys/{{key_id}}", keys.revoke_key, "admin", "access", status=204),
+    _change("DELETE", f"{API}/keys/{{key_id}}", keys.revoke_key, "admin", "access"),
 )
 
 LIMITS = (

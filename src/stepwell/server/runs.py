@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stepwell.client import RunHandle
+from stepwell.client.options import WhoOptions
 from stepwell.domain.commit import RunRow
 from stepwell.domain.duration import seconds
 from stepwell.domain.ids import DRAFT
@@ -54,7 +55,20 @@ class ConcurrencyBody(RequestBody):
     hold: Literal["active", "run"] = "active"
 
 
+class WhoBody(RequestBody):
+    """Who does it, and why. A caller is recorded under its own name; only local mode may name another."""
+
+    by: str = Field(default="", max_length=500, description="local mode only: who does it")
+    reason: str = Field(default="", max_length=10_000)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields that were sent, without who and why."""
+        return self.model_dump(include=self.model_fields_set - {"by", "reason"})
+
+
 class SharedOptions(RequestBody):
+    by: str = Field(default="", max_length=500, description="local mode only: who starts it")
     workflow: str = Field(examples=["fulfil"])
     version: str = ""
     delay: str | float = 0
@@ -86,35 +100,35 @@ class SignalBody(RequestBody):
     name: str
     payload: Any = None
     id: str = Field(default="", description="the same id counts once")
+    by: str = Field(default="", max_length=500, description="local mode only: who sends it")
 
 
-class DecideBody(RequestBody):
+class EventBody(SignalBody):
+    key: str = Field(default="", description="event key, which selects among waits")
+
+
+class DecideBody(WhoBody):
     answer: Any
     path: str = Field(default="", description="of the wait; may be left out if only one is open")
-    by: str = Field(default="", description="local mode only: who decides")
+    roles: list[str] = Field(default=[], max_length=50, description="local mode only: roles of who decides")
 
 
-class TriggerBody(RequestBody):
+class TriggerBody(WhoBody):
     transition: str
     payload: Any = None
-    by: str = Field(default="", description="local mode only: who decides")
 
 
-class CancelBody(RequestBody):
-    reason: str = Field(default="", max_length=10_000)
-
-
-class RerunBody(RequestBody):
+class RerunBody(WhoBody):
     input: Any = None
     version: str = ""
 
 
-class RerunFromBody(RequestBody):
+class RerunFromBody(WhoBody):
     step: str = Field(description="path, or the name of a step that the run called once")
     outputs: dict[str, Any] | None = None
 
 
-class ForkBody(RequestBody):
+class ForkBody(WhoBody):
     at: int = Field(description="seq of the last event to keep", ge=1)
     input: Any = None
     state: Any = None
@@ -129,7 +143,7 @@ async def start_run(
 ) -> views.RunStarted:
     """Start a run. When this answers, the run is on disk and will reach an end."""
     caller, options = caller_of(request), body.options()
-    options |= {"by": caller.name, "trigger": "api"}
+    options |= {"by": caller.who(body.by), "trigger": "api"}
     if chosen := _key(key, body.key):
         options["key"] = chosen
     limit = _wait_seconds(wait)
@@ -145,7 +159,12 @@ async def start_many_runs(request: Request, body: StartManyBody) -> views.RunsSt
     """Start many runs of one workflow, in few transactions."""
     caller = caller_of(request)
     runs: list[RunHandle[Any]] = await caller.engine.start_many(
-        body.workflow, body.inputs, keys=body.keys, by=caller.name, trigger="api", **body.options()
+        body.workflow,
+        body.inputs,
+        keys=body.keys,
+        by=caller.who(body.by),
+        trigger="api",
+        **body.options(),
     )
     return views.RunsStarted(runs=[views.RunStarted(id=run.id, url=_url(request, run)) for run in runs])
 
@@ -220,6 +239,7 @@ async def list_runs(
     workflow: str = "",
     status: Statuses = None,
     key: str = "",
+    before: Annotated[str, Query(max_length=200, description="id of a run: only older ones")] = "",
     cursor: Annotated[str, Query(max_length=500)] = "",
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> views.RunPage:
@@ -232,15 +252,15 @@ async def list_runs(
             row for row in rows if workflow in ("", row.workflow) and (not status or row.status in status)
         ]
         return views.RunPage(runs=[views.summary(row, _root(request)) for row in rows], cursor=None)
-    return await page_of(request, workflow, status or [], cursor, limit)
+    return await page_of(request, workflow, status or [], cursor, limit, before=before)
 
 
 async def page_of(
-    request: Request, workflow: str, status: list[Status], cursor: str, limit: int
+    request: Request, workflow: str, status: list[Status], cursor: str, limit: int, *, before: str = ""
 ) -> views.RunPage:
     caller = caller_of(request)
     purpose = ("runs", caller.principal.workspace, workflow, *sorted(status))
-    before = cursors.read_text(cursor, *purpose) if cursor else ""
+    before = cursors.read_text(cursor, *purpose) if cursor else before
     rows = await caller.engine.runs(workflow=workflow, status=status, before=before, limit=limit + 1)
     shown = rows[:limit]
     after = cursors.write(shown[-1].id, *purpose) if len(rows) > limit else None
@@ -252,9 +272,13 @@ async def get_run(
     response: Response,
     run_id: RunPath,
     if_none_match: Annotated[str | None, Header(alias="If-None-Match")] = None,
+    wait: Wait = "",
 ) -> Any:
     """Return a run with its whole input, output and error. The ETag changes with the run."""
     run, row = await caller_of(request).run(run_id)
+    if (limit := _wait_seconds(wait)) and not row.status.terminal:
+        await _wait(request, run, limit)
+        row = await run.info()
     seq = await _last_seq(run)
     tag = _etag(row, seq)
     if if_none_match is not None and tag in [part.strip() for part in if_none_match.split(",")]:
@@ -270,15 +294,33 @@ async def signal_run(request: Request, run_id: RunPath, body: SignalBody) -> vie
     """Send a signal; the run takes it when it waits for one."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
-    await run.signal(body.name, body.payload, id=body.id, by=caller.name)
+    await run.signal(body.name, body.payload, id=body.id, by=caller.who(body.by))
     return views.RunOutcome(done=True, status=await run.status())
+
+
+async def send_event(request: Request, run_id: RunPath, body: EventBody) -> views.RunOutcome:
+    """Send an event to one run; the first matching wait takes it, even one opened later."""
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    by = caller.who(body.by)
+    done = await run.event(body.name, body.payload, key=body.key, id=body.id, by=by)
+    return views.RunOutcome(done=done, status=await run.status())
+
+
+async def emit_event(request: Request, body: EventBody) -> views.EventPublished:
+    """Publish a broadcast event to every run that waits for it; the same id is published once."""
+    caller = caller_of(request)
+    by = caller.who(body.by)
+    fresh = await caller.engine.emit(body.name, body.payload, key=body.key, id=body.id, by=by)
+    return views.EventPublished(published=fresh)
 
 
 async def decide_run(request: Request, run_id: RunPath, body: DecideBody) -> views.RunOutcome:
     """Answer an open approval."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
-    await run.decide(body.answer, path=body.path, by=caller.decider(body.by), roles=caller.principal.roles)
+    by, roles = caller.who(body.by), caller.roles(body.roles)
+    await run.decide(body.answer, path=body.path, by=by, roles=roles, reason=body.reason)
     return views.RunOutcome(done=True, status=await run.status())
 
 
@@ -286,38 +328,43 @@ async def trigger_run(request: Request, run_id: RunPath, body: TriggerBody) -> v
     """Take a transition that a machine waits for."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
-    await run.trigger(body.transition, body.payload, by=caller.decider(body.by))
+    await run.trigger(body.transition, body.payload, by=caller.who(body.by), reason=body.reason)
     return views.RunOutcome(done=True, status=await run.status())
 
 
-async def cancel_run(request: Request, run_id: RunPath, body: CancelBody | None = None) -> views.RunOutcome:
+async def cancel_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> views.RunOutcome:
     """Ask a run to clean up and end."""
-    caller = caller_of(request)
+    caller, who = caller_of(request), body or WhoBody()
     run = await caller.handle(run_id)
-    done = await run.cancel(body.reason if body else "", by=caller.name)
+    done = await run.cancel(who.reason, by=caller.who(who.by))
     return views.RunOutcome(done=done, status=await run.status())
 
 
-async def retry_run(request: Request, run_id: RunPath) -> views.RunOutcome:
+async def retry_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> views.RunOutcome:
     """Retry a failed or timed-out run exactly where it stopped."""
-    caller = caller_of(request)
+    caller, who = caller_of(request), body or WhoBody()
     run = await caller.handle(run_id)
-    await run.retry(by=caller.name)
+    await run.retry(by=caller.who(who.by), reason=who.reason)
     return views.RunOutcome(done=True, status=await run.status())
 
 
-async def compensate_run(request: Request, run_id: RunPath) -> views.RunOutcome:
+async def compensate_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> views.RunOutcome:
     """Undo the completed steps of a failed run."""
-    caller = caller_of(request)
+    caller, who = caller_of(request), body or WhoBody()
     run = await caller.handle(run_id)
-    await run.compensate(by=caller.name)
+    await run.compensate(by=caller.who(who.by), reason=who.reason)
     return views.RunOutcome(done=True, status=await run.status())
 
 
-async def delete_run(request: Request, run_id: RunPath) -> Response:
+async def delete_run(
+    request: Request,
+    run_id: RunPath,
+    by: Annotated[str, Query(max_length=500, description="local mode only: who does it")] = "",
+    reason: Annotated[str, Query(max_length=10_000)] = "",
+) -> Response:
     """Delete an ended run and all runs below it for good."""
     caller = caller_of(request)
-    await (await caller.handle(run_id)).delete(by=caller.name)
+    await (await caller.handle(run_id)).delete(by=caller.who(by), reason=reason)
     return Response(status_code=204)
 
 
@@ -330,8 +377,9 @@ async def rerun_run(
     """Start a new run from the beginning, with the old input unless another is given."""
     caller = caller_of(request)
     old = await caller.handle(run_id)
-    changed = body.model_dump(include=body.model_fields_set) if body else {}
-    new = await caller.engine.rerun(old, key=_key(key, ""), by=caller.name, **changed)
+    body = body or RerunBody()
+    who: WhoOptions = {"by": caller.who(body.by), "reason": body.reason}
+    new = await caller.engine.rerun(old, key=_key(key, ""), **who, **body.fields)
     return views.RunStarted(id=new.id, url=_url(request, new))
 
 
@@ -342,14 +390,15 @@ async def rerun_run_from(
     caller = caller_of(request)
     old, row = await caller.run(run_id)
     chosen = _key(key, "")
+    who: WhoOptions = {"by": caller.who(body.by), "reason": body.reason}
     if row.kind == "graph":
         if body.outputs:
             raise Refusal(
                 422, "FIELD_INVALID", "a graph is rerun without outputs", hint="fork it", field="outputs"
             )
-        new = await caller.engine.rerun_from_node(old, body.step, key=chosen, by=caller.name)
+        new = await caller.engine.rerun_from_node(old, body.step, key=chosen, **who)
     else:
-        new = await caller.engine.rerun_from(old, body.step, outputs=body.outputs, key=chosen, by=caller.name)
+        new = await caller.engine.rerun_from(old, body.step, outputs=body.outputs, key=chosen, **who)
     return views.RunStarted(id=new.id, url=_url(request, new))
 
 
@@ -357,8 +406,8 @@ async def fork_run(request: Request, run_id: RunPath, body: ForkBody, key: Key =
     """Start a new run that begins as this one was at an event, apart from the edits."""
     caller = caller_of(request)
     old = await caller.handle(run_id)
-    edits = body.model_dump(include=body.model_fields_set)
-    new = await caller.engine.fork(old, key=_key(key, ""), by=caller.name, **edits)
+    who: WhoOptions = {"by": caller.who(body.by), "reason": body.reason}
+    new = await caller.engine.fork(old, key=_key(key, ""), **who, **body.fields)
     return views.RunStarted(id=new.id, url=_url(request, new))
 
 
@@ -373,10 +422,13 @@ async def export_run(
     return Response(file, media_type="application/json", headers={"Content-Disposition": name})
 
 
-async def import_run(request: Request) -> views.RunStarted:
+async def import_run(
+    request: Request,
+    by: Annotated[str, Query(max_length=500, description="local mode only: who does it")] = "",
+) -> views.RunStarted:
     """Restore an exported run under its own id."""
     caller = caller_of(request)
-    run = await caller.engine.import_run(await read_body(request, IMPORT_MAX), by=caller.name)
+    run = await caller.engine.import_run(await read_body(request, IMPORT_MAX), by=caller.who(by))
     return views.RunStarted(id=run.id, url=_url(request, run))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
+from stepwell.client.workflows import WorkflowInfo
 from stepwell.domain.access import Credential
 from stepwell.domain.commit import Definition, LogRow, RunRow
 from stepwell.domain.damage import damaged
@@ -47,6 +49,8 @@ class RunSummary(BaseModel):
                 "tags": {"customer": "7"},
                 "trigger": "api",
                 "test": False,
+                "number": 7,
+                "started_by": "ann",
                 "created_at": _AT,
                 "started_at": _AT,
                 "ended_at": _AT,
@@ -69,6 +73,8 @@ class RunSummary(BaseModel):
     tags: dict[str, str]
     trigger: str
     test: bool
+    number: int = Field(description="within its workflow, from 1")
+    started_by: str
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -130,6 +136,10 @@ class EventPage(BaseModel):
     events: list[EventView]
     after: int = Field(description="seq of the last event here: pass it as `after` to continue")
     more: bool
+
+
+class EventPublished(BaseModel):
+    published: bool = Field(description="false: this id was published before")
 
 
 class WaitView(BaseModel):
@@ -218,6 +228,29 @@ class WorkflowView(BaseModel):
     hash: str
 
 
+class WorkflowSummary(BaseModel):
+    """A workflow in a list: its latest version, and whether it accepts new runs."""
+
+    name: str
+    version: str
+    versions: list[str]
+    kind: str
+    title: str
+    description: str
+    created_at: datetime | None = Field(description="of this version")
+    created_by: str
+    enabled: bool
+    switched_by: str = Field(description="who last enabled or disabled it")
+    switched_at: datetime | None
+    reason: str
+
+
+class WorkflowSwitched(BaseModel):
+    name: str
+    enabled: bool
+    changed: bool = Field(description="false: it was so before")
+
+
 class WorkflowDetail(WorkflowView):
     definition: Any = Field(description="a graph's JSON, a machine's chart or a function's signature")
     input_schema: Any
@@ -225,7 +258,7 @@ class WorkflowDetail(WorkflowView):
 
 
 class WorkflowList(BaseModel):
-    workflows: list[WorkflowView]
+    workflows: list[WorkflowSummary]
 
 
 class GraphView(BaseModel):
@@ -291,6 +324,11 @@ class KeyCreated(KeyView):
     secret: str = Field(description="the key itself; it is shown here and never again")
 
 
+class KeyRevoked(BaseModel):
+    id: str
+    changed: bool = Field(description="false: it was revoked before")
+
+
 class KeyPage(BaseModel):
     keys: list[KeyView]
     cursor: str | None
@@ -303,6 +341,7 @@ class LimitView(BaseModel):
     name: str = Field(examples=["fulfil"])
     limit: int | None
     hold: str
+    by: str = Field(default="", description="who set it")
 
 
 class LimitList(BaseModel):
@@ -333,6 +372,8 @@ def _fields(row: RunRow, most: int | None, root: str) -> dict[str, Any]:
         "tags": msgspec.json.decode(row.tags) or {},
         "trigger": row.trigger,
         "test": row.test,
+        "number": row.number,
+        "started_by": row.started_by,
         "created_at": moment(row.created_at),
         "started_at": moment(row.started_at),
         "ended_at": moment(row.ended_at),
@@ -400,6 +441,12 @@ def workflow_view(definition: Definition) -> WorkflowView:
     return WorkflowView(
         name=definition.name, version=definition.version, kind=definition.kind, hash=definition.hash
     )
+
+
+def workflow_summary(info: WorkflowInfo) -> WorkflowSummary:
+    fields = asdict(info)
+    fields["created_at"], fields["switched_at"] = moment(info.created_at), moment(info.switched_at)
+    return WorkflowSummary(**fields | {"versions": list(info.versions)})
 
 
 def plain(value: Any) -> Any:

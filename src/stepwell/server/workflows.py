@@ -16,7 +16,7 @@ from stepwell.errors import UnknownWorkflow, excerpt
 from stepwell.server import views
 from stepwell.server.caller import caller_of
 from stepwell.server.refusal import Refusal
-from stepwell.server.runs import PAGE_MAX, RequestBody, Statuses, page_of
+from stepwell.server.runs import PAGE_MAX, RequestBody, Statuses, WhoBody, page_of
 
 Name = Annotated[str, Path(max_length=200, description="name of a workflow or graph", examples=["fulfil"])]
 IfMatch = Annotated[
@@ -34,12 +34,27 @@ class DraftBody(RequestBody):
 
 
 async def list_workflows(request: Request) -> views.WorkflowList:
-    """List all versions of all workflows; drafts of graphs are under /graphs."""
-    caller = caller_of(request)
-    definitions = await caller.engine.store.list_definitions(caller.principal.workspace)
-    return views.WorkflowList(
-        workflows=[views.workflow_view(d) for d in definitions if not d.name.startswith(DRAFT)]
-    )
+    """List the workflows by name; drafts of graphs are under /graphs."""
+    infos = await caller_of(request).engine.workflows()
+    return views.WorkflowList(workflows=[views.workflow_summary(info) for info in infos])
+
+
+async def enable_workflow(
+    request: Request, name: Name, body: WhoBody | None = None
+) -> views.WorkflowSwitched:
+    """Accept new runs of a disabled workflow again."""
+    caller, who = caller_of(request), body or WhoBody()
+    changed = await caller.engine.enable(name, by=caller.who(who.by), reason=who.reason)
+    return views.WorkflowSwitched(name=name, enabled=True, changed=changed)
+
+
+async def disable_workflow(
+    request: Request, name: Name, body: WhoBody | None = None
+) -> views.WorkflowSwitched:
+    """Refuse new runs of a workflow; its live runs continue."""
+    caller, who = caller_of(request), body or WhoBody()
+    changed = await caller.engine.disable(name, by=caller.who(who.by), reason=who.reason)
+    return views.WorkflowSwitched(name=name, enabled=False, changed=changed)
 
 
 async def get_workflow(
