@@ -16,7 +16,7 @@ from stepwell.domain.access import SCOPES
 from stepwell.domain.status import Status
 from stepwell.server.table import Route
 from tests.engines import Engines, reaches, suspended
-from tests.server.served import Served, bearer, code, messages, served
+from tests.server.served import HANDSHAKE, Served, bearer, code, messages, served
 
 OTHER = "other"
 CANARY = "canary-7d1f"
@@ -105,12 +105,18 @@ def request_of(client: httpx.AsyncClient, row: Route, run: str, **options: Any) 
     path = row.path.format(run_id=run, key_id=run, name="ledger", seq=1)
     if row.method in ("POST", "PUT") and row.example is not None:
         options["json"] = row.example
+    if row.method == "WEBSOCKET":
+        options["headers"] = {**options["headers"], **HANDSHAKE}
+        return client.build_request("GET", path, **options)
     return client.build_request(row.method, path, **options)
 
 
 async def answer_of(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
     """Send it; of a live stream only the head is read."""
     answer = await client.send(request, stream=True)
+    if answer.status_code == 101:
+        await answer.aclose()
+        return answer
     if not answer.headers.get("content-type", "").startswith("text/event-stream"):
         await answer.aread()
     await answer.aclose()

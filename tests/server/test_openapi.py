@@ -143,7 +143,7 @@ def test_generated_requests_get_the_answers_that_the_document_names(memory_engin
 
     assert not problems, "\n\n".join(f"{name}: {error}" for name, error in problems.items())
     assert {operation.definition.raw["operationId"] for operation in operations} == {
-        row.name for row in server.table
+        row.name for row in server.table if row.method != "WEBSOCKET"
     }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from stepwell.domain.access import Credential
@@ -90,7 +90,7 @@ class Access:
 
     # Who calls
 
-    async def authenticate(self, request: Request) -> Principal:
+    async def authenticate(self, request: HTTPConnection) -> Principal:
         """Return the caller; Refusal if the credentials are missing or wrong."""
         if not self.auth:
             return LOCAL
@@ -129,12 +129,17 @@ class Access:
         ):
             raise Refusal(403, "CSRF", "a change with a cookie needs the Origin of this server")
 
+    def check_socket_forgery(self, socket: HTTPConnection) -> None:
+        """Refuse a socket that only a cookie vouches for, unless a browser says which page opens it."""
+        if self.auth and not {"authorization", "origin"} & set(socket.headers):
+            raise Refusal(403, "CSRF", "a socket with a cookie needs the Origin of this server")
+
     # Sessions of browsers
 
     def accepts(self, token: str) -> bool:
         return _same(token, self.token)
 
-    def cookie(self, request: Request) -> str:
+    def cookie(self, request: HTTPConnection) -> str:
         """Return the cookie's name. Browsers share cookies between ports, so the port is part of it."""
         return f"stepwell_{request.headers.get('host', '').rpartition(':')[2].strip('[]').replace('.', '_')}"
 
@@ -173,7 +178,7 @@ def _principal(key: Credential, used: Credential) -> Principal:
     )
 
 
-def address_of(request: Request) -> str:
+def address_of(request: HTTPConnection) -> str:
     """Return where the request came from; forwarded addresses count only if a named proxy sent them."""
     return request.client.host if request.client is not None else ""
 

@@ -77,7 +77,7 @@ class ServerApp(FastAPI):
         """Open the engine unless it is open; at the end close what was opened, and end the streams."""
         check_complete(self, self.table)
         engine: Engine = self.state.engine
-        self.state.streams.draining = False
+        self.state.streams.begin()
         opens = not engine.is_open
         if opens:
             await engine.open()
@@ -87,6 +87,10 @@ class ServerApp(FastAPI):
             self.drain()
             if opens:
                 await engine.close()
+
+    async def end_sockets(self) -> None:
+        """Let sockets say where to resume, which takes a moment, before a listener closes them."""
+        await self.state.streams.sockets_ended()
 
     def drain(self) -> None:
         """End the streams with a hint where to resume. Call it when the server begins to stop."""

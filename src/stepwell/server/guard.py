@@ -24,14 +24,14 @@ class Guard:
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         request_id = secrets.token_hex(8)
         scope["stepwell.request_id"] = request_id
 
         async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
@@ -42,6 +42,14 @@ class Guard:
         try:
             self._access.check_source(Headers(scope=scope))
         except Refusal as refusal:
-            await answer(refusal, request_id)(scope, receive, send_with_headers)
+            await deny(refusal, request_id, scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
+
+
+async def deny(error: Exception, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request with its problem; refuse a socket with it, where the listener can send one."""
+    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    await answer(error, request_id)(scope, receive, send)

@@ -18,6 +18,7 @@ from stepwell.app import Engine
 from stepwell.errors import InvalidRequest, SettingsInvalid
 from stepwell.server.app import ServerApp
 from stepwell.server.proxy import PeerRecorder
+from stepwell.server.rooms import MESSAGE_MAX
 
 PORT = 8710
 _PORTS = 20  # how many are tried
@@ -40,12 +41,17 @@ class Listener(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=_GRACE,
+                ws="websockets-sansio",  # holds back what a reader does not take
+                ws_max_size=MESSAGE_MAX,
+                ws_max_queue=8,
+                ws_per_message_deflate=False,
             )
         )
         self._served = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._served.drain()
+        await self._served.end_sockets()
         await super().shutdown(sockets=sockets)
         self._captured_signals.clear()  # uvicorn would raise them again: a stop on request is not a failure
 

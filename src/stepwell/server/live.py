@@ -1,20 +1,36 @@
-"""Streams: how many are open, and whether the server is about to stop."""
+"""Streams: how many are open, who may go on reading, and whether the server is about to stop."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from starlette.requests import HTTPConnection
+
+from stepwell.errors import StepwellError
+from stepwell.server.access import Access
 from stepwell.server.refusal import Refusal
 
 STREAMS_MAX = 1000
+RECHECK = 15.0  # seconds between two looks whether a reader's key is still good
+_GOODBYE = 2.0  # seconds for rooms to say where to resume
 
 
 class Streams:
     def __init__(self, most: int = STREAMS_MAX) -> None:
         self._most = most
         self.open = 0
-        self.draining = False
+        self.sockets = 0
+        self.drained = asyncio.Event()
+
+    @property
+    def draining(self) -> bool:
+        return self.drained.is_set()
+
+    def begin(self) -> None:
+        """Serve again, on whichever loop runs now."""
+        self.drained = asyncio.Event()
 
     def check_room(self) -> None:
         if self.open >= self._most:
@@ -27,13 +43,34 @@ class Streams:
             )
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
+    def counted(self, *, socket: bool = False) -> Iterator[None]:
         self.open += 1
+        self.sockets += socket
         try:
             yield
         finally:
             self.open -= 1
+            self.sockets -= socket
 
     def drain(self) -> None:
         """End all streams with a hint where to resume."""
-        self.draining = True
+        self.drained.set()
+
+    async def sockets_ended(self) -> None:
+        """Wait until the sockets have said goodbye; a listener would cut them off."""
+        left = _GOODBYE
+        while self.sockets and left > 0:
+            await asyncio.sleep(0.02)
+            left -= 0.02
+
+
+async def expelled(access: Access, connection: HTTPConnection) -> None:
+    """Return when the credentials of an open stream no longer open it."""
+    while True:
+        await asyncio.sleep(RECHECK)
+        try:
+            await access.authenticate(connection)
+        except Refusal:
+            return
+        except StepwellError:  # the database is away; the stream notices by itself
+            continue

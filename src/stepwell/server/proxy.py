@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stepwell.domain.access import SCOPES, checked_scopes
@@ -49,7 +49,7 @@ class TrustedProxy:
         self._scopes, self._admins = frozenset(checked_scopes(scopes)), frozenset(admins)
         self._workspace = workspace
 
-    def principal(self, request: Request) -> Principal | None:
+    def principal(self, request: HTTPConnection) -> Principal | None:
         """Return whom the proxy signed in; None: the request is not the proxy's, or names nobody."""
         names = request.headers.getlist(self._user_header)
         if len(names) != 1 or not self._is_proxy(peer_of(request.scope)):
@@ -64,7 +64,7 @@ class TrustedProxy:
             roles=self._groups(request),
         )
 
-    def _groups(self, request: Request) -> tuple[str, ...]:
+    def _groups(self, request: HTTPConnection) -> tuple[str, ...]:
         text = request.headers.get(self._groups_header, "") if self._groups_header else ""
         groups = (group.strip() for group in text.split(",")[:_GROUPS_MAX])
         return tuple(group for group in groups if group and group.isprintable())

@@ -15,7 +15,7 @@ import msgspec
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from stepwell import errors
@@ -261,5 +261,5 @@ def _of_http(error: HTTPException, request_id: str) -> Response:
     )
 
 
-def request_id_of(request: Request) -> str:
+def request_id_of(request: HTTPConnection) -> str:
     return str(request.scope.get("stepwell.request_id", ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepwell.server import health, history, keys, limits, runs, stream, views, workflows
+from stepwell.server import health, history, keys, limits, rooms, runs, stream, views, workflows
 from stepwell.server.principal import Scope
 from stepwell.server.table import Route
 
@@ -135,6 +135,16 @@ RUNS = (
         answers={**_SSE, 204: {"description": "ended"}},
     ),
     _read(f"{API}/stream", stream.stream, "live", errors=(404, 429), answers=_SSE),
+    Route(
+        method="WEBSOCKET",
+        path=f"{API}/socket",
+        handler=rooms.open_socket,
+        scope="read",
+        workspace="principal",
+        audited=False,
+        csrf=True,
+        tag="live",
+    ),
     _change(
         "POST",
         f"{_RUN}/signal",

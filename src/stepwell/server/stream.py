@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -23,15 +24,15 @@ from stepwell.errors import StepwellError, excerpt
 from stepwell.server import cursor as cursors
 from stepwell.server import views
 from stepwell.server.caller import Caller, RunPath, caller_of
-from stepwell.server.live import Streams
+from stepwell.server.feed import run_feed
+from stepwell.server.live import Streams, expelled
 from stepwell.server.refusal import Refusal
 
 KEEP_ALIVE = 15.0  # seconds
-_LOOK = 0.25  # other processes do not hint at every event
 _LIST_LOOK = 0.5
+_BURST = 0.1  # seconds: changes of the list are reported at most ten times a second
 _STALLED = 30.0  # a reader that takes nothing for this long is cut off
 _PIECE = 64 * 1024
-_PAGE = 200
 _TOPICS_MAX = 50
 _LIST = "runs"
 _LISTED = 100  # runs whose changes the list topic reports
@@ -54,10 +55,12 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, topics: Sequence[AsyncIterator[Piece]], streams: Streams, ids: StreamIds) -> None:
+    def __init__(
+        self, request: Request, topics: Sequence[AsyncIterator[Piece]], streams: Streams, ids: StreamIds
+    ) -> None:
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._topics, self._streams, self._ids = topics, streams, ids
+        self._request, self._topics, self._streams, self._ids = request, topics, streams, ids
         self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,9 +69,22 @@ class EventStream(Response):
                 reader = group.create_task(_gone(receive))
                 tasks = [group.create_task(self._produce(topic)) for topic in self._topics]
                 writer = group.create_task(self._write_all(send))
-                await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
-                for task in (reader, writer, *tasks):
+                expulsion = group.create_task(expelled(self._request.app.state.access, self._request))
+                await asyncio.wait({reader, writer, expulsion}, return_when=asyncio.FIRST_COMPLETED)
+                only_expelled = expulsion.done() and not reader.done() and not writer.done()
+                for task in (reader, writer, expulsion, *tasks):
                     task.cancel()
+            if only_expelled:
+                await self._expel(send)
+
+    async def _expel(self, send: Send) -> None:
+        """End a stream whose key is no longer good."""
+        data = msgspec.json.encode({"code": "UNAUTHENTICATED"})
+        try:
+            await _sent(send, b"event: error\ndata: " + data + b"\n\n")
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except (TimeoutError, OSError):
+            pass
 
     async def _produce(self, topic: AsyncIterator[Piece]) -> None:
         try:
@@ -152,26 +168,17 @@ async def run_events(
     engine: Engine, run_id: str, after: int, root: str, streams: Streams, *, batch: bool = False
 ) -> AsyncIterator[Piece]:
     """Produce the events of a run after a seq, then its end. `batch`: several events in one message."""
-    topic, run = f"run:{run_id}", engine.handle(run_id)
-    watch = engine.notifier.watch(RunId(run_id))
-    with engine.notifier.following(RunId(run_id)):
-        while not streams.draining:
-            seen = watch.news
-            status = (await run.info()).status  # before the log: the last events of an ended run are there
-            rows = await engine.store.read_log(RunId(run_id), after=after, limit=_PAGE)
-            events = [msgspec.json.encode(views.event_fields(row, run_id, root)) for row in rows]
+    topic = f"run:{run_id}"
+    async with aclosing(run_feed(engine, run_id, after, streams)) as feed:
+        async for news in feed:
+            events = [msgspec.json.encode(views.event_fields(row, run_id, root)) for row in news.rows]
             for piece in _pieces(events):
                 after += len(piece)
                 data = [b"[" + b",".join(piece) + b"]"] if batch else piece
                 yield Piece(topic, after, "batch" if batch else "", data)
-            if len(rows) == _PAGE:
-                continue
-            if status.terminal:
-                end = msgspec.json.encode({"run": run_id, "seq": after, "status": status})
+            if news.ended:
+                end = msgspec.json.encode({"run": run_id, "seq": after, "status": news.status})
                 yield Piece(topic, 0, "end", [end])
-                return
-            engine.notifier.check()
-            await watch.wait(_LOOK, seen)
 
 
 def _pieces(events: Sequence[bytes]) -> list[list[bytes]]:
@@ -196,11 +203,16 @@ class ListFeed:
         self._rows: dict[str, bytes] = {}
         self._read_at = float("-inf")
 
-    async def rows(self, root: str) -> dict[str, bytes]:
-        """Return the newest runs by id, as JSON, at most 100 ms old."""
+    async def rows(self, root: str, since: float) -> dict[str, bytes]:
+        """Return the newest runs by id, as JSON, as they were at that time or later.
+
+        The first change is read at once; those that follow closely are read together.
+        """
+        loop = asyncio.get_running_loop()
         async with self._reading:
-            now = asyncio.get_running_loop().time()
-            if now - self._read_at > 0.1:
+            if self._read_at < since:
+                await asyncio.sleep(max(0.0, self._read_at + _BURST - loop.time()))
+                now = loop.time()
                 rows = await self._engine.runs(limit=_LISTED)
                 self._rows = {row.id: views.summary(row, root).model_dump_json().encode() for row in rows}
                 self._read_at = now
@@ -208,23 +220,29 @@ class ListFeed:
 
     async def changes(self, engine: Engine, root: str, streams: Streams) -> AsyncIterator[Piece]:
         """Produce `reset` (fetch the list now), then the runs that are new or changed."""
-        changed = asyncio.Event()
-        stop = engine.notifier.on_work(lambda _: changed.set())
+        changed, loop = asyncio.Event(), asyncio.get_running_loop()
+        since = loop.time()
+
+        def hinted(_: object) -> None:
+            nonlocal since
+            since = loop.time()
+            changed.set()
+
+        stop = engine.notifier.on_work(hinted)
         try:
-            shown = await self.rows(root)
+            shown = await self.rows(root, since)
             yield Piece(_LIST, 0, "reset", [b'{"topic":"runs"}'])
             while not streams.draining:
-                rows = await self.rows(root)
+                changed.clear()
+                rows = await self.rows(root, since)
                 if fresh := [data for run_id, data in rows.items() if shown.get(run_id) != data]:
                     yield Piece(_LIST, 0, "runs", [b"[" + b",".join(fresh) + b"]"])
                 shown = rows
-                changed.clear()
                 try:
                     async with asyncio.timeout(_LIST_LOOK):
                         await changed.wait()
-                    await asyncio.sleep(0.1)  # gathers a burst
                 except TimeoutError:
-                    pass
+                    since = loop.time()
         finally:
             stop()
 
@@ -249,7 +267,7 @@ async def stream_run(
     streams.check_room()
     topic = f"run:{run_id}"
     events = run_events(caller.engine, run_id, seq, _root(request), streams)
-    return EventStream([events], streams, StreamIds({topic: seq}, None))
+    return EventStream(request, [events], streams, StreamIds({topic: seq}, None))
 
 
 async def stream(
@@ -269,7 +287,7 @@ async def stream(
     producers = [await _producer(request, caller, name, seqs.get(name, 0)) for name in names]
     streams.check_room()
     kept = {name: seqs.get(name, 0) for name in names if name != _LIST}
-    return EventStream(producers, streams, StreamIds(kept, purpose))
+    return EventStream(request, producers, streams, StreamIds(kept, purpose))
 
 
 async def _producer(request: Request, caller: Caller, name: str, seq: int) -> AsyncIterator[Piece]:

@@ -8,19 +8,22 @@ from starting.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
 
 from stepwell.domain.suggest import did_you_mean_one_of
-from stepwell.errors import SettingsInvalid, excerpt
+from stepwell.errors import SettingsInvalid, StepwellError, excerpt
 from stepwell.server.access import Access
 from stepwell.server.caller import Caller
+from stepwell.server.guard import deny
 from stepwell.server.json_body import BODY_MAX, check_content_type, parse, read_body
 from stepwell.server.principal import Principal, Scope
 from stepwell.server.refusal import MEDIA_TYPE, ProblemDetails, Refusal, answer, request_id_of
@@ -36,7 +39,7 @@ _PROBLEM: dict[str, Any] = {
 class Route:
     """A row of the route table."""
 
-    method: Literal["GET", "POST", "PUT", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "DELETE", "WEBSOCKET"]
     path: str
     handler: Callable[..., Awaitable[Any]]
     scope: Scope | None  # None: anybody may call it
@@ -82,14 +85,7 @@ class DeclaredRoute(APIRoute):
         """Check who calls and what is sent, in this order, before the handler sees anything."""
         row, principal = self.row, None
         if row.scope is not None:
-            principal = await self.access.authenticate(request)
-            if not principal.may(row.scope):
-                raise Refusal(
-                    403,
-                    "FORBIDDEN",
-                    f"this needs the scope {row.scope}",
-                    hint="ask an admin for a key with it",
-                )
+            principal = await _admitted(self.access, row.scope, request)
             request.state.caller = Caller(self.engine, principal)
         if row.csrf:
             self.access.check_forgery(request)
@@ -105,18 +101,7 @@ class DeclaredRoute(APIRoute):
         seen: set[str] = set()
         for name, _ in request.query_params.multi_items():
             if name not in known:
-                code = (
-                    "KEY_IN_URL"
-                    if name in ("t", "token", "key", "access_token", "api_key")
-                    else "PARAM_INVALID"
-                )
-                raise Refusal(
-                    400,
-                    code,
-                    f"there is no parameter {excerpt(name)}",
-                    hint=did_you_mean_one_of(name, sorted(known)) if known else "this route has none",
-                    field=name[:100],
-                )
+                raise _unknown_parameter(name, known)
             if name in seen and "list" not in str(known[name].field_info.annotation):
                 raise Refusal(400, "PARAM_INVALID", f"{name} is there twice", field=name)
             seen.add(name)
@@ -133,9 +118,51 @@ class DeclaredRoute(APIRoute):
             raise Refusal(400, "BODY_REQUIRED", "this request needs a JSON body", hint="send a JSON object")
 
 
+class DeclaredSocket(WebSocketRoute):
+    """A socket of the app that has a row in the table."""
+
+    def __init__(self, row: Route, access: Access, engine: Any) -> None:
+        self.row, self._access, self._engine = row, access, engine
+        super().__init__(row.path, self._open, name=row.name)
+
+    async def _open(self, socket: WebSocket) -> None:
+        try:
+            assert self.row.scope is not None, "nobody opens a socket without a key"
+            principal = await _admitted(self._access, self.row.scope, socket)
+            self._access.check_socket_forgery(socket)
+            for name in socket.query_params:
+                raise _unknown_parameter(name, {})
+            await self.row.handler(socket, Caller(self._engine, principal))
+        except (Refusal, StepwellError) as error:
+            await deny(error, request_id_of(socket), socket.scope, socket.receive, socket.send)
+
+
+async def _admitted(access: Access, scope: Scope, connection: HTTPConnection) -> Principal:
+    principal = await access.authenticate(connection)
+    if not principal.may(scope):
+        raise Refusal(
+            403, "FORBIDDEN", f"this needs the scope {scope}", hint="ask an admin for a key with it"
+        )
+    return principal
+
+
+def _unknown_parameter(name: str, known: Collection[str]) -> Refusal:
+    in_url = name in ("t", "token", "key", "access_token", "api_key")
+    return Refusal(
+        400,
+        "KEY_IN_URL" if in_url else "PARAM_INVALID",
+        f"there is no parameter {excerpt(name)}",
+        hint=did_you_mean_one_of(name, sorted(known)) if known else "this route has none",
+        field=name[:100],
+    )
+
+
 def install(app: FastAPI, rows: Iterable[Route], *, access: Access, engine: Any) -> None:
     """Add the rows of the table to the app."""
     for row in rows:
+        if row.method == "WEBSOCKET":
+            app.router.routes.append(DeclaredSocket(row, access, engine))
+            continue
         kind = type("TableRoute", (DeclaredRoute,), {"row": row, "access": access, "engine": engine})
         route = kind(
             row.path,
@@ -176,7 +203,7 @@ def check_complete(app: FastAPI, rows: Sequence[Route]) -> None:
     """Refuse to start with a route that the table does not declare."""
     declared = {id(row) for row in rows}
     for route in app.routes:
-        if not isinstance(route, DeclaredRoute) or id(route.row) not in declared:
+        if not isinstance(route, DeclaredRoute | DeclaredSocket) or id(route.row) not in declared:
             raise SettingsInvalid(
                 f"route {getattr(route, 'path', route)} is not in the route table",
                 hint="declare its scope, workspace, audit and csrf in stepwell/server/routes.py, "

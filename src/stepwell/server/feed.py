@@ -1,0 +1,45 @@
+"""Feed: the log of one run as it grows. Server-sent events and rooms read it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import NamedTuple
+
+from stepwell.app import Engine
+from stepwell.domain.commit import LogRow
+from stepwell.domain.ids import RunId
+from stepwell.domain.status import Status
+from stepwell.server.live import Streams
+
+_LOOK = 0.25  # other processes do not hint at every event
+_PAGE = 200
+
+
+class News(NamedTuple):
+    """Events that a reader does not have yet, and the status of the run."""
+
+    rows: Sequence[LogRow]
+    status: Status
+    ended: bool  # nothing follows
+
+
+async def run_feed(engine: Engine, run_id: str, after: int, streams: Streams) -> AsyncGenerator[News, None]:
+    """Produce the events of a run after a seq, as they come, until its end or that of the server."""
+    run, watch = engine.handle(run_id), engine.notifier.watch(RunId(run_id))
+    reported: Status | None = None
+    with engine.notifier.following(RunId(run_id)):
+        while not streams.draining:
+            seen = watch.news
+            status = (await run.info()).status  # before the log: the last events of an ended run are there
+            rows = await engine.store.read_log(RunId(run_id), after=after, limit=_PAGE)
+            after += len(rows)
+            more = len(rows) == _PAGE
+            ended = status.terminal and not more
+            if rows or ended or status is not reported:
+                reported = status
+                yield News(rows, status, ended)
+            if ended:
+                return
+            if not more:
+                engine.notifier.check()
+                await watch.wait(_LOOK, seen)

@@ -1,0 +1,275 @@
+"""Rooms: live events over a WebSocket. A client joins runs and gets what happens in them.
+
+An adapter over the feed that server-sent events read. Of a slow reader at most two messages are
+held; one that takes nothing for 30 s is cut off, and joins again after the last seq it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from stepwell.domain.commit import LogRow
+from stepwell.domain.ids import RunId
+from stepwell.domain.status import Status
+from stepwell.errors import StepwellError, excerpt
+from stepwell.server import views
+from stepwell.server.caller import Caller
+from stepwell.server.feed import News, run_feed
+from stepwell.server.live import Streams, expelled
+from stepwell.server.refusal import Refusal, status_of
+
+ROOMS_MAX = 50  # of one socket
+MESSAGE_MAX = 4096  # bytes that a client may send at once
+_STALLED = 30.0  # a reader that takes nothing for this long is cut off
+_CONTEXT_EVENTS = 1000  # of a longer run the context is a link: folding it takes time
+_GOING_AWAY, _POLICY, _TOO_BIG, _RESTART = 1001, 1008, 1009, 1012
+
+# What the facts of a log mean for a node: a step of a function, a transition of a machine, a node of a graph.
+NODE_STATUS = {
+    "step_scheduled": "queued",
+    "step_started": "running",
+    "step_completed": "completed",
+    "step_failed": "failed",
+    "transition_completed": "completed",
+    "transition_failed": "failed",
+    "wait_opened": "waiting",
+    "timer_set": "waiting",
+    "child_started": "running",
+    "child_ended": "completed",
+    "node_started": "running",
+    "node_suspended": "waiting",
+    "node_resumed": "running",
+    "node_completed": "completed",
+    "node_failed": "failed",
+    "node_skipped": "skipped",
+    "node_cancelled": "cancelled",
+}
+
+
+class RoomRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a client sends: join a run, from now on or after a seq; or leave it."""
+
+    action: str
+    run: str
+    after: int | None = None
+
+
+class Rooms:
+    """One socket and the runs that it has joined."""
+
+    def __init__(self, socket: WebSocket, caller: Caller, streams: Streams) -> None:
+        self._socket, self._caller, self._streams = socket, caller, streams
+        self._root = str(socket.scope.get("root_path", ""))
+        self._outbox: asyncio.Queue[list[bytes]] = asyncio.Queue(1)  # []: the server stops
+        self._joined: dict[str, asyncio.Task[None]] = {}
+        self._seqs: dict[str, int] = {}
+
+    async def serve(self) -> None:
+        """Serve the socket until it, the caller's key or the server ends."""
+        with self._streams.counted(socket=True):
+            async with asyncio.TaskGroup() as group:
+                reader = group.create_task(self._read(group))
+                writer = group.create_task(self._write())
+                goodbye = group.create_task(self._stop_with_server())
+                expulsion = group.create_task(expelled(self._socket.app.state.access, self._socket))
+                await asyncio.wait({reader, writer, expulsion}, return_when=asyncio.FIRST_COMPLETED)
+                gone = reader.done()
+                ending = _POLICY if expulsion.done() else _GOING_AWAY
+                for task in (reader, writer, goodbye, expulsion, *self._joined.values()):
+                    task.cancel()
+            if gone:
+                return
+            await self._close(_RESTART if self._streams.draining else ending)
+
+    async def _close(self, code: int) -> None:
+        try:
+            async with asyncio.timeout(1):
+                await self._socket.close(code)
+        except (RuntimeError, OSError, TimeoutError, WebSocketDisconnect):  # it is gone
+            pass
+
+    # What the client asks for
+
+    async def _read(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            try:
+                text = await self._socket.receive_text()
+            except (WebSocketDisconnect, KeyError, RuntimeError):  # KeyError: bytes, which nobody asked for
+                return
+            try:
+                await self._handle(group, _request(text))
+            except (Refusal, StepwellError) as error:
+                await self._say(_problem(error))
+
+    async def _handle(self, group: asyncio.TaskGroup, request: RoomRequest) -> None:
+        if request.action == "leave":
+            if task := self._joined.pop(request.run, None):
+                task.cancel()
+                self._seqs.pop(request.run, None)
+            await self._say({"type": "left", "run": request.run})
+            return
+        if request.run in self._joined:
+            raise Refusal(409, "ALREADY_JOINED", f"run {request.run} is joined", hint="leave it first")
+        if len(self._joined) >= ROOMS_MAX:
+            raise Refusal(429, "STREAM_LIMIT", f"{ROOMS_MAX} runs are joined", hint="leave some of them")
+        await self._caller.run(request.run)  # of the caller's workspace
+        after = request.after if request.after is not None else await self._last_seq(request.run)
+        self._seqs[request.run] = after
+        await self._say({"type": "joined", "run": request.run, "seq": after})
+        self._joined[request.run] = group.create_task(self._follow(request.run, after))
+
+    async def _last_seq(self, run_id: str) -> int:
+        rows = await self._caller.engine.store.read_log_end(RunId(run_id))
+        return rows[-1].seq if rows else 0
+
+    # What it gets
+
+    async def _follow(self, run_id: str, after: int) -> None:
+        status: Status | None = None
+        try:
+            async with aclosing(run_feed(self._caller.engine, run_id, after, self._streams)) as feed:
+                async for news in feed:
+                    await self._tell(run_id, news)
+                    if news.status is not status:
+                        status = news.status
+                        await self._tell_status(run_id, status)
+                    if news.ended:
+                        await self._say({"type": "end", "run": run_id, "seq": self._seqs[run_id]})
+                        self._joined.pop(run_id, None)
+        except StepwellError as error:  # the client joins again, and learns the reason if it lasts
+            self._joined.pop(run_id, None)
+            await self._say({**_problem(error), "run": run_id, "seq": self._seqs[run_id]})
+
+    async def _tell(self, run_id: str, news: News) -> None:
+        for row in news.rows:
+            fields = views.event_fields(row, run_id, self._root)
+            messages = [{"type": "event", **fields}]
+            if row.kind in NODE_STATUS and row.path:
+                messages.append(node_update(run_id, row, fields["data"]))
+            await self._say(*messages)
+            self._seqs[run_id] = row.seq
+
+    async def _tell_status(self, run_id: str, status: Status) -> None:
+        run, row = await self._caller.run(run_id)
+        seq = self._seqs[run_id]
+        url = f"{self._root}/api/v1/runs/{run_id}"
+        context: Any = {"truncated": True, "url": f"{url}/state?seq={max(seq, 1)}"}
+        if 0 < seq <= _CONTEXT_EVENTS:
+            state = await run.state(seq)
+            place = state.checkpoint
+            value = {
+                "outputs": views.plain(state.outputs),
+                "place": place.place if place else "",
+                "state": views.plain(place.state) if place else None,
+            }
+            data = msgspec.json.encode(value)
+            context = value if len(data) <= views.SHOWN_MAX else {**context, "bytes": len(data)}
+        await self._say(
+            {
+                "type": "status_update",
+                "run": run_id,
+                "seq": seq,
+                "status": status,
+                "context": context,
+                "output": views.shown(row.output, views.SHOWN_MAX, url),
+                "error": views.shown(row.error, views.SHOWN_MAX, url),
+            }
+        )
+
+    async def _say(self, *messages: dict[str, Any]) -> None:
+        """Send these messages, all or none of them."""
+        await self._outbox.put([msgspec.json.encode(message) for message in messages])
+
+    async def _stop_with_server(self) -> None:
+        await self._streams.drained.wait()
+        await self._outbox.put([])
+
+    async def _write(self) -> None:
+        while messages := await self._outbox.get():
+            for message in messages:
+                if not await self._sent(message):
+                    return
+        hint = {"type": "resume", "runs": self._seqs, "reason": "the server is stopping"}
+        await self._sent(msgspec.json.encode(hint))
+
+    async def _sent(self, message: bytes) -> bool:
+        try:
+            async with asyncio.timeout(_STALLED):
+                await self._socket.send_text(message.decode())
+            return True
+        except (TimeoutError, OSError, RuntimeError, WebSocketDisconnect):  # it takes nothing, or is gone
+            return False
+
+
+def node_update(run_id: str, row: LogRow, data: Any) -> dict[str, Any]:
+    """Return what an event says about its node."""
+    facts = data if isinstance(data, dict) else {}
+    status = NODE_STATUS[row.kind]
+    if row.kind == "step_failed" and facts.get("retry_in") is not None:
+        status = "retrying"
+    elif row.kind == "child_ended":
+        status = str(facts.get("status", status))
+    return {
+        "type": "node_update",
+        "run": run_id,
+        "seq": row.seq,
+        "node": row.path,
+        "attempt": row.attempt,
+        "status": status,
+        "output": facts.get("result", facts.get("output")),
+        "error": facts.get("error"),
+    }
+
+
+def _request(text: str) -> RoomRequest:
+    if len(text.encode()) > MESSAGE_MAX:
+        raise Refusal(413, "BODY_TOO_LARGE", f"a message is larger than {MESSAGE_MAX} bytes")
+    try:
+        request = msgspec.json.decode(text, type=RoomRequest)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        raise _invalid(f"{excerpt(text)} is not a request") from None
+    if request.action not in ("join", "leave"):
+        raise _invalid(f"there is no action {excerpt(request.action)}")
+    if len(request.run) != 32 or not set(request.run) <= set("0123456789abcdef"):
+        raise Refusal(400, "ID_INVALID", f"{excerpt(request.run)} is not an id", field="run")
+    if request.after is not None and not 0 <= request.after < 2**53:
+        raise Refusal(400, "CURSOR_INVALID", "`after` is not a seq", field="after")
+    return request
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(
+        400, "JSON_INVALID", message, hint='send {"action": "join", "run": ID} or {"action": "leave", ...}'
+    )
+
+
+def _problem(error: Refusal | StepwellError) -> dict[str, Any]:
+    if isinstance(error, Refusal):
+        return {
+            "type": "error",
+            "status": error.status,
+            "code": error.code,
+            "message": error.message,
+            "hint": error.hint,
+        }
+    message = error.message if status_of(error) < 500 else (type(error).__doc__ or "").strip()
+    return {
+        "type": "error",
+        "status": status_of(error),
+        "code": error.code,
+        "message": message,
+        "hint": error.hint if status_of(error) < 500 else "join again",
+    }
+
+
+async def open_socket(socket: WebSocket, caller: Caller) -> None:
+    """Follow runs over one socket: send `join`, get `event`, `node_update` and `status_update`."""
+    streams: Streams = socket.app.state.streams
+    streams.check_room()
+    await socket.accept()
+    await Rooms(socket, caller, streams).serve()
