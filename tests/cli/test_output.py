@@ -46,7 +46,7 @@ def test_runs_are_found_and_what_holds_them_up_is_told(
 
     assert main(["runs", "list", *here]) == 0
     heads, newest, oldest = capsys.readouterr().out.splitlines()
-    assert heads.split() == ["STATUS", "RUN", "WORKFLOW", "KEY", "CREATED", "WHERE"]
+    assert heads.split() == ["STATUS", "RUN", "WORKFLOW", "KEY", "CREATED", "TOOK", "WHERE"]
     assert newest.split()[:3] == ["failed", failed, "failing@1"]
     assert "no luck today" in newest
     assert oldest.split()[:4] == ["suspended", waiting, "adding@1", "two"]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from stepwell import Context, Engine, workflow
-from stepwell.cli import main, user_name
+from stepwell.cli import main
+from stepwell.cli.session import CliSession
 
 
 @workflow
@@ -52,9 +53,9 @@ def test_workflows_are_listed_shown_disabled_and_enabled(
     assert main(["workflows", "enable", "failing", *here]) == 0
     assert main(["workflows", "list", "--json", *here]) == 0
     [listed] = json.loads(capsys.readouterr().out)[-1:]
-    assert (listed["enabled"], listed["switched_by"]) == (True, user_name())
-    assert main(["workflows", "disable", "failin", *here]) == 2
-    assert main(["workflows", "show", "other", *here]) == 2
+    assert (listed["enabled"], listed["switched_by"]) == (True, CliSession().user)
+    assert main(["workflows", "disable", "failin", *here]) == 3
+    assert main(["workflows", "show", "other", *here]) == 3
 
 
 @pytest.mark.req("K38", "C1")
@@ -67,7 +68,11 @@ def test_a_command_records_who_ran_it(tmp_path: Path, capsys: pytest.CaptureFixt
     again = capsys.readouterr().out.strip()
     assert main(["runs", "events", failed, "--json", *here]) == 0
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (last["kind"], last["data"]["by"], last["data"]["reason"]) == ("retried", user_name(), "again")
+    assert (last["kind"], last["data"]["by"], last["data"]["reason"]) == (
+        "retried",
+        CliSession().user,
+        "again",
+    )
     assert main(["runs", "get", again, "--json", *here]) == 0
     run = json.loads(capsys.readouterr().out)
     assert (run["number"], run["trigger"], run["started_by"], run["steps"]) == (2, "rerun", "ann", 0)

@@ -1,150 +1,203 @@
-"""`stepwell runs list | get | events`: output for people, or as JSON."""
+"""Output: the one place that prints. Tables in a terminal, plain columns in a pipe, JSON with --json."""
 
 from __future__ import annotations
 
-import argparse
+import os
+import shutil
 import sys
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
+from stepwell.cli.text import cells, fitted, printable, styled
+from stepwell.errors import InvalidRequest
 
-from stepwell.client import Client
-from stepwell.client.handle import RunHandle
-from stepwell.client.run_event import RunEvent
-from stepwell.domain.commit import RunRow
-from stepwell.errors import LogDamaged
-
-HEADS = ("STATUS", "RUN", "WORKFLOW", "KEY", "CREATED", "WHERE")
+_GAP = "  "
+_WIDE = 120  # columns of a terminal from which on tables show more
 
 
-async def show(client: Client, options: argparse.Namespace) -> None:
-    await _show(client, options)
-    sys.stdout.flush()  # here, where a closed pipe is handled
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. A pipe gets `plain`, never cut; a terminal gets `short`, cut to fit its line."""
+
+    title: str
+    plain: Callable[[Any], str]
+    short: Callable[[Any], str] | None = None
+    style: Callable[[Any], str] | None = None
+    width: int = 0  # 0: that of its widest cell
+    share: int = 0  # of the rest of the line, for long texts
+    wide: bool = False  # only in wide terminals and pipes
+
+    def text(self, row: Any) -> str:
+        return printable((self.short or self.plain)(row))
 
 
-async def _show(client: Client, options: argparse.Namespace) -> None:
-    if options.what == "list":
-        await _list(client, options)
-    elif options.what == "get":
-        await _get(client, options)
-    else:
-        async for event in client.handle(options.run).events(follow=options.follow):
-            print(_json(_event_data(event)) if options.json else _event_line(event), flush=options.follow)
+class Output:
+    """Data goes to stdout, messages to stderr."""
 
+    def __init__(self, *, as_json: bool = False, color: bool = True) -> None:
+        self.as_json = as_json
+        self.terminal = sys.stdout.isatty() and not as_json
+        forced = bool(os.environ.get("FORCE_COLOR"))
+        self.color = color and not os.environ.get("NO_COLOR") and (self.terminal or forced)
+        self._allowed = color
+        self.width = shutil.get_terminal_size((100, 24)).columns
+        self._headed: list[tuple[Column, int]] = []
 
-async def _list(client: Client, options: argparse.Namespace) -> None:
-    runs = await client.runs(workflow=options.workflow, status=options.status, limit=options.limit)
-    if options.json:
-        print(_json([_run_data(run) for run in runs]))
-    elif runs:
-        for line in table([HEADS, *(_cells(run) for run in runs)]):
+    # Data
+
+    def json(self, value: object) -> None:
+        """Print one JSON value on one line."""
+        print(encoded(value), flush=True)
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Print a line of data. Control characters in it become escapes."""
+        text = printable(text, keep="\n\t")
+        print(styled(text, style) if self.color else text)
+
+    def fields(self, data: dict[str, Any], *, shown: dict[str, Any] | None = None) -> None:
+        """Print an object: as JSON, or its non-empty fields one a line. `shown` replaces some for people."""
+        if self.as_json:
+            self.json(data)
+            return
+        data = {**data, **(shown or {})}
+        rows = [(name, value) for name, value in data.items() if value not in (None, "", {}, [], False)]
+        width = max((len(name) for name, _ in rows), default=0) + 2
+        for name, value in rows:
+            text = value if isinstance(value, str) else encoded(value)
+            head = f"{name:<{width}}"
+            print((styled(head, "dim") if self.color else head) + printable(text))
+
+    def heading(self, columns: Sequence[Column]) -> None:
+        """Print the heading of a table before its rows are read, if a person waits for it."""
+        if self.terminal and all(column.width for column in columns):
+            self._headed = self._layout(columns, None)
+            self._print_heading(self._headed)
+            sys.stdout.flush()
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Any], *, empty: str, end: str = "") -> None:
+        """Print rows as a table; say `empty` if there are none, and `end` after them."""
+        if not self.terminal:
+            if rows:
+                self._print_plain(columns, rows)
+            else:
+                self.say(empty)
+            return
+        layout = self._headed or self._layout(columns, rows)
+        if rows and not self._headed:
+            self._print_heading(layout)
+        for row in rows:
+            print(_GAP.join(self._cell(column, row, width) for column, width in layout).rstrip())
+        sys.stdout.flush()
+        self.say(end if rows else empty)
+
+    def _cell(self, column: Column, row: Any, width: int) -> str:
+        text = fitted(column.text(row), width)
+        return styled(text, column.style(row)) if column.style is not None and self.color else text
+
+    def _print_heading(self, layout: list[tuple[Column, int]]) -> None:
+        text = _GAP.join(fitted(column.title, width) for column, width in layout).rstrip()
+        print(styled(text, "bold") if self.color else text)
+
+    def _print_plain(self, columns: Sequence[Column], rows: Sequence[Any]) -> None:
+        texts = [[printable(column.plain(row)) for column in columns] for row in rows]
+        for line in aligned([[column.title for column in columns], *texts]):
             print(line)
-    else:
-        print("no matching runs", file=sys.stderr)
+
+    def _layout(self, columns: Sequence[Column], rows: Sequence[Any] | None) -> list[tuple[Column, int]]:
+        columns = [column for column in columns if self.width >= _WIDE or not column.wide]
+        natural = {
+            column.title: max([len(column.title), *(cells(column.text(row)) for row in rows or ())])
+            for column in columns
+            if rows is not None or not column.width
+        }
+        fixed = {c.title: natural.get(c.title, c.width) for c in columns if not c.share}
+        left = self.width - sum(fixed.values()) - len(_GAP) * (len(columns) - 1)
+        shared = sorted((c for c in columns if c.share), key=lambda c: bool(not c.width))
+        shares = sum(c.share for c in shared)
+        widths = dict(fixed)
+        for column in shared:
+            width = max(8, left * column.share // shares)
+            most = natural.get(column.title, column.width or width)
+            widths[column.title] = width = min(width, max(most, len(column.title)))
+            left, shares = left - width, shares - column.share
+        return [(column, widths[column.title]) for column in columns]
+
+    # Messages
+
+    def say(self, text: str = "", style: str = "") -> None:
+        """Print a message for the person on stderr."""
+        if not text:
+            return
+        text = printable(text, keep="\n")
+        color = self._allowed and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        sys.stdout.flush()
+        print(styled(text, style) if color else text, file=sys.stderr, flush=True)
+
+    def confirm(self, question: str, *, yes: bool) -> bool:
+        """Ask before something that cannot be undone. Without a terminal only --yes confirms."""
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            raise InvalidRequest(f"{question} Nobody is here to answer", hint="add --yes to confirm it")
+        print(f"{printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Show how much of long work is done: a bar in a terminal, else a line for each tenth."""
+        if sys.stderr.isatty() and not self.as_json:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            console = Console(stderr=True, no_color=not self._allowed or None)
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+            )
+            with Progress(*columns, console=console) as bar:
+                task = bar.add_task(what, total=total)
+                yield lambda count: bar.advance(task, count)
+            return
+        yield _Tenths(what, total).advance
 
 
-async def _get(client: Client, options: argparse.Namespace) -> None:
-    handle = client.handle(options.run)
-    run, why, overview = await handle.info(), await handle.why(), await _overview(handle)
-    data = {
-        **_run_data(run),
-        **overview,
-        "input": _read(run.input),
-        "output": _read(run.output),
-        "error": _read(run.error),
-        "why": {"code": why.code, "text": why.text, "until": time_text(why.until)},
-    }
-    if options.json:
-        print(_json(data))
-        return
-    data["why"] = why.text
-    for name, value in data.items():
-        if value not in (None, "", {}, False):
-            print(f"{name:<12}{value if isinstance(value, str) else _json(value)}")
+class _Tenths:
+    """Progress where nobody sees a bar move."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total = what, total
+        self._done = self._said = 0
+
+    def advance(self, count: int) -> None:
+        self._done += count
+        tenth = 10 * self._done // max(self._total, 1)
+        if tenth > self._said and self._total >= 10:
+            self._said = tenth
+            print(f"{self._what}: {self._done} of {self._total}", file=sys.stderr, flush=True)
 
 
-async def _overview(handle: RunHandle[Any]) -> dict[str, Any]:
-    """Time and steps; nothing if the log cannot be read, which `why` explains."""
-    try:
-        overview = await handle.overview()
-    except LogDamaged:
-        return {}
-    return {
-        "elapsed": round(overview.elapsed, 3),
-        "active": round(overview.active, 3),
-        "steps": overview.steps,
-        "suspended_at": time_text(overview.suspended_at),
-    }
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Format rows as columns wide enough for their cells: nothing is cut off."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = [zip(row, widths, strict=True) for row in rows]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in row).rstrip() for row in padded]
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
+    return [
+        _GAP.join(
+            cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
 
 
-def _cells(run: RunRow) -> tuple[str, ...]:
-    error = _read(run.error) or {}
-    where = " ".join(str(error.get("message") or run.where_at).split())
-    workflow = f"{run.workflow}@{run.version}"
-    return (run.status.value, run.id, workflow, run.key, str(time_text(run.created_at)), where)
+def encoded(value: object) -> str:
+    """Return a value as JSON on one line. What JSON lacks, such as infinity, is null."""
+    import msgspec
 
-
-def _run_data(run: RunRow) -> dict[str, Any]:
-    return {
-        "id": run.id,
-        "workflow": run.workflow,
-        "version": run.version,
-        "kind": run.kind,
-        "status": run.status.value,
-        "where_at": run.where_at,
-        "number": run.number,
-        "key": run.key,
-        "parent": run.parent,
-        "root": run.root,
-        "tags": _read(run.tags),
-        "trigger": run.trigger,
-        "started_by": run.started_by,
-        "created_at": time_text(run.created_at),
-        "started_at": time_text(run.started_at),
-        "ended_at": time_text(run.ended_at),
-        "test": run.test,
-    }
-
-
-def _event_line(event: RunEvent) -> str:
-    attempt = f" attempt {event.attempt}" if event.attempt > 1 else ""
-    path = f" {event.path}" if event.path else ""
-    return (
-        f"{event.seq:>5}  {event.at:%Y-%m-%d %H:%M:%S.%f}  {event.kind}{path}{attempt}  {_json(event.data)}"
-    )
-
-
-def _event_data(event: RunEvent) -> dict[str, Any]:
-    return {
-        "seq": event.seq,
-        "at": event.at.isoformat(),
-        "kind": event.kind,
-        "path": event.path,
-        "attempt": event.attempt,
-        "data": event.data,
-    }
-
-
-def time_text(at: float | None) -> str | None:
-    """Format a time to the second; the log has more digits."""
     try:
-        return None if not at else f"{datetime.fromtimestamp(at, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (OverflowError, ValueError):  # NEVER is infinite
-        return None
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half a character, which a file name may contain
+        import json
 
-
-def _read(data: bytes | None) -> Any:
-    return None if data is None else msgspec.json.decode(data)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+        return json.dumps(msgspec.to_builtins(value))

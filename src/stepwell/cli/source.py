@@ -17,7 +17,7 @@ from stepwell.authoring.functions.step import Step
 from stepwell.authoring.functions.workflow import Workflow
 from stepwell.authoring.machines.machine import Machine
 from stepwell.domain.program import Program
-from stepwell.errors import InvalidDefinition, StepwellError, StoreUnusable
+from stepwell.errors import InvalidDefinition, StepwellError
 
 _GRAPH_FILES = (".json", ".yaml", ".yml")
 
@@ -119,9 +119,3 @@ def _importing(source: str) -> Iterator[None]:
         raise InvalidDefinition(
             f"{source} cannot be imported: {type(error).__name__}: {error}", hint=hint, **where
         ) from error
-
-
-def must_exist(database: str) -> None:
-    """Refuse a missing file: opening it would create an empty database."""
-    if "://" not in database and not Path(database).exists():
-        raise StoreUnusable(f"there is no database {database}", hint="name the file that the workers use")

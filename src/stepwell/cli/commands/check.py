@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from stepwell.cli.codec import store_of
-from stepwell.cli.source import Programs, collect, must_exist
+import typer
+
+from stepwell.cli.command import Commands
+from stepwell.cli.options import Source
+from stepwell.cli.session import CliSession
+from stepwell.cli.source import Programs, collect
 from stepwell.client import Client
 from stepwell.domain.commit import LogRow, RunRow
 from stepwell.domain.events import Accepted, read_as
@@ -15,7 +18,6 @@ from stepwell.domain.program import Program, former_needs, needs_of
 from stepwell.domain.status import Status
 from stepwell.engine.dry_replay import check_replay
 from stepwell.errors import InvalidDefinition, LogDamaged
-from stepwell.store.payloads import PayloadCodec
 from stepwell.system import SystemClock, SystemIds
 
 if TYPE_CHECKING:
@@ -25,27 +27,42 @@ _LIVE = (Status.PENDING, Status.RUNNING, Status.SUSPENDED)
 _PAGE = 500
 
 
-async def check_against(source: str, database: str, codec: PayloadCodec | None = None) -> int:
-    """Print each run that does not fit or whose workflow is missing; return 1 if there is one."""
+commands = Commands()
+
+
+@commands.add(
+    "check", "stepwell check flows.py --against app.db", "stepwell check flows.py --database app.db --json"
+)
+async def check(
+    session: CliSession,
+    source: Source,
+    against: Annotated[
+        str, typer.Option("--against", metavar="DATABASE", help="The database; the same as --database.")
+    ] = "",
+) -> int:
+    """Check that the live runs of a database replay on this code, before you deploy it.
+
+    Prints each run that does not fit or whose workflow is missing; the exit code is then 1.
+    """
     programs = collect(source)
-    must_exist(database)
-    store = store_of(database, codec)
-    await store.open()
-    try:
-        check = Check(programs, source, Client(store, SystemIds()))
+    session.use(against)
+    async with session.client() as client:
+        check = Check(programs, source, client, session)
         last = ""
         while page := await check.client.runs(status=_LIVE, before=last, limit=_PAGE):
             last = page[-1].id
             for run in page:
                 await check.check_run(run)
-    finally:
-        await store.close()
     return check.report()
 
 
 class Check:
-    def __init__(self, programs: Programs, source: str, client: Client) -> None:
+    """Replays runs on the programs of a source, and counts what fits."""
+
+    def __init__(self, programs: Programs, source: str, client: Client, session: CliSession) -> None:
         self.client = client
+        self._out = session.out
+        self._problems: list[dict[str, Any]] = []
         self._source = source
         self._nodes = programs.nodes
         self._steps = programs.steps
@@ -99,13 +116,20 @@ class Check:
         return GraphTools(self._nodes, {step.spec.name: step.spec for step in self._steps})
 
     def _print(self, run: RunRow, problem: str) -> None:
-        print(f"{run.id} {run.workflow}@{run.version}: {problem}")
+        data = {"id": run.id, "workflow": run.workflow, "version": run.version, "problem": problem}
+        self._problems.append(data)
+        if not self._out.as_json:
+            self._out.line(f"{run.id} {run.workflow}@{run.version}: {problem}")
 
     def report(self) -> int:
+        """Print the counts; return the exit code."""
+        if self._out.as_json:
+            counts = {"replayed": self._replayed, "misfits": self._misfits, "missing": self._missing}
+            self._out.json({**counts, "not_replayed": self._sync, "problems": self._problems})
         lines = [f"live runs replayed: {self._replayed}, of which do not fit: {self._misfits}"]
         if self._missing:
             lines.append(f"live runs whose workflow or version {self._source} does not have: {self._missing}")
         if self._sync:
             lines.append(f"live runs of sync workflows, not replayed: {self._sync}")
-        print("\n".join(lines), file=sys.stderr)
+        self._out.say("\n".join(lines))
         return 1 if self._misfits or self._missing else 0

@@ -1,0 +1,103 @@
+"""The program `stepwell`: which module has which command. None is imported before its command is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from stepwell.cli.command import CONTEXT, Place, PlainHelp, hoisted, read_plainly
+from stepwell.cli.help import sections_help
+
+_DAILY, _RUNS, _OPERATION, _PROJECT = "Daily work", "Runs and workflows", "Operation", "Set-up"
+PLACES: dict[str, Place] = {
+    "worker": Place("worker", "Run the workflows of a file until SIGTERM or Ctrl-C.", _DAILY),
+    "dev": Place(
+        "serve", "Serve the HTTP API and run the workflows of a file; begin again when it changes.", _DAILY
+    ),
+    "runs": Place("runs run_control", "List, inspect and control runs.", _RUNS, group=True),
+    "workflows": Place("workflows", "List, draw, save and switch workflows.", _RUNS, group=True),
+    "check": Place(
+        "check", "Check that the live runs of a database replay on this code, before you deploy it.", _RUNS
+    ),
+    "keys": Place("keys", "Create, list and revoke API keys.", _OPERATION, group=True),
+    "serve": Place("serve", "Serve the HTTP API of a database.", _OPERATION),
+}
+
+
+class Root(PlainHelp, TyperGroup):
+    """The first level of commands."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(PLACES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        place = PLACES.get(cmd_name)
+        return None if place is None else place.build(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        self.commands = {name: None for name in PLACES}  # type: ignore[misc]  # for suggestions
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, place in PLACES.items():
+            sections.setdefault(place.section, []).append((name, place.summary))
+        end = (
+            "See `stepwell COMMAND --help` for options and examples. Every command takes --json.\n"
+            "Data goes to stdout, messages to stderr. `stepwell --version` prints the version."
+        )
+        title = "Durable workflows in Python."
+        formatter.write(sections_help(title, "stepwell COMMAND [OPTIONS]", sections, end))
+
+    def hoisted(self, arguments: list[str]) -> list[str]:
+        """Return the arguments with shared options behind the command that they stand before."""
+        return hoisted(arguments, lambda word: word in PLACES and PLACES[word].group)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from stepwell import __version__
+
+        print(f"stepwell {__version__}")
+        raise typer.Exit
+
+
+def root() -> Root:
+    """Return the program as typer calls it."""
+    app = typer.Typer(
+        name="stepwell",
+        cls=Root,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings=CONTEXT,
+    )
+
+    @app.callback(invoke_without_command=True)
+    def first(
+        ctx: typer.Context,
+        version: bool = typer.Option(False, "--version", is_eager=True, callback=_version),
+    ) -> int:
+        if ctx.invoked_subcommand is None:
+            print(ctx.get_help())
+            return 2
+        return 0
+
+    program = typer.main.get_command(app)
+    assert isinstance(program, Root)
+    for parameter in program.params:
+        read_plainly(parameter)
+    return program
+
+
+def walk() -> Iterator[tuple[str, Any]]:
+    """Return every command with its name, such as `runs list`, for the reference and its tests."""
+    for name, place in PLACES.items():
+        if not place.group:
+            yield name, place.build(name)
+            continue
+        for entry in place.commands.entries.values():
+            yield f"{name} {entry.name}", entry.build()

@@ -1,0 +1,392 @@
+"""`stepwell runs start | signal | decide | trigger | cancel | retry ...`: acting on runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stepwell.cli.command import Commands
+from stepwell.cli.options import (
+    By,
+    Input,
+    OneWorkflow,
+    Reason,
+    Run,
+    Since,
+    Statuses,
+    Workflow,
+    Yes,
+    json_value,
+    pairs,
+    read_bytes,
+    write_bytes,
+)
+from stepwell.cli.selection import Bulk
+from stepwell.cli.session import CliSession
+
+if TYPE_CHECKING:
+    from stepwell.client import RunHandle
+    from stepwell.client.options import WhoOptions
+
+commands = Commands()
+Payload = Annotated[
+    str | None, typer.Option("--payload", metavar="JSON", help="Payload as JSON, @FILE, or - for stdin.")
+]
+Runs = Annotated[
+    list[str], typer.Argument(metavar="RUN", help="Ids, beginnings of ids, @last, @failed or @waiting.")
+]
+Key = Annotated[
+    str, typer.Option("--key", metavar="KEY", help="Idempotency key: the same key is the same run.")
+]
+
+
+@commands.add(
+    "start",
+    "stepwell runs start fulfil --input '{\"id\": 42}' --key order-42",
+    "stepwell runs start fulfil -i id=42 --tag customer=7",
+)
+async def start(
+    session: CliSession,
+    workflow: Workflow,
+    input: Input = None,
+    fields: Annotated[
+        list[str], typer.Option("-i", "--field", metavar="NAME=VALUE", help="Field of the input.")
+    ] = [],
+    key: Key = "",
+    version: Annotated[str, typer.Option("--version", metavar="N", help="Version; else the latest.")] = "",
+    tag: Annotated[list[str], typer.Option("--tag", metavar="NAME=VALUE", help="Tag of the run.")] = [],
+    priority: Annotated[int, typer.Option("--priority", metavar="N", help="Higher goes first.")] = 0,
+    delay: Annotated[str, typer.Option("--delay", metavar="DURATION", help="Begin later, such as 10m.")] = "",
+    by: By = "",
+) -> None:
+    """Start a run of a workflow that the database knows, and print its id."""
+    options: dict[str, Any] = {"key": key, "version": version, "by": by or session.user}
+    options |= {"tags": {name: str(value) for name, value in pairs("--tag", tag).items()}} if tag else {}
+    options |= {"priority": priority} if priority else {}
+    options |= {"delay": delay} if delay else {}
+    given = input_of(input, fields)
+    async with session.client() as client:
+        run = await (
+            client.start(workflow, given[0], **options) if given else client.start(workflow, **options)
+        )
+    _print_new(session, run)
+
+
+def input_of(text: str | None, fields: list[str]) -> list[Any]:
+    """Return the input of a start, or nothing if none was given."""
+    if fields:
+        base = json_value("--input", text) if text is not None else {}
+        return [{**base, **pairs("--field", fields)} if isinstance(base, dict) else base]
+    return [json_value("--input", text)] if text is not None else []
+
+
+def _print_new(session: CliSession, run: RunHandle[Any]) -> None:
+    if session.out.as_json:
+        session.out.json({"id": run.id})
+    else:
+        session.out.line(run.id)
+
+
+@commands.add(
+    "signal",
+    'stepwell runs signal @waiting approve --payload \'{"by": "ben"}\'',
+    "stepwell runs signal 0192f0c1 paid --payload @payment.json --id payment-7",
+)
+async def signal(
+    session: CliSession,
+    run: Run,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the signal.")],
+    payload: Payload = None,
+    id: Annotated[
+        str, typer.Option("--id", metavar="ID", help="Safe to repeat: the same id counts once.")
+    ] = "",
+    by: By = "",
+) -> None:
+    """Send a signal to a run; it waits until the run asks for it."""
+    value = json_value("--payload", payload) if payload is not None else None
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        await handle.signal(name, value, id=id, by=by or session.user)
+    _done(session, handle.id, f"sent signal {name} to {handle.id}")
+
+
+def _done(session: CliSession, run: str, text: str) -> None:
+    if session.out.as_json:
+        session.out.json({"id": run, "done": True, "text": text})
+    else:
+        session.out.say(text)
+
+
+@commands.add(
+    "decide",
+    "stepwell runs decide @waiting approved --reason 'checked the invoice'",
+    "stepwell runs decide @waiting '{\"amount\": 12}' --path 0/approval:refund#1",
+)
+async def decide(
+    session: CliSession,
+    run: Run,
+    answer: Annotated[
+        str, typer.Argument(metavar="ANSWER", help="approved, denied, or the answer of its form as JSON.")
+    ],
+    path: Annotated[
+        str, typer.Option("--path", metavar="PATH", help="Path of the approval, if several are open.")
+    ] = "",
+    role: Annotated[list[str], typer.Option("--role", metavar="ROLE", help="Role that you have.")] = [],
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Answer an open approval of a run."""
+    value = answer if answer in ("approved", "denied") else json_value("ANSWER", answer)
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        await handle.decide(value, path=path, by=by or session.user, roles=role, reason=reason)
+    _done(session, handle.id, f"decided: {answer}")
+
+
+@commands.add("trigger", "stepwell runs trigger @waiting ship --reason 'stock arrived'")
+async def trigger(
+    session: CliSession,
+    run: Run,
+    transition: Annotated[
+        str, typer.Argument(metavar="TRANSITION", help="Transition that the machine waits for.")
+    ],
+    payload: Payload = None,
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Take a transition that a machine waits for."""
+    value = json_value("--payload", payload) if payload is not None else None
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        await handle.trigger(transition, value, by=by or session.user, reason=reason)
+    _done(session, handle.id, f"triggered {transition} of {handle.id}")
+
+
+# Several runs at once
+
+
+@commands.add(
+    "cancel",
+    "stepwell runs cancel @last --reason 'wrong order'",
+    "stepwell runs cancel --workflow nightly --status running --status pending --yes",
+)
+async def cancel(
+    session: CliSession,
+    runs: Runs = [],
+    workflow: OneWorkflow = "",
+    status: Statuses = [],
+    since: Since = "",
+    yes: Yes = False,
+    by: By = "",
+    reason: Reason = "",
+) -> int:
+    """Ask runs to clean up and end."""
+
+    async def act(run: RunHandle[Any]) -> str:
+        requested = await run.cancel(reason, by=by or session.user)
+        status = await run.status()
+        if not requested and status.terminal:
+            return f"{run.id} had already ended: it is {status}"
+        if requested and status.terminal:
+            return f"{run.id} is {status}"
+        return f"{run.id} is being cancelled" if requested else f"{run.id} was already being cancelled"
+
+    bulk = Bulk(session, "cancel", "cancelled")
+    async with session.client() as client:
+        handles = await bulk.choose(
+            client, runs, workflow, status or _live(runs, workflow, since), since, yes=yes
+        )
+        return 0 if handles is None else await bulk.apply(handles, act)
+
+
+def _live(runs: list[str], workflow: str, since: str) -> list[str]:
+    return ["pending", "running", "suspended"] if not runs and (workflow or since) else []
+
+
+@commands.add(
+    "retry",
+    "stepwell runs retry @failed",
+    "stepwell runs retry --status failed --since 24h --workflow fulfil",
+)
+async def retry(
+    session: CliSession,
+    runs: Runs = [],
+    workflow: OneWorkflow = "",
+    status: Statuses = [],
+    since: Since = "",
+    yes: Yes = False,
+    by: By = "",
+    reason: Reason = "",
+) -> int:
+    """Retry failed or timed-out runs from where they stopped."""
+
+    async def act(run: RunHandle[Any]) -> str:
+        await run.retry(by=by or session.user, reason=reason)
+        return f"retrying {run.id}"
+
+    bulk = Bulk(session, "retry", "retried")
+    async with session.client() as client:
+        statuses = status or (["failed", "timed_out"] if not runs and (workflow or since) else [])
+        handles = await bulk.choose(client, runs, workflow, statuses, since, yes=yes)
+        return 0 if handles is None else await bulk.apply(handles, act)
+
+
+@commands.add(
+    "delete", "stepwell runs delete 0192f0c1d2e3", "stepwell runs delete --status cancelled --since 7d"
+)
+async def delete(
+    session: CliSession,
+    runs: Runs = [],
+    workflow: OneWorkflow = "",
+    status: Statuses = [],
+    since: Since = "",
+    yes: Yes = False,
+    by: By = "",
+    reason: Reason = "",
+) -> int:
+    """Delete runs that have ended, and all runs below them, for good."""
+
+    async def act(run: RunHandle[Any]) -> str:
+        await run.delete(by=by or session.user, reason=reason)
+        return f"deleted {run.id}"
+
+    bulk = Bulk(session, "delete", "deleted")
+    async with session.client() as client:
+        handles = await bulk.choose(client, runs, workflow, status, since, yes=yes)
+        return 0 if handles is None else await bulk.apply(handles, act)
+
+
+@commands.add("compensate", "stepwell runs compensate @failed --reason 'customer gave up'")
+async def compensate(session: CliSession, run: Run, by: By = "", reason: Reason = "") -> None:
+    """Undo the completed steps of a failed or timed-out run."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        await handle.compensate(by=by or session.user, reason=reason)
+    _done(session, handle.id, f"compensating {handle.id}")
+
+
+# Runs made from others
+
+
+@commands.add("rerun", "stepwell runs rerun @last", "stepwell runs rerun @last --input '{\"id\": 43}'")
+async def rerun(
+    session: CliSession,
+    run: Run,
+    from_step: Annotated[
+        str, typer.Option("--from-step", metavar="STEP", help="Keep all results recorded before this step.")
+    ] = "",
+    input: Input = None,
+    version: Annotated[
+        str, typer.Option("--version", metavar="N", help="Version; else that of the run.")
+    ] = "",
+    key: Key = "",
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Start a new run with the same input, or from one of its steps, and print its id."""
+    from stepwell.errors import InvalidRequest
+
+    if from_step and (input is not None or version):
+        raise InvalidRequest(
+            f"--{'version' if input is None else 'input'} cannot be combined with --from-step",
+            hint="the steps before it ran with the old one; use fork --at SEQ --input",
+        )
+    changed: dict[str, Any] = {"input": json_value("--input", input)} if input is not None else {}
+    changed |= {"version": version} if version else {}
+    who: WhoOptions = {"by": by or session.user, "reason": reason}
+    async with session.engine() as engine:
+        handle = await session.run(engine, run)
+        if from_step:
+            new = await engine.rerun_from(handle, from_step, key=key, **who)
+        else:
+            new = await engine.rerun(handle, key=key, **changed, **who)
+        _print_new(session, new)
+
+
+@commands.add("rerun-from", "stepwell runs rerun-from @failed charge")
+async def rerun_from(
+    session: CliSession,
+    run: Run,
+    step: Annotated[
+        str, typer.Argument(metavar="STEP", help="Name or path of a step, or a node of a graph.")
+    ],
+    outputs: Annotated[
+        list[str],
+        typer.Option("--output", metavar="PATH=JSON", help="Replace the result of an earlier step."),
+    ] = [],
+    key: Key = "",
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Start a new run that keeps all results from before a step, and print its id."""
+    who: WhoOptions = {"by": by or session.user, "reason": reason}
+    edits = pairs("--output", outputs) or None
+    async with session.engine() as engine:
+        handle = await session.run(engine, run)
+        _print_new(session, await engine.rerun_from(handle, step, outputs=edits, key=key, **who))
+
+
+@commands.add(
+    "fork",
+    "stepwell runs fork @last --at 12",
+    "stepwell runs fork @last --at 12 --output 0/charge#1='{\"paid\": true}'",
+)
+async def fork(
+    session: CliSession,
+    run: Run,
+    at: Annotated[int, typer.Option("--at", metavar="SEQ", help="Last event to keep.", min=1)],
+    input: Input = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="JSON", help="State of a machine as JSON, or @FILE.")
+    ] = None,
+    outputs: Annotated[
+        list[str], typer.Option("--output", metavar="PATH=JSON", help="Replace the result of a step.")
+    ] = [],
+    key: Key = "",
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Start a new run from an event of this run's log, and print its id."""
+    changed: dict[str, Any] = {"input": json_value("--input", input)} if input is not None else {}
+    changed |= {"state": json_value("--state", state)} if state is not None else {}
+    changed |= {"outputs": pairs("--output", outputs)} if outputs else {}
+    who: WhoOptions = {"by": by or session.user, "reason": reason}
+    async with session.engine() as engine:
+        handle = await session.run(engine, run)
+        _print_new(session, await engine.fork(handle, at=at, key=key, **changed, **who))
+
+
+# Runs as files
+
+
+@commands.add("export", "stepwell runs export @last -o run.json", "stepwell runs export @last | jq .runs")
+async def export(
+    session: CliSession,
+    run: Run,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is stdout.")
+    ] = "-",
+) -> None:
+    """Write a run and all runs below it as one JSON file."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        data = await client.export(handle)
+    write_bytes(output, data)
+    if output != "-":
+        _done(session, handle.id, f"wrote {output}")
+
+
+@commands.add(
+    "import", "stepwell runs import run.json --database copy.db", "stepwell runs import - < run.json"
+)
+async def import_(
+    session: CliSession,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Exported file; - is stdin.")],
+    by: By = "",
+) -> None:
+    """Restore exported runs under their own ids; those that had not ended continue."""
+    data = read_bytes(file)  # before a new database is created for it
+    async with session.client(create=True) as client:
+        run = await client.import_run(data, by=by or session.user)
+    _print_new(session, run)

@@ -1,0 +1,233 @@
+"""`stepwell serve` and `stepwell dev`: the HTTP API of a database, with or without a worker.
+
+`dev` watches its file. A parent keeps the socket and the launch token, and starts a new child when the file
+changes: connections wait in the socket meanwhile, and the address stays the same.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stepwell.cli.command import Commands
+from stepwell.cli.commands.worker import redacted
+from stepwell.cli.options import Source
+from stepwell.cli.session import CliSession
+
+if TYPE_CHECKING:
+    from stepwell.app import Engine
+    from stepwell.server.app import ServerApp
+    from stepwell.server.proxy import TrustedProxy
+
+TOKEN = "STEPWELL_LAUNCH_TOKEN"
+_LOOK = 0.3  # seconds between two looks at the files
+
+commands = Commands()
+Host = Annotated[
+    str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.", show_default=True)
+]
+Port = Annotated[
+    int | None, typer.Option("--port", metavar="N", help="Port; else 8710, or the next free one.")
+]
+HostName = Annotated[
+    list[str], typer.Option("--host-name", metavar="NAME", help="Name under which it is reached.")
+]
+NoAuth = Annotated[
+    bool, typer.Option("--no-auth", help="Need no token; on loopback only.", show_default=False)
+]
+
+
+@commands.add(
+    "serve",
+    "stepwell serve --database postgresql://localhost/app",
+    "stepwell serve --database app.db --host 0.0.0.0 --host-name flows.example.com --proxy 10.0.0.1",
+)
+def serve(
+    session: CliSession,
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    host_name: HostName = [],
+    no_auth: NoAuth = False,
+    proxy: Annotated[
+        str,
+        typer.Option("--proxy", metavar="ADDRESSES", help="Reverse proxies whose forwarded headers count."),
+    ] = "",
+    user_header: Annotated[
+        str, typer.Option("--user-header", metavar="NAME", help="Header in which they name who signed in.")
+    ] = "",
+    groups_header: Annotated[
+        str, typer.Option("--groups-header", metavar="NAME", help="Header with the roles of that person.")
+    ] = "",
+    proxy_admin: Annotated[
+        list[str], typer.Option("--proxy-admin", metavar="NAME", help="Person with all scopes.")
+    ] = [],
+) -> None:
+    """Serve the HTTP API of a database. It needs no workflow code: workers are other processes."""
+    import asyncio
+
+    from stepwell.app import Engine
+    from stepwell.server.listener import Listener, bind
+    from stepwell.server.proxy import TrustedProxy
+
+    session.must_exist()
+    engine = Engine(session.database, worker=False, codec=session.codec)
+    trusted = None
+    if user_header:
+        addresses = [address for address in proxy.split(",") if address.strip()]
+        trusted = TrustedProxy(
+            addresses, user_header=user_header, groups_header=groups_header, admins=proxy_admin
+        )
+    with bind(host, port) as listener:
+        app = _app(engine, listener, host, host_name, trusted, no_auth=no_auth)
+        announce = partial(_announce, session, app, listener, redacted(session.database))
+        asyncio.run(Listener(app, proxies=proxy).serve_engine(engine, listener, announce))
+    session.out.say("stopped")
+
+
+@commands.add("dev", "stepwell dev flows.py", "stepwell dev flows.py --database app.db --port 9000")
+def dev(
+    session: CliSession,
+    source: Source,
+    host: Host = "127.0.0.1",
+    port: Port = None,
+    host_name: HostName = [],
+    no_auth: NoAuth = False,
+    fd: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
+) -> None:
+    """Serve the HTTP API and run the workflows of a file; begin again when it changes.
+
+    Without --database it works on SQLite in .stepwell, which version control ignores.
+    """
+    from stepwell.server.listener import bind
+
+    if fd is not None:
+        _child(session, source, fd, host, host_name, no_auth=no_auth)
+        return
+    names = [word for name in host_name for word in ("--host-name", name)]
+    own = ["--host", host, *names, *(["--no-auth"] if no_auth else []), *session.words]
+    with bind(host, port) as listener:
+        _Parent(session, source, own, listener).run()
+
+
+def _child(
+    session: CliSession, source: str, fd: int, host: str, host_name: Sequence[str], *, no_auth: bool
+) -> None:
+    import asyncio
+
+    from stepwell.app import Engine
+    from stepwell.cli.source import collect
+    from stepwell.server.listener import Listener
+
+    programs = collect(source)
+    engine = Engine(
+        session.own_database(),
+        workflows=programs.workflows,
+        steps=programs.steps,
+        nodes=programs.nodes,
+        codec=session.codec,
+    )
+    with socket.socket(fileno=fd) as listener:
+        app = _app(engine, listener, host, host_name, None, no_auth=no_auth)
+        names = ", ".join(sorted({workflow.definition.name for workflow in programs.workflows}))
+        announce = partial(_announce, session, app, listener, names or source)
+        asyncio.run(Listener(app).serve_engine(engine, listener, announce))
+
+
+def _app(
+    engine: Engine,
+    listener: socket.socket,
+    host: str,
+    host_name: Sequence[str],
+    proxy: TrustedProxy | None,
+    *,
+    no_auth: bool,
+) -> ServerApp:
+    from stepwell.errors import SettingsInvalid
+    from stepwell.server.access import LOOPBACK
+    from stepwell.server.app import asgi
+
+    if no_auth and listener.getsockname()[0] not in ("127.0.0.1", "::1"):
+        raise SettingsInvalid(
+            f"--no-auth with --host {host}",
+            hint="everybody who reaches that address would be admin; leave out --no-auth",
+        )
+    token = os.environ.get(TOKEN) or None
+    return asgi(engine, token=token, hosts=[*LOOPBACK, *host_name], auth=not no_auth, proxy=proxy)
+
+
+def _announce(session: CliSession, app: ServerApp, listener: socket.socket, what: str) -> None:
+    from stepwell.server.listener import address
+
+    url = address(listener)
+    opened = f"{url}/?t={app.access.token}" if app.access.auth else url
+    session.out.say(f"serving {what}\n  open   {opened}\n  API    {url}/api/v1")
+    if session.out.as_json:
+        session.out.json({"serving": what, "open": opened, "api": f"{url}/api/v1"})
+
+
+class _Parent:
+    """Keeps one child alive, and replaces it when a file of its folder changes."""
+
+    def __init__(
+        self, session: CliSession, source: str, options: Sequence[str], listener: socket.socket
+    ) -> None:
+        import secrets
+
+        self._session, self._source, self._options = session, source, options
+        self._listener = listener
+        self._stopping = False
+        self._token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+
+    def run(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        self._listener.set_inheritable(True)
+        while not self._stopping:
+            seen = dict(_files(self._source))
+            child = self._spawn()
+            self._wait_for_change(seen)
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)
+            child.wait()
+            if not self._stopping:
+                self._session.out.say("changed: starting again")
+        self._session.out.say("stopped; nothing was left half done")
+
+    def _wait_for_change(self, seen: dict[str, int]) -> None:
+        while not self._stopping and dict(_files(self._source)) == seen:
+            time.sleep(_LOOK)
+
+    def _stop(self, *_: object) -> None:
+        self._stopping = True
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        fd = self._listener.fileno()
+        command = [sys.executable, "-m", "stepwell", "dev", self._source, "--fd", str(fd), *self._options]
+        return subprocess.Popen(
+            command,
+            pass_fds=[fd],
+            env={**os.environ, TOKEN: self._token},
+            start_new_session=True,  # Ctrl-C reaches the parent only, which stops the child once
+        )
+
+
+def _files(source: str) -> Iterator[tuple[str, int]]:
+    """Return the Python and graph files beside the source, with the time of their last change."""
+    path = Path(source if source.endswith((".py", ".json", ".yaml", ".yml")) else source.replace(".", "/"))
+    folder = path if path.is_dir() else path.parent
+    for file in sorted(folder.glob("*")):
+        if file.suffix in (".py", ".json", ".yaml", ".yml"):
+            try:
+                yield str(file), file.stat().st_mtime_ns
+            except FileNotFoundError:  # an editor replaces it at this moment
+                continue

@@ -1,0 +1,74 @@
+"""`stepwell worker`: a process that runs the workflows of a file or module."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit, urlunsplit
+
+import typer
+
+from stepwell.cli.command import Commands
+from stepwell.cli.options import Source
+from stepwell.cli.session import CliSession
+
+commands = Commands()
+
+
+def redacted(database: str) -> str:
+    """Return the address without its password, which must not be logged."""
+    parts = urlsplit(database)
+    if not parts.password:
+        return database
+    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@")))
+
+
+@commands.add(
+    "worker",
+    "stepwell worker flows.py --database app.db",
+    "stepwell worker app.flows --database postgresql://localhost/app --queue default --queue gpu",
+)
+async def worker(
+    session: CliSession,
+    source: Source,
+    queue: Annotated[
+        list[str], typer.Option("--queue", "-q", metavar="NAME", help="Queue to serve; else `default`.")
+    ] = [],
+    slots: Annotated[
+        int | None,
+        typer.Option("--slots", metavar="N", help="Runs to drive at once; else STEPWELL_SLOTS.", min=1),
+    ] = None,
+) -> None:
+    """Run the workflows of a file until SIGTERM or Ctrl-C.
+
+    Both let steps finish and leave nothing half done.
+    """
+    from dataclasses import replace
+
+    from stepwell.app import Engine
+    from stepwell.cli.source import collect
+    from stepwell.settings import Settings
+
+    programs = collect(source)
+    queues = queue or ["default"]
+    settings = Settings.from_env()
+    engine = Engine(
+        session.database,
+        workflows=programs.workflows,
+        steps=programs.steps,
+        nodes=programs.nodes,
+        queues=queues,
+        codec=session.codec,
+        settings=replace(settings, slots=slots) if slots is not None else settings,
+    )
+    definitions = [workflow.definition for workflow in programs.workflows]
+    steps = [f"step {step.spec.name}" for step in programs.steps]
+    names = [f"{definition.name} version {definition.version}" for definition in definitions] or steps
+    database = redacted(session.database)
+
+    def on_start() -> None:
+        session.out.say(f"working on {database}, queue {', '.join(queues)}: {', '.join(names)}")
+        if session.out.as_json:
+            session.out.json({"database": database, "queues": queues, "workflows": names})
+
+    await engine.serve(on_start)
+    session.out.say("stopped; nothing was left half done")

@@ -1,0 +1,84 @@
+"""Runs as rows of a table and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepwell.cli.output import Column
+from stepwell.cli.text import STYLES, duration_text, marked, short_time, time_text
+
+if TYPE_CHECKING:
+    from stepwell.domain.commit import RunRow
+
+SHORT_ID = 16  # characters of an id in a terminal: the time and some noise
+
+
+def columns(now: float) -> list[Column]:
+    """Return the columns of a list of runs; their widths do not depend on the rows."""
+    return [
+        Column("STATUS", lambda run: str(run.status.value), _status, _style, width=11),
+        Column("RUN", lambda run: str(run.id), lambda run: str(run.id[:SHORT_ID]), width=SHORT_ID),
+        Column("WORKFLOW", lambda run: f"{run.workflow}@{run.version}", width=32, share=5),
+        Column("KEY", lambda run: str(run.key), width=18, wide=True),
+        Column(
+            "CREATED",
+            lambda run: time_text(run.created_at) or "",
+            lambda run: short_time(run.created_at, now),
+            width=12,
+        ),
+        Column("TOOK", lambda run: duration_text(_took(run, now)), width=6),
+        Column("WHERE", _where, width=200, share=6),
+    ]
+
+
+def _status(run: RunRow) -> str:
+    return marked(run.status.value)
+
+
+def _style(run: RunRow) -> str:
+    return STYLES.get(run.status.value, "")
+
+
+def _took(run: RunRow, now: float) -> float | None:
+    return (run.ended_at or now) - run.created_at
+
+
+def _where(run: RunRow) -> str:
+    error = decoded(run.error)
+    message = error.get("message") if isinstance(error, dict) else ""
+    return " ".join(str(message or run.where_at).split())
+
+
+def run_data(run: RunRow) -> dict[str, Any]:
+    """Return a run as JSON shows it, without its payloads."""
+    return {
+        "id": run.id,
+        "workflow": run.workflow,
+        "version": run.version,
+        "kind": run.kind,
+        "status": run.status.value,
+        "where_at": run.where_at,
+        "number": run.number,
+        "key": run.key,
+        "parent": run.parent,
+        "root": run.root,
+        "tags": decoded(run.tags),
+        "trigger": run.trigger,
+        "started_by": run.started_by,
+        "created_at": time_text(run.created_at),
+        "started_at": time_text(run.started_at),
+        "ended_at": time_text(run.ended_at),
+        "test": run.test,
+    }
+
+
+def whole_run_data(run: RunRow) -> dict[str, Any]:
+    """Return a run with its input, output and error."""
+    payloads = {"input": decoded(run.input), "output": decoded(run.output), "error": decoded(run.error)}
+    return {**run_data(run), **payloads}
+
+
+def decoded(data: bytes | None) -> Any:
+    import msgspec
+
+    return None if data is None else msgspec.json.decode(data)

@@ -1,0 +1,109 @@
+"""Selection: the runs that a filter matches, and one verb for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stepwell.cli import failure
+from stepwell.cli.session import CliSession
+from stepwell.errors import InvalidRequest, StepwellError
+
+if TYPE_CHECKING:
+    from stepwell.client import Client, RunHandle
+    from stepwell.domain.commit import RunRow
+
+_PAGE = 500
+
+
+async def matching(
+    client: Client, workflow: str, status: Sequence[str], since: str, limit: int | None = None
+) -> AsyncIterator[RunRow]:
+    """Read the matching runs in pages, newest first."""
+    from stepwell.domain.duration import seconds
+
+    oldest = await client.store.now() - seconds(since, name="--since") if since else 0.0
+    before, left = "", limit
+    while left is None or left > 0:
+        size = _PAGE if left is None else min(_PAGE, left)
+        page = await client.runs(workflow=workflow, status=list(status), before=before, limit=size)
+        for row in page:
+            if row.created_at < oldest:
+                return
+            yield row
+        if len(page) < size:
+            return
+        before = page[-1].id
+        left = None if left is None else left - len(page)
+
+
+class Bulk:
+    """One verb for the runs that a caller names, or for all that match a filter."""
+
+    def __init__(self, session: CliSession, verb: str, done: str) -> None:
+        self._session = session
+        self._verb, self._done = verb, done  # "cancel", "cancelled"
+
+    async def choose(
+        self,
+        client: Client,
+        runs: Sequence[str],
+        workflow: str,
+        status: Sequence[str],
+        since: str,
+        *,
+        yes: bool,
+    ) -> list[RunHandle[Any]] | None:
+        """Return the runs; None if the person says no. A filter needs a confirmation."""
+        filtered = bool(workflow or status or since)
+        if filtered == bool(runs):
+            what = "both runs and a filter" if runs else "neither a run nor a filter"
+            raise InvalidRequest(
+                f"{what} was given",
+                hint=f"stepwell runs {self._verb} RUN, or with a filter: --status failed --since 24h",
+            )
+        if runs:
+            return [await self._session.run(client, run) for run in runs]
+        ids = [row.id async for row in matching(client, workflow, status, since)]
+        if not ids:
+            self._session.out.say("no matching runs")
+            return []
+        count = "1 run" if len(ids) == 1 else f"{len(ids)} runs"
+        question = f"{self._verb.capitalize()} {count} of {self._session.database}?"
+        if not self._session.out.confirm(question, yes=yes):
+            self._session.out.say("nothing was changed")
+            return None
+        return [client.handle(run_id) for run_id in ids]
+
+    async def apply(
+        self, handles: Sequence[RunHandle[Any]], act: Callable[[RunHandle[Any]], Awaitable[str]]
+    ) -> int:
+        """Act on each run; return the exit code. One that cannot be changed does not stop the others."""
+        out = self._session.out
+        if len(handles) == 1 and not out.as_json:
+            out.say(await act(handles[0]))
+            return 0
+        results, code = [], 0
+        with out.progress(self._verb, len(handles)) as advance:
+            for handle in handles:
+                try:
+                    text = await act(handle)
+                    results.append({"id": handle.id, "done": True, "text": text})
+                except StepwellError as error:
+                    if len(handles) == 1:
+                        raise
+                    results.append(
+                        {"id": handle.id, "done": False, "code": error.code, "text": error.message}
+                    )
+                    code = failure.exit_code(error)
+                    if code in (failure.UNREACHABLE, failure.USAGE):
+                        raise
+                advance(1)
+        if out.as_json:
+            out.json(results)
+            return code
+        refused = [result for result in results if not result["done"]]
+        for result in refused[:20]:
+            out.say(f"{result['id']}: {result['text']} [{result['code']}]")
+        out.say(f"{self._done}: {len(results) - len(refused)}, refused: {len(refused)}")
+        return code

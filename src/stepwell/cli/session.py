@@ -1,0 +1,168 @@
+"""CliSession: what one call of the program works with: the database or server, and which run is meant."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepwell.cli.output import Output
+from stepwell.errors import InvalidRequest, RunNotFound, StoreUnusable, excerpt
+
+if TYPE_CHECKING:
+    from stepwell.app import Engine
+    from stepwell.client import Client, RunHandle
+    from stepwell.store.payloads import PayloadCodec
+
+DEFAULT = "stepwell.db"
+FOLDER = ".stepwell"  # of `stepwell dev` and `stepwell run`
+_ID_LENGTH = 32
+_PREFIX_MIN = 4
+_NEWEST = {"@last": (), "@failed": ("failed", "timed_out"), "@waiting": ("suspended",)}
+
+
+class CliSession:
+    """The options that commands share, and what follows from them."""
+
+    def __init__(
+        self,
+        *,
+        json: bool = False,
+        no_color: bool = False,
+        database: str = "",
+        workspace: str = "",
+        codec: str = "",
+        api_key: str = "",
+    ) -> None:
+        self.out = Output(as_json=json, color=not no_color)
+        self.workspace = workspace
+        self._database = database or os.environ.get("STEPWELL_DATABASE", "")
+        self._codec = codec
+        self.api_key = api_key or os.environ.get("STEPWELL_API_KEY", "")
+
+    # Where the runs are
+
+    @property
+    def named(self) -> bool:
+        """Whether the caller said which database is meant."""
+        return bool(self._database)
+
+    @cached_property
+    def database(self) -> str:
+        """The database or server: as the caller says, or the one of this folder."""
+        own = Path(FOLDER) / "dev.db"
+        return self._database or (str(own) if own.exists() and not Path(DEFAULT).exists() else DEFAULT)
+
+    def use(self, database: str) -> None:
+        """Work on this database, if one is given."""
+        self._database = database or self._database
+
+    @property
+    def remote(self) -> bool:
+        return self.database.startswith(("http://", "https://"))
+
+    def own_database(self) -> str:
+        """Return the database to create if there is none: in a folder that version control ignores."""
+        if self.named or Path(DEFAULT).exists():
+            return self.database
+        folder = Path(FOLDER)
+        folder.mkdir(exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+        return str(folder / "dev.db")
+
+    def must_exist(self) -> None:
+        """Refuse a missing file: opening it would create an empty database."""
+        if "://" not in self.database and not Path(self.database).exists():
+            hint = "name the file that the workers use: --database FILE"
+            if not self.named:
+                hint += "; or begin with `stepwell init` or `stepwell dev FILE`"
+            raise StoreUnusable(f"there is no database {self.database}", hint=hint)
+
+    @property
+    def words(self) -> list[str]:
+        """The shared options as words, for a child process."""
+        words = [
+            word
+            for name, value in (("--database", self._database), ("--codec", self._codec))
+            if value
+            for word in (name, value)
+        ]
+        return [*words, "--json"] if self.out.as_json else words
+
+    @cached_property
+    def codec(self) -> PayloadCodec | None:
+        from stepwell.cli.codec import named_codec
+
+        return named_codec(self._codec)
+
+    @property
+    def user(self) -> str:
+        """The name of the user of the operating system; '' if it has none."""
+        try:
+            return getpass.getuser()
+        except (OSError, KeyError):  # such as a container with an unknown user id
+            return ""
+
+    @asynccontextmanager
+    async def client(self, *, create: bool = False, payloads: bool = True) -> AsyncIterator[Client]:
+        """Connect to the database. Without `payloads` an encrypted one needs no codec."""
+        from stepwell.cli.codec import store_of
+        from stepwell.client import Client
+        from stepwell.system import SystemIds
+
+        if not create:
+            self.must_exist()
+        store = store_of(self.database, self.codec if payloads else None)
+        await (store.open() if payloads else store.open(encoded=True))
+        try:
+            client = Client(store, SystemIds(), workspace=self.workspace or "default")
+            client.notifier.forward_to(store.hint)
+            yield client
+        finally:
+            await store.close()
+
+    @asynccontextmanager
+    async def engine(self) -> AsyncIterator[Engine]:
+        """Connect with an engine without a worker: it knows graphs, which a client does not."""
+        from stepwell.app import Engine
+        from stepwell.cli.codec import store_of
+
+        self.must_exist()
+        store = store_of(self.database, self.codec)
+        async with Engine(store, worker=False, workspace=self.workspace or "default") as engine:
+            yield engine
+
+    # Which run is meant
+
+    async def run(self, client: Client, text: str) -> RunHandle[Any]:
+        """Return the run with that id, the beginning of its id, or a word such as @last."""
+        if text in _NEWEST:
+            rows = await client.runs(status=_NEWEST[text], limit=1)
+            if not rows:
+                raise RunNotFound(f"there is no run for {text}", hint="see `stepwell runs list`")
+            return client.handle(rows[0].id)
+        if text.startswith("@"):
+            raise InvalidRequest(f"{excerpt(text)} names no run", hint=f"use {', '.join(_NEWEST)} or an id")
+        if len(text) < _ID_LENGTH and text and set(text) <= set("0123456789abcdef"):
+            return client.handle(await self._completed(client, text))
+        return client.handle(text)
+
+    async def _completed(self, client: Client, prefix: str) -> str:
+        rows = await client.runs(
+            before=prefix + "g", limit=3
+        )  # ids are hexadecimal: "g" is after all of them
+        matches = [row.id for row in rows if row.id.startswith(prefix)]
+        if not matches:
+            return prefix
+        if len(matches) > 1 and prefix not in matches:
+            shown = ", ".join(matches[:2]) + (", ..." if len(matches) > 2 else "")
+            raise InvalidRequest(f"several runs begin with {prefix}", hint="give more of the id", runs=shown)
+        if len(prefix) < _PREFIX_MIN:
+            raise InvalidRequest(f"{prefix} is too short for an id", hint="give four characters or more")
+        return matches[0]
