@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import get_args
 
+from stepwell.domain.step_log import Capture
 from stepwell.domain.workflow_code import DirectCalls
 from stepwell.errors import SettingsInvalid, excerpt
+
+_WORDS: dict[object, tuple[str, ...]] = {
+    "DirectCalls": get_args(DirectCalls),
+    "Capture": get_args(Capture),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +37,18 @@ class Settings:
     lost_leases_max: int = 3  # owners that a run may lose at one place before it fails as WORKER_CRASHED
     keep_ended_seconds: float | None = None  # remove runs this long after their end; None: never
     direct_calls: DirectCalls = "warn"  # a step called in workflow code without ctx.step: "warn" or "error"
+    step_logs: Capture = "all"  # what to keep of a step's output: "all", only "logging", or "off"
+    step_log_bytes_max: int = 256 * 1024  # of one attempt; the rest is cut off
 
     def __post_init__(self) -> None:
-        if self.direct_calls not in get_args(DirectCalls):
-            raise SettingsInvalid(
-                f"direct_calls is {self.direct_calls!r}", hint='it must be "warn" or "error"'
-            )
         for field in fields(Settings):
             value = getattr(self, field.name)
-            if field.type == "DirectCalls" or (value is None and "None" in str(field.type)):
+            if field.type in _WORDS:
+                if value not in _WORDS[field.type]:
+                    words = " or ".join(f'"{word}"' for word in _WORDS[field.type])
+                    raise SettingsInvalid(f"{field.name} is {excerpt(value)}", hint=f"it must be {words}")
+                continue
+            if value is None and "None" in str(field.type):
                 continue
             whole = field.type == "int"
             if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
@@ -64,7 +73,7 @@ class Settings:
         values: dict[str, float | str] = {}
         for field in fields(cls):
             text = source.get(f"STEPWELL_{field.name.upper()}")
-            if text is not None and field.type == "DirectCalls":
+            if text is not None and field.type in _WORDS:
                 values[field.name] = text
             elif text is not None:
                 values[field.name] = _number(f"STEPWELL_{field.name.upper()}", text, field.type == "int")

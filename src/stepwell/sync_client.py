@@ -220,6 +220,8 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
     overview = _verb(RunHandle[Any].overview)
     log = _iterator(RunHandle[Any].log)
     events = _iterator(RunHandle[Any].events)
+    logs = _verb(RunHandle[Any].logs)
+    follow_logs = _iterator(RunHandle[Any].follow_logs)
     state = _verb(RunHandle[Any].state)
     checkpoints = _verb(RunHandle[Any].checkpoints)
     documents = _verb(RunHandle[Any].documents)

@@ -18,6 +18,7 @@ from stepwell.client import decisions
 from stepwell.client.diagnosis import warn_if_unserved, why
 from stepwell.client.open_waits import first_open_wait
 from stepwell.client.run_event import RunEvent, readable
+from stepwell.client.step_logs import StepLogLine, read_lines
 from stepwell.client.store_access import StoreAccess
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
 from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunFilter, RunRow
@@ -42,6 +43,7 @@ from stepwell.domain.new_run import needs_of_run
 from stepwell.domain.problems import run_error
 from stepwell.domain.state import Checkpoint, OpenWait, RunOverview, RunState, fold, overview_of
 from stepwell.domain.status import RETRYABLE, Status
+from stepwell.domain.step_log import LINES_PAGE
 from stepwell.domain.text import checked_text, clean
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.domain.why import Reason
@@ -206,6 +208,37 @@ class RunHandle(Generic[R]):
             async for page in pages:
                 for row in page:
                     yield readable(row, self.id)
+
+    async def logs(
+        self, path: str = "", *, attempt: int = 0, after: int = 0, limit: int = LINES_PAGE
+    ) -> Sequence[StepLogLine]:
+        """Read what steps logged and printed: all of them, the one at `path`, or one attempt of it.
+
+        Returns at most `limit` lines after line `after`, oldest first.
+        """
+        await self._check()
+        lines = await read_lines(self._client.store, self.id, path, attempt=attempt, after=after, limit=limit)
+        if not lines:
+            await self.info()  # it may have been deleted
+        return lines
+
+    async def follow_logs(
+        self, path: str = "", *, attempt: int = 0, after: int = 0
+    ) -> AsyncIterator[StepLogLine]:
+        """Read the same lines, and new ones as they are written, until the run ends."""
+        with self._client.notifier.following(self.id):
+            while True:
+                seen = self._watch.news
+                ended = (await self.info()).status.terminal
+                page = await self.logs(path, attempt=attempt, after=after)
+                for line in page:
+                    yield line
+                after = page[-1].n if page else after
+                if len(page) < LINES_PAGE:
+                    if ended:
+                        return
+                    self._client.notifier.check()
+                    await self._watch.wait(_FOLLOW_SECONDS, seen)
 
     async def _pages(self, after: int, *, follow: bool) -> AsyncGenerator[Sequence[LogRow], None]:
         """Read the log in pages; a short page, even an empty one, means that nothing more is written yet."""

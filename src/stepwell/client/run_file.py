@@ -19,6 +19,7 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.lanes import read_lane
 from stepwell.domain.messages import PAYLOADS
 from stepwell.domain.status import Status
+from stepwell.domain.step_log import LogLine, LogLineRow
 from stepwell.domain.text import is_whole
 from stepwell.domain.whole_numbers import PRIORITY_MAX
 from stepwell.errors import InvalidFile, LogDamaged, excerpt
@@ -44,6 +45,15 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
     payload: Raw
     at: float
     by: str = ""
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True):
+    n: int
+    path: str
+    attempt: int
+    key: str
+    at: float
+    payload: LogLine
 
 
 class _Ticket(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +105,7 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     inbox: list[_Message] = []
     waits: list[NewWait] = []
     started_by: str = ""
+    lines: list[_Line] = []
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -128,6 +139,10 @@ def _run(copy: RunCopy) -> _Run:
         ],
         inbox=[_Message(**row._asdict() | {"payload": Raw(row.payload)}) for row in copy.inbox],
         waits=list(copy.waits),
+        lines=[
+            _Line(**row._asdict() | {"payload": msgspec.json.decode(row.payload, type=LogLine)})
+            for row in copy.lines
+        ],
     )
 
 
@@ -172,6 +187,10 @@ def _copy(run: _Run) -> RunCopy:
         ],
         inbox=[InboxRow(m.key, m.n, m.kind, m.name, bytes(m.payload), m.at, m.by) for m in run.inbox],
         waits=run.waits,
+        lines=[
+            LogLineRow(n, line.path, line.attempt, line.key, line.at, msgspec.json.encode(line.payload))
+            for n, line in enumerate(run.lines, 1)
+        ],
     )
     _check(copy)
     return copy
@@ -195,6 +214,8 @@ def _check(copy: RunCopy) -> None:
     own = [ticket for ticket in copy.tickets if ticket.path == ""]
     if copy.status.terminal == bool(own) or (copy.status.terminal and (copy.tickets or copy.inbox)):
         raise InvalidFile(f"{where}: it is {copy.status} but has {len(own)} tickets")
+    if len({(line.path, line.attempt, line.key) for line in copy.lines}) < len(copy.lines):
+        raise InvalidFile(f"{where}: it has a line of a step's log twice")
     if len({ticket.path for ticket in copy.tickets}) < len(copy.tickets):
         raise InvalidFile(f"{where}: two of its tickets have the same path")
     if own and not 1 <= own[0].base <= len(copy.log):
@@ -227,6 +248,7 @@ def _check_queueing(copy: RunCopy, where: str) -> None:
     texts = [copy.id, copy.key, copy.queue, copy.workflow, copy.version, copy.root, copy.parent]
     texts += [text for t in copy.tickets for text in (t.path, t.queue, t.needs)]
     texts += [text for m in copy.inbox for text in (m.key, m.kind, m.name)]
+    texts += [text for line in copy.lines for text in (line.path, line.key)]
     if any("\x00" in text for text in texts):
         raise InvalidFile(f"{where}: one of its names or keys contains a NUL character")
     if any(abs(number) > PRIORITY_MAX for number in (copy.priority, *(t.priority for t in copy.tickets))):

@@ -44,6 +44,7 @@ from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.lanes import LaneUse
 from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.rates import RatedAnswer, RatedStart
+from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
 from stepwell.errors import CodecMissing, StoreUnavailable
 
 BATCH_MEMBERS_MAX = 500
@@ -395,6 +396,22 @@ class AccessStore(Protocol):
         ...
 
 
+class StepLogStore(Protocol):
+    async def add_log_lines(self, lines: Sequence[NewLogLine]) -> None:
+        """Write these lines after the others of their runs; those that are there already stay as they are.
+
+        No lease is needed: nothing but people reads them. Lines of a run that does not exist are dropped.
+        Readers see the lines of a run in the order of their numbers: never one before an earlier one.
+        """
+        ...
+
+    async def read_log_lines(
+        self, run_id: RunId, *, path: str = "", attempt: int = 0, after: int = 0, limit: int = LINES_PAGE
+    ) -> Sequence[LogLineRow]:
+        """The next lines of a run, or of the step at `path`, with n > after; attempt 0: of all attempts."""
+        ...
+
+
 class Wakeups(Protocol):
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when another process hints; returns how to stop. A hint may repeat or be missed."""
@@ -406,9 +423,20 @@ class Wakeups(Protocol):
 
 
 class Store(
-    Runs, Inbox, Tickets, Reading, Archive, Definitions, Codecs, LimitStore, AccessStore, Wakeups, Protocol
+    Runs,
+    Inbox,
+    Tickets,
+    Reading,
+    Archive,
+    Definitions,
+    Codecs,
+    LimitStore,
+    AccessStore,
+    StepLogStore,
+    Wakeups,
+    Protocol,
 ):
-    """Everything a backend provides: 54 verbs. Callers ask for the narrowest part they need."""
+    """Everything a backend provides: 56 verbs. Callers ask for the narrowest part they need."""
 
     sync_transactions: bool  # transact() calls plain functions on a writer thread
     polls: bool  # hints from other processes do not arrive: look often

@@ -41,6 +41,7 @@ from stepwell.domain.damage import damaged
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import Full, RatedAnswer, RatedStart
+from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
 from stepwell.errors import CodecMissing, SettingsInvalid, StoreUnusable, excerpt
 from stepwell.store.base import PUBLISHED_MAX, Encode, Store
 from stepwell.store.codec_check import Secret, agreed
@@ -220,6 +221,9 @@ class EncodedStore:
     def _maybe(self, data: bytes | None) -> bytes | None:
         return None if data is None else self._encode(data)
 
+    async def add_log_lines(self, lines: Sequence[NewLogLine]) -> None:
+        await self._store.add_log_lines([line._replace(payload=self._encode(line.payload)) for line in lines])
+
     async def restore(self, copies: Sequence[RunCopy], *, starts: bool = False) -> Sequence[Started]:
         return await self._store.restore([self._restored(copy) for copy in copies], starts=starts)
 
@@ -241,6 +245,7 @@ class EncodedStore:
                 for row in copy.log
             ],
             inbox=[row._replace(payload=encode(row.payload)) for row in copy.inbox],
+            lines=[row._replace(payload=encode(row.payload)) for row in copy.lines],
         )
 
     # Out
@@ -262,6 +267,7 @@ class EncodedStore:
             digest=digest,
             log=[self._log_row(copy.id, row) for row in copy.log],
             inbox=[self._inbox_row(copy.id, row) for row in copy.inbox],
+            lines=[self._line(copy.id, row) for row in copy.lines],
         )
 
     async def claim(self, request: ClaimRequest) -> Claims:
@@ -290,6 +296,15 @@ class EncodedStore:
 
     async def read_inbox(self, run_id: RunId, *, after: int = 0) -> Sequence[InboxRow]:
         return [self._inbox_row(run_id, row) for row in await self._store.read_inbox(run_id, after=after)]
+
+    async def read_log_lines(
+        self, run_id: RunId, *, path: str = "", attempt: int = 0, after: int = 0, limit: int = LINES_PAGE
+    ) -> Sequence[LogLineRow]:
+        rows = await self._store.read_log_lines(run_id, path=path, attempt=attempt, after=after, limit=limit)
+        return [self._line(run_id, row) for row in rows]
+
+    def _line(self, run_id: RunId, row: LogLineRow) -> LogLineRow:
+        return row._replace(payload=self._value(run_id, f"line {row.n} of its log", row.payload))
 
     async def published(
         self,

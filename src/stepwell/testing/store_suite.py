@@ -29,6 +29,7 @@ from stepwell.testing.stores.reroute import RerouteRules
 from stepwell.testing.stores.scene import MakeStore, Scene, checked
 from stepwell.testing.stores.shared_limits import ReachRules
 from stepwell.testing.stores.starts import StartRules
+from stepwell.testing.stores.step_logs import StepLogRules
 from stepwell.testing.stores.transactions import TransactRules
 from stepwell.testing.stores.workers import ClockRules, ReapRules, WorkerRules
 from stepwell.testing.stores.workflows import NumberRules, SwitchRules
@@ -71,5 +72,6 @@ class StoreSuite(
     SwitchRules,
     WorkspaceRules,
     SenderRules,
+    StepLogRules,
 ):
     """Subclass it and provide the fixture `make_store`; pytest then runs every rule on your store."""

@@ -24,7 +24,7 @@ async def cancelled_twice() -> None:
     processes, begun = ProcessPool(1), asyncio.Event()
     spec = StepSpec(name="stands_still", function=stands_still, isolation="process")
     context = StepContext(run_id="r", path="0/s", attempt=1, lease="l")
-    call = asyncio.ensure_future(processes.run(spec, (), {}, context, begun.set))
+    call = asyncio.ensure_future(processes.run(spec, (), {}, context, begun=begun.set, log=None))
     await begun.wait()
     for _ in range(2):  # the second time while the process is being killed
         call.cancel()

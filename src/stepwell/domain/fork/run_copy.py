@@ -13,6 +13,7 @@ from stepwell.domain.events import Failed, Problem, written
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import EndNotice, child_ended
 from stepwell.domain.status import Status
+from stepwell.domain.step_log import LogLineRow
 
 
 class TicketCopy(NamedTuple):
@@ -65,6 +66,7 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
     inbox: Sequence[InboxRow] = ()
     waits: Sequence[NewWait] = ()
     started_by: str = ""
+    lines: Sequence[LogLineRow] = ()  # what its steps logged and printed
 
     @property
     def identity(self) -> Identity:

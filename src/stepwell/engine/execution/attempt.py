@@ -17,6 +17,7 @@ from stepwell.domain.events import DocumentSaved
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.execution.exit_guard import sys_exit_as_error, sys_exit_guard
+from stepwell.engine.execution.step_log import LineSink, StepLog
 from stepwell.errors import StepTimedOut, Unwind
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class AttemptServices(Protocol):
 
     @property
     def runner(self) -> StepRunner: ...
+
+    @property
+    def step_logs(self) -> LineSink | None: ...
 
 
 class NamedSpec(Protocol):
@@ -96,6 +100,7 @@ class StepAttempt:
         "attempt",
         "began",
         "coroutine",
+        "log",
         "noted",
         "saved",
         "spec",
@@ -130,6 +135,10 @@ class StepAttempt:
         # A plain function may have to wait for a thread or process: its time counts from when it gets one.
         self.began = services.clock.monotonic() if spec.is_async and spec.isolation == "none" else _NOT_YET
         self.noted = False
+        self.log: StepLog | None = None
+        if services.step_logs is not None:
+            self.log = StepLog(services.step_logs, run_id, path, attempt)
+            self.log.attach(self.variables)
         self._ended: OnEnded | None = None
         self._task: asyncio.Task[Any] | None = None
         self._handle: asyncio.TimerHandle | None = None
@@ -218,13 +227,24 @@ class StepAttempt:
             error = asyncio.CancelledError("the step was cancelled from outside")
         elif isinstance(error, Unwind):
             error = RuntimeError(f"a step raised {type(error).__name__}, which only the engine may")
-        ended, self._ended = self._ended, None
-        if ended is not None:  # otherwise it was stopped, or timed out
-            ended(result, error)
+        self._end(result, error)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
+        if self.log is None:
+            self._report(result, error)
+        else:
+            self.log.end(lambda: self._report(result, error))
+
+    async def log_written(self) -> None:
+        """For a transactional step, which ends in its own transaction: until its lines are written."""
+        if self.log is not None:
+            written = asyncio.Event()
+            self.log.end(written.set)
+            await written.wait()
+
+    def _report(self, result: Any, error: BaseException | None) -> None:
         ended, self._ended = self._ended, None
-        if ended is not None:
+        if ended is not None:  # otherwise it was stopped, or timed out
             ended(result, error)
 
     def _time_out(self) -> None:

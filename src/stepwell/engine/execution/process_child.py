@@ -6,6 +6,7 @@ Run with -m and the worker's pid. `ProcessPool` is the other side.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import ctypes
 import importlib
 import importlib.util
@@ -15,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import msgspec
@@ -24,8 +26,10 @@ from stepwell.domain.events import NULL, DocumentSaved, Problem
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import kinds_of
+from stepwell.domain.step_log import Capture, LogLine
 from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
 from stepwell.engine.execution.exit_guard import sys_exit_as_error
+from stepwell.engine.execution.step_log import StepLog, observed_output
 from stepwell.errors import Permanent, RetryAfter
 
 _PR_SET_PDEATHSIG = 1
@@ -78,6 +82,8 @@ class StepRequest(msgspec.Struct, frozen=True):
     step_path: str
     attempt: int
     lease: str
+    log_bytes_max: int = 0  # 0: what the step logs and prints is not kept
+    capture: Capture = "off"
 
 
 class StepReply(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,6 +93,7 @@ class StepReply(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_after: float | None = None
     documents: list[DocumentSaved] = []
     kinds: list[str] = []  # the error's classes, for the retry policy
+    line: LogLine | None = None  # the step has logged it, and continues
 
 
 def main(worker: int) -> None:
@@ -103,7 +110,42 @@ def main(worker: int) -> None:
         if len(head) < 8:
             return
         request = msgspec.json.decode(requests.read(int.from_bytes(head, "big")), type=StepRequest)
-        _send(replies, _answer(request, parent))
+        lines = SentLines(replies, request.log_bytes_max)
+        if request.log_bytes_max:
+            variables = contextvars.copy_context()
+            log = StepLog(lines, request.run_id, request.step_path, request.attempt)
+            log.attach(variables)
+            with observed_output(request.capture):
+                reply = variables.run(_answer, request, parent)
+            log.end(lambda: None)
+        else:
+            reply = _answer(request, parent)
+        lines.close()
+        _send(replies, reply)
+
+
+class SentLines:
+    """Sends the lines of a step to its worker as they come, from any thread of this process."""
+
+    def __init__(self, replies: BinaryIO, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._replies = replies
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def add(self, run_id: str, path: str, attempt: int, payload: bytes) -> int:
+        with self._lock:
+            if not self._closed:
+                _send(self._replies, StepReply(line=msgspec.json.decode(payload, type=LogLine)))
+        return 1
+
+    def when_written(self, count: int, then: Callable[[], None]) -> None:
+        then()
+
+    def close(self) -> None:
+        """The step has ended: a line of its threads must not get between the replies of the next."""
+        with self._lock:
+            self._closed = True
 
 
 def _send(replies: BinaryIO, reply: StepReply) -> None:

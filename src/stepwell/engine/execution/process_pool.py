@@ -20,6 +20,7 @@ from stepwell.domain.program import StepContext
 from stepwell.domain.retry import RemoteError, class_name
 from stepwell.domain.steps import StepSpec, encode_arguments
 from stepwell.engine.execution.process_child import StepReply, StepRequest
+from stepwell.engine.execution.step_log import StepLog, observed
 from stepwell.errors import Exited, InvalidDefinition, Permanent, RetryAfter
 
 
@@ -49,15 +50,21 @@ class _Child:
     def alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(self, request: StepRequest) -> StepReply:
+    async def ask(self, request: StepRequest, log: StepLog | None) -> StepReply:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         data = msgspec.json.encode(request)
         try:
             self._process.stdin.write(len(data).to_bytes(8, "big") + data)
             await self._process.stdin.drain()
-            size = int.from_bytes(await self._process.stdout.readexactly(8), "big")
-            return msgspec.json.decode(await self._process.stdout.readexactly(size), type=StepReply)
+            while True:
+                size = int.from_bytes(await self._process.stdout.readexactly(8), "big")
+                data = await self._process.stdout.readexactly(size)
+                reply = msgspec.json.decode(data, type=StepReply)
+                if reply.line is None:
+                    return reply
+                if log is not None:
+                    log.add(msgspec.json.encode(reply.line))
         except (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError):
             code = await self._process.wait()
             raise ProcessCrashed(f"the step's process died with exit code {code}") from None
@@ -82,14 +89,16 @@ class ProcessPool:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         context: StepContext,
+        *,
         begun: Callable[[], None],
+        log: StepLog | None,
     ) -> Any:
-        request = self._request(spec, args, kwargs, context)
+        request = self._request(spec, args, kwargs, context, log)
         async with self._slots:
             child = await self._idle_child()
             begun()
             try:
-                reply = await child.ask(request)
+                reply = await child.ask(request, log)
             except BaseException:
                 self._dying.add(child)
                 await asyncio.shield(self._reap(child))  # we may be cancelled again meanwhile
@@ -99,7 +108,12 @@ class ProcessPool:
         return _outcome(spec, reply)
 
     def _request(
-        self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], context: StepContext
+        self,
+        spec: StepSpec,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        context: StepContext,
+        log: StepLog | None,
     ) -> StepRequest:
         function = getattr(spec.function, "__wrapped__", spec.function)
         module, name = function.__module__, function.__qualname__
@@ -120,6 +134,8 @@ class ProcessPool:
             step_path=context.path,
             attempt=context.attempt,
             lease=context.lease,
+            log_bytes_max=0 if log is None else log.bytes_max,
+            capture=observed(),
         )
 
     async def _idle_child(self) -> _Child:

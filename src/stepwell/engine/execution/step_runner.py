@@ -59,7 +59,9 @@ class StepRunner:
     async def in_process(
         self, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], execution: StepAttempt
     ) -> Any:
-        return await self._processes.run(spec, args, kwargs, execution.context, execution.begin)
+        return await self._processes.run(
+            spec, args, kwargs, execution.context, begun=execution.begin, log=execution.log
+        )
 
     async def close(self) -> None:
         for task in list(self._tasks):

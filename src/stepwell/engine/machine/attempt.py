@@ -18,6 +18,7 @@ from stepwell.domain.steps import StepSpec
 from stepwell.engine.context.context import RunContext
 from stepwell.engine.context.thread_bridge import Make, ThreadBridge, ThreadContext, turn
 from stepwell.engine.execution.attempt import outcome_of
+from stepwell.engine.execution.step_log import StepLog
 from stepwell.engine.machine.attempt_context import AttemptContext
 from stepwell.engine.machine.calls import TransitionCall
 from stepwell.engine.machine.task_tracker import TaskTracker, TrackedTask
@@ -68,6 +69,7 @@ class TransitionAttempt:
         "attempt",
         "began",
         "coroutine",
+        "log",
         "noted",
         "over",
         "path",
@@ -91,6 +93,10 @@ class TransitionAttempt:
         self.attempt = call.attempt
         self.variables = call.variables  # each attempt has a call of its own
         self.noted = False
+        self.log: StepLog | None = None
+        if self._services.step_logs is not None:
+            self.log = StepLog(self._services.step_logs, run.run_id, call.path, call.attempt)
+            self.log.attach(self.variables)
         self.began = _NOT_YET if call.transition.threaded else self._services.clock.monotonic()
 
     def run(self) -> None:
@@ -188,6 +194,18 @@ class TransitionAttempt:
             self._end(result, error)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
+        """Answer the machine when the lines of this attempt are written."""
+        if self.log is None:
+            self._answer(result, error)
+            return
+        self._run.hold()
+        self.log.end(lambda: self._answer_held(result, error))
+
+    def _answer_held(self, result: Any, error: BaseException | None) -> None:
+        self._run.release_hold()
+        self._answer(result, error)
+
+    def _answer(self, result: Any, error: BaseException | None) -> None:
         """Answer the machine. After a cancel request whatever the code ended with is its cleanup."""
         run, future = self._run, self._call.future
         run.calls.pending.pop(self.path, None)

@@ -12,6 +12,7 @@ from stepwell.domain.ids import Ids, WorkerId
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
 from stepwell.domain.workflow_code import DirectCalls
+from stepwell.engine.execution.step_log import LineSink
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.shared_timeout import SharedTimeout
 from stepwell.store.base import Store
@@ -71,3 +72,4 @@ class Services:
     note_due: Callable[[float], None]  # a ticket becomes due in that many seconds
     styles: Mapping[str, Any]  # by kind: the `StyleRules` of functions, machines and graphs
     direct_calls: DirectCalls = "warn"  # steps that workflow code calls without ctx.step
+    step_logs: LineSink | None = None  # what steps log and print; None: it is not kept

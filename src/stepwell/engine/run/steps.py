@@ -231,6 +231,7 @@ class Steps:
                 self._run.writer.hold_turn(call.path)
             body = execution.body if store.sync_transactions else execution.timed_body
             committed = await store.transact(body, lambda result: self._turn(call, result))
+            await execution.log_written()
             self._run.writer.transacted(committed)
         except Unwind:
             return  # the run was lost while this waited for its turn: nothing was written
@@ -245,6 +246,7 @@ class Steps:
         except Exception as failure:
             error = failure
             self._run.writer.give_turn_back(call.path)
+            await execution.log_written()
         self.executing.pop(call.path, None)
         if self._run.closed is not None:
             return

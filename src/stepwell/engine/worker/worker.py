@@ -14,6 +14,7 @@ from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo
 from stepwell.domain.ids import NEEDS_EMIT, NEEDS_GRAPH, NEEDS_UNSERVED, Ids, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
+from stepwell.engine.execution.step_log import observed_output
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.engine.run.activation import Activation
 from stepwell.engine.run.services import RunLimits, Services
@@ -29,6 +30,7 @@ from stepwell.engine.worker.remote_step import RemoteStep, deliver, failed_to_st
 from stepwell.engine.worker.rerouter import Rerouter
 from stepwell.engine.worker.retention import Retention
 from stepwell.engine.worker.roster import Roster
+from stepwell.engine.worker.step_log_writer import StepLogWriter
 from stepwell.engine.worker.styles import STYLES
 from stepwell.errors import LogDamaged, StoreError, Suspended
 from stepwell.settings import Settings
@@ -40,6 +42,7 @@ from stepwell.system import Clock, SystemClock
 _log = logging.getLogger("stepwell.engine")
 
 _LONG_STEP_SECONDS = 0.2  # a step that runs longer is announced in the log
+_LAST_LINES_SECONDS = 2.0
 _LOOK_SECONDS = 0.1  # how often to look for such steps, and for messages to busy runs
 
 
@@ -80,6 +83,9 @@ class Worker:
         self.roster = Roster(self._info.id)
         self.active = self.roster.active
         self._committer = Committer(store)
+        self._step_logs = StepLogWriter(
+            store, notifier, clock, token=ids.worker_id(), bytes_max=options.step_log_bytes_max
+        )
         self._runner = StepRunner(
             threads=options.threads, workflow_threads=options.workflow_threads, processes=options.processes
         )
@@ -149,7 +155,7 @@ class Worker:
     @property
     def quiet(self) -> bool:
         """Whether nothing runs here and nothing waits to be written: only time can bring work."""
-        return not self.active and self._committer.idle
+        return not self.active and self._committer.idle and self._step_logs.idle
 
     def wake(self) -> None:
         """Look for due tickets now."""
@@ -190,8 +196,10 @@ class Worker:
             async with AsyncExitStack() as parts:
                 if isinstance(self._clock, SystemClock):  # not in simulations, whose workers just vanish
                     parts.enter_context(self._loop_monitor)
+                parts.enter_context(observed_output(self.options.step_logs))
                 group = await parts.enter_async_context(asyncio.TaskGroup())
                 group.create_task(self._committer.run())
+                group.create_task(self._step_logs.run())
                 group.create_task(self._keeper.run())
                 group.create_task(self._reaper.run())
                 group.create_task(
@@ -234,6 +242,7 @@ class Worker:
             note_due=self._claimer.note_due,
             styles=STYLES,
             direct_calls=options.direct_calls,
+            step_logs=None if options.step_logs == "off" else self._step_logs,
         )
 
     def forget(self) -> None:
@@ -260,6 +269,7 @@ class Worker:
         self._keeper.stopped = True
         for work in list(self.active.values()):
             work.lose()
+        await self._step_logs.settled(_LAST_LINES_SECONDS)
         try:
             await self.store.deregister(self._info.id)
         except StoreError as error:

@@ -47,6 +47,7 @@ class MemoryArchive(Tables):
             tickets=[_ticket_copy(ticket) for ticket in tickets],
             inbox=sorted(self._inbox.get(run_id, {}).values(), key=lambda row: row.n),
             waits=waits,
+            lines=list(self._step_logs.get(run_id, {}).values()),
         )
 
     @transaction("restore")
@@ -80,6 +81,8 @@ class MemoryArchive(Tables):
         self._inbox[copy.id] = {row.key: row for row in copy.inbox}
         for wait in copy.waits:
             self._waits[copy.id, wait.path] = msgspec.structs.replace(wait, workspace=copy.workspace)
+        if copy.lines:
+            self._step_logs[copy.id] = {(row.path, row.attempt, row.key): row for row in copy.lines}
 
     @transaction("remove")
     async def remove(self, run_id: RunId) -> Removal:
@@ -135,6 +138,7 @@ class MemoryArchive(Tables):
     def _drop(self, tree: Sequence[RunId]) -> None:
         for run_id in tree:
             row = self._runs.pop(run_id).row
+            self._step_logs.pop(run_id, None)
             del self._known[identity(row.workspace, row.key, run_id)]
 
 

@@ -17,6 +17,7 @@ from stepwell.store.memory.commits import MemoryCommits
 from stepwell.store.memory.definitions import MemoryDefinitions
 from stepwell.store.memory.messages import MemoryMessages
 from stepwell.store.memory.reads import MemoryReads
+from stepwell.store.memory.step_logs import MemoryStepLogs
 from stepwell.store.memory.workers import MemoryWorkers
 
 
@@ -30,6 +31,7 @@ class MemoryStore(
     MemoryArchive,
     MemoryDefinitions,
     MemoryAccess,
+    MemoryStepLogs,
 ):
     sync_transactions = False
     polls = False

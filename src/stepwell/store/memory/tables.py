@@ -26,6 +26,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.rates import WindowKey
+from stepwell.domain.step_log import LogLineRow
 from stepwell.store.base import INBOX_MAX
 
 
@@ -88,6 +89,7 @@ class Tables:
         self._codec_check: bytes | None = None
         self._credentials: dict[str, Credential] = {}
         self._audit: dict[str, AuditEntry] = {}
+        self._step_logs: dict[RunId, dict[tuple[str, int, str], LogLineRow]] = {}
         self._numbers: dict[tuple[str, str], int] = {}  # by workspace and workflow: the last number given
         self._switches: dict[tuple[str, str], WorkflowSwitch] = {}
 

@@ -9,6 +9,7 @@ from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
 from stepwell.domain.fork.run_copy import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
+from stepwell.domain.step_log import LogLineRow
 from stepwell.errors import InvalidInput
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.postgres.database import Database, roll_back
@@ -43,12 +44,14 @@ class PgArchive:
         tickets = await connection.fetch(self._sql["copy_tickets"], run_id)
         inbox = await connection.fetch(self._sql["copy_inbox"], run_id)
         waits = await connection.fetch(self._sql["copy_waits"], run_id)
+        lines = await connection.fetch(self._sql["copy_lines"], run_id)
         return RunCopy(
             **row | {"status": Status(row["status"])},
             log=[LogRow(*event) for event in log],
             tickets=[TicketCopy(*ticket) for ticket in tickets],
             inbox=[InboxRow(*message) for message in inbox],
             waits=[NewWait(**dict(wait)) for wait in waits],
+            lines=[LogLineRow(*line) for line in lines],
         )
 
     async def restore(self, copies: Sequence[RunCopy], *, starts: bool = False) -> Sequence[Started]:
@@ -139,6 +142,7 @@ class PgArchive:
         gone = [row["id"] for row in now if row["root"] not in free]
         if gone:
             await connection.execute(self._sql["delete_events"], gone)
+            await connection.execute(self._sql["delete_lines"], gone)
             await connection.execute(self._sql["delete_runs"], gone)
         return len(gone)
 
@@ -171,6 +175,7 @@ def _rows(copies: Sequence[RunCopy], numbers: Mapping[str, int]) -> dict[str, li
             for copy in copies
             for wait in copy.waits
         ],
+        "restore_line": [(copy.id, *line) for copy in copies for line in copy.lines],
     }
 
 

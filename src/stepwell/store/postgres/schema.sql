@@ -25,6 +25,7 @@
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this database.
 --   credentials       who may call a server: keys, sessions and approval links; of their secrets only the digest.
 --   audit             what callers of a server changed, or tried to change.
+--   step_logs         what the code of steps logged and printed, for people; removed with the run.
 --   migrations        which of migrations/*.sql were applied.
 --
 -- Only the holder of `tickets.lease` who also knows `tickets.head` may append to `events`. A statement that
@@ -354,6 +355,19 @@ EXCEPTION WHEN OTHERS THEN
     RETURN to_jsonb(encode(payload, 'escape'));
 END
 $$;
+
+CREATE TABLE stepwell.step_logs (
+    run_id text COLLATE "C" NOT NULL,
+    n bigint NOT NULL, -- counts the lines of the run
+    path text COLLATE "C" NOT NULL,
+    attempt integer NOT NULL,
+    key text COLLATE "C" NOT NULL, -- made by the writer: a line that is written twice counts once
+    at double precision NOT NULL,
+    payload bytea NOT NULL,
+    PRIMARY KEY (run_id, n)
+);
+
+CREATE UNIQUE INDEX step_logs_path ON stepwell.step_logs (run_id, path, attempt, key);
 
 CREATE VIEW stepwell.run_view AS
 SELECT

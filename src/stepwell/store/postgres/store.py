@@ -28,6 +28,7 @@ from stepwell.store.postgres.rates import CALLS_MAX, PgRates
 from stepwell.store.postgres.reads import PgReads
 from stepwell.store.postgres.remote_steps import RESULTS_MAX, PgRemoteSteps
 from stepwell.store.postgres.starts import LARGE, STARTS_MAX, PgStarts
+from stepwell.store.postgres.step_logs import PgStepLogs
 from stepwell.store.postgres.transactions import PgTransactions
 from stepwell.store.postgres.wakeups import NO_ROOM, NotifyWakeups, is_over
 from stepwell.store.postgres.workers import PgWorkers
@@ -115,6 +116,9 @@ class PostgresStore:
         self.list_credentials, self.revoke_credential = access.list_credentials, access.revoke_credential
         self.mark_used = access.mark_used
         self.add_audit, self.list_audit = access.add_audit, access.list_audit
+
+        step_logs = PgStepLogs(db, reads)
+        self.add_log_lines, self.read_log_lines = step_logs.add_log_lines, step_logs.read_log_lines
 
         archive = PgArchive(db, self._numbers)
         self.read_tree, self.restore, self.remove = archive.read_tree, archive.restore, archive.remove

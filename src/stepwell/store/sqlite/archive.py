@@ -8,6 +8,7 @@ from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
 from stepwell.domain.fork.run_copy import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
+from stepwell.domain.step_log import LogLineRow
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.sqlite.session import Session, as_list
 from stepwell.store.sqlite.starts import take_numbers
@@ -41,6 +42,7 @@ def _copy(session: Session, run_id: str) -> RunCopy:
             NewWait(path=path, kind=kind, name=name, key=key, since=since, workspace=workspace)
             for path, kind, name, key, since, workspace in session.rows("copy_waits", run_id)
         ],
+        lines=[LogLineRow(*line) for line in session.rows("read_run_lines", run_id, 0, _ALL)],
     )
 
 
@@ -91,6 +93,7 @@ def write_copy(session: Session, copy: RunCopy) -> None:
     session.many(
         "put_wait", ((copy.id, w.path, w.kind, w.name, w.key, w.since, copy.workspace) for w in copy.waits)
     )
+    session.many("restore_line", ((copy.id, *line) for line in copy.lines))
 
 
 def remove(session: Session, run_id: RunId) -> Removal:
@@ -130,4 +133,5 @@ def purge_events(session: Session, older_than: float) -> int:
 def _drop(session: Session, ids: Iterable[str]) -> None:
     rows = [(run_id,) for run_id in ids]
     session.many("delete_events", rows)
+    session.many("delete_lines", rows)
     session.many("delete_run", rows)

@@ -25,6 +25,7 @@
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this file
 --   credentials       who may call a server: keys, sessions and approval links; of their secrets only the digest
 --   audit             what callers of a server changed, or tried to change
+--   step_logs         what the code of steps logged and printed, for people; removed with the run
 --
 -- Times are seconds since the epoch. Payloads are JSON in bytes; `run_view` and `event_view` show them
 -- to people. This file is what the migrations lead to; a test compares the two.
@@ -283,6 +284,19 @@ CREATE TABLE audit (
     address TEXT NOT NULL,
     PRIMARY KEY (workspace, id)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE step_logs (
+    run_id TEXT NOT NULL,
+    n INTEGER NOT NULL, -- counts the lines of the run
+    path TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    key TEXT NOT NULL, -- made by the writer: a line that is written twice counts once
+    at REAL NOT NULL,
+    payload BLOB NOT NULL,
+    PRIMARY KEY (run_id, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX step_logs_path ON step_logs (run_id, path, attempt, key);
 
 CREATE VIEW run_view AS
 SELECT

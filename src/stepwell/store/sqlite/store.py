@@ -27,6 +27,7 @@ from stepwell.store.sqlite import (
     reads,
     remote_steps,
     starts,
+    step_logs,
     transactions,
 )
 from stepwell.store.sqlite.liveness_locks import WorkerFiles
@@ -164,6 +165,11 @@ class SqliteStore:
     mark_used = _write("access", access.mark_used)
     add_audit = _write("access", access.add_audit)
     list_audit = _read(access.list_audit)
+
+    # Logs of steps
+
+    add_log_lines = _write("add_log_lines", step_logs.add_log_lines)
+    read_log_lines = _read(step_logs.read_log_lines)
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] | None = None) -> None:
         """With a `clock`, leases run on it too; otherwise they run on the host's time since boot."""
