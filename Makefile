@@ -23,10 +23,11 @@ FIRST_SEED ?= $(shell date +%s)
 # Tests and measurements start many processes; without bytecode each of them would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check quick test test-all requirements demo faults bench bench-check bench-peers clean
+.PHONY: help setup studio check quick test test-all requirements demo faults bench bench-check bench-peers clean
 
 help:
 	@echo "setup         make .venv with the project and its tools"
+	@echo "studio        build the web pages that the server shows"
 	@echo "check         lint, format, types, walls between rooms, tidiness"
 	@echo "quick         tests between two edits: no PostgreSQL, no kills, few seeds"
 	@echo "test          tests for a change: all stores, fixed seeds, a third of the kill points"
@@ -45,20 +46,27 @@ $(STAMP): pyproject.toml
 	@$(BIN)/pip install $(PIP_FLAGS) --editable ".[dev]"
 	@touch $@
 
+# Builds only if the sources of Studio changed. Brings its own Node where the machine has none.
+studio: setup
+	@$(BIN)/python -m tools.studio build
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src tests tools bench
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/architecture
+	@$(BIN)/python -m tools.studio check
 
 quick: setup
 	STEPWELL_EFFORT=quick $(PYTEST)
 
-test: setup
+test: setup studio
+	@$(BIN)/python -m tools.studio test
 	STEPWELL_ROTATION=$(ROTATION) $(PYTEST)
 
-test-all: setup
+test-all: setup studio
+	@$(BIN)/python -m tools.studio test
 	STEPWELL_EFFORT=all STEPWELL_FIRST_SEED=$(FIRST_SEED) $(PYTEST)
 
 requirements: setup

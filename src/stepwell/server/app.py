@@ -23,6 +23,7 @@ from stepwell.server.live import Streams
 from stepwell.server.proxy import TrustedProxy
 from stepwell.server.refusal import answer, request_id_of
 from stepwell.server.stream import ListFeed
+from stepwell.server.studio import Studio
 from stepwell.server.table import Route, check_complete, install
 
 TAGS = [
@@ -69,6 +70,7 @@ class ServerApp(FastAPI):
         install(self, self.table, access=access, engine=engine)
         for kind in (StepwellError, RequestValidationError, HTTPException):
             self.add_exception_handler(kind, _answer)
+        self.add_middleware(Studio)
         self.add_middleware(Guard, access=access)
         check_complete(self, self.table)
 

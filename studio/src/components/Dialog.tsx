@@ -1,0 +1,29 @@
+import { type ReactNode, useEffect, useRef } from "react";
+
+/** A modal: the browser's own dialog traps the focus, closes on Esc and gives the focus back. */
+export function Dialog(props: { label: string; className?: string; close: () => void; children: ReactNode }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const { close } = props;
+  useEffect(() => {
+    const element = dialog.current;
+    if (element && !element.open) element.showModal();
+    return () => element?.close();
+  }, []);
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: Esc closes it, a press beside it too
+    <dialog
+      ref={dialog}
+      className={`dialog ${props.className ?? ""}`}
+      aria-label={props.label}
+      onCancel={(event) => {
+        event.preventDefault();
+        close();
+      }}
+      onClick={(event) => {
+        if (event.target === dialog.current) close();
+      }}
+    >
+      {props.children}
+    </dialog>
+  );
+}

@@ -1,0 +1,3 @@
+export function WorkersPage() {
+  return <main className="main" id="main" />;
+}

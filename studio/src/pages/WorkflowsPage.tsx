@@ -1,0 +1,3 @@
+export function WorkflowsPage() {
+  return <main className="main" id="main" />;
+}

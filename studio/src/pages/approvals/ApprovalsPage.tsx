@@ -1,0 +1,3 @@
+export function ApprovalsPage() {
+  return <main className="main" id="main" />;
+}

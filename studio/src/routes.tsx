@@ -1,0 +1,80 @@
+import type { QueryClient } from "@tanstack/react-query";
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  redirect,
+} from "@tanstack/react-router";
+import { root } from "./api/client";
+import { meQuery } from "./api/queries";
+import { ErrorPage, NotFoundPage } from "./shell/ErrorPage";
+import { Shell } from "./shell/Shell";
+
+/** Addresses of Studio. Each page is a file of its own, loaded when it is first opened. */
+export function makeRouter(queries: QueryClient) {
+  const top = createRootRoute({ notFoundComponent: NotFoundPage });
+  const signIn = createRoute({
+    getParentRoute: () => top,
+    path: "/sign-in",
+    component: lazyRouteComponent(() => import("./pages/SignInPage"), "SignInPage"),
+  });
+  const shell = createRoute({
+    getParentRoute: () => top,
+    id: "shell",
+    component: Shell,
+    errorComponent: ErrorPage,
+    beforeLoad: async () => {
+      try {
+        await queries.ensureQueryData(meQuery);
+      } catch (error) {
+        if ((error as { status?: number }).status === 401) throw redirect({ to: "/sign-in" });
+        throw error;
+      }
+    },
+  });
+  const page = (path: string, load: () => Promise<Record<string, unknown>>, name: string) =>
+    createRoute({
+      getParentRoute: () => shell,
+      path,
+      component: lazyRouteComponent(load as () => Promise<Record<string, React.ComponentType>>, name),
+      errorComponent: ErrorPage,
+    });
+  const home = createRoute({
+    getParentRoute: () => shell,
+    path: "/",
+    beforeLoad: () => {
+      throw redirect({ to: "/runs" });
+    },
+  });
+  const tree = top.addChildren([
+    signIn,
+    shell.addChildren([
+      home,
+      page("/runs", () => import("./pages/runs/RunsPage"), "RunsPage"),
+      page("/runs/$id", () => import("./pages/run/RunPage"), "RunPage"),
+      page("/workflows", () => import("./pages/WorkflowsPage"), "WorkflowsPage"),
+      page("/workflows/$name", () => import("./pages/WorkflowPage"), "WorkflowPage"),
+      page("/approvals", () => import("./pages/approvals/ApprovalsPage"), "ApprovalsPage"),
+      page("/workers", () => import("./pages/WorkersPage"), "WorkersPage"),
+      page("/settings", () => import("./pages/SettingsPage"), "SettingsPage"),
+      page("/settings/$section", () => import("./pages/SettingsPage"), "SettingsPage"),
+    ]),
+  ]);
+  return createRouter({
+    routeTree: tree,
+    basepath: root || "/",
+    defaultPreload: "intent",
+    scrollRestoration: true,
+    // Values are texts: an id of digits must not become a number.
+    parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
+    stringifySearch: (search) => {
+      const text = new URLSearchParams(
+        Object.entries(search).flatMap(([name, value]) =>
+          value === undefined || value === "" ? [] : [[name, String(value)]],
+        ),
+      ).toString();
+      return text ? `?${text.replaceAll("%2C", ",")}` : "";
+    },
+  });
+}
