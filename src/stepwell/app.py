@@ -54,6 +54,8 @@ from stepwell.system import Clock, SystemClock, SystemIds
 if TYPE_CHECKING:
     from stepwell.authoring.graphs.history.trace import Trace
     from stepwell.authoring.graphs.workflow import GraphTools
+    from stepwell.outbound.client import OutboundClient
+    from stepwell.outbound.request import OutboundRules
 
 _log = logging.getLogger("stepwell")
 T = TypeVar("T")
@@ -75,6 +77,7 @@ class Engine(Client):
     `async with engine:` opens the store and runs a worker in this process. With `worker=False` the engine
     only starts runs and talks to them. With a `workspace` it sees only that workspace's runs, definitions
     and events; its worker runs what its workflows and queues cover, in every workspace.
+    `outbound` opens private networks to `http` nodes; by default `STEPWELL_OUTBOUND_ALLOW` does.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Engine(Client):
         replay_always: bool = False,
         start_rates: Sequence[StartRate] = (),
         workspace: str = DEFAULT_WORKSPACE,
+        outbound: OutboundRules | None = None,
     ) -> None:
         if settings is not None and not isinstance(settings, Settings):
             raise SettingsInvalid(f"settings is {excerpt(settings)}", hint="give Settings(slots=100, ...)")
@@ -113,8 +117,11 @@ class Engine(Client):
         self._steps = _by_name(_listed("steps", steps))
         self._nodes = tuple(_listed("nodes", nodes))
         self._graphs: GraphTools | None = None
+        self._outbound_rules = outbound
+        self._outbound: OutboundClient | None = None
         self._programs = _by_needs(self._program(workflow) for workflow in _listed("workflows", workflows))
-        self._steps.update(self._node_steps())
+        if self._nodes:
+            _ = self.graphs  # a worker executes custom nodes as steps when they are on its queues
         self._queues = tuple(checked_name(queue, "a queue") for queue in _listed("queues", queues))
         self._works = worker
         self._replay_always = replay_always
@@ -137,6 +144,8 @@ class Engine(Client):
             from stepwell.authoring.graphs.workflow import GraphTools
 
             whole._graphs = GraphTools(whole._nodes, whole._steps)
+            whole._steps.update(whole._graphs.registry.steps())
+            whole._steps.update(whole._provided_steps())
         return whole._graphs
 
     @property
@@ -150,9 +159,20 @@ class Engine(Client):
             return self.graphs.workflow(workflow)
         return workflow
 
-    def _node_steps(self) -> dict[str, StepSpec]:
-        """Return the custom nodes as steps: a worker executes them when they are on its queues."""
-        return self.graphs.registry.steps() if self._graphs is not None or self._nodes else {}
+    def _provided_steps(self) -> dict[str, StepSpec]:
+        """Return what the built-in nodes that reach the outside do in this engine's worker."""
+        from stepwell.handlers.http import http_step
+
+        step = http_step(self._outbound_client)
+        return {step.name: step}
+
+    def _outbound_client(self) -> OutboundClient:
+        if self._outbound is None:
+            from stepwell.outbound.client import OutboundClient
+            from stepwell.outbound.request import OutboundRules
+
+            self._outbound = OutboundClient(self._outbound_rules or OutboundRules.from_env())
+        return self._outbound
 
     def _graph_program(self, body: bytes) -> Program:
         return self.graphs.from_run(body)
@@ -297,6 +317,9 @@ class Engine(Client):
                 await asyncio.wait({self._task})
         finally:
             self._loop = None
+            outbound, self._outbound = self._outbound, None
+            if outbound is not None:
+                await outbound.close()
             await self.store.close()
 
     async def serve(self, on_start: Callable[[], None] = lambda: None) -> None:

@@ -35,6 +35,7 @@ SMALL: dict[str, str] = {
     "src/stepwell/engine/context/styles.py": "the style rules of functions and graphs",
     "src/stepwell/engine/machine/context.py": "mirrors engine/context/context.py",
     "src/stepwell/engine/worker/retention.py": "a loop of the worker",
+    "src/stepwell/outbound/body.py": "how an answer is decompressed within a limit, apart from connections",
     "src/stepwell/server/health.py": "the routes that anybody may call",
     "src/stepwell/store/encoded_tags.py": "the one value that is encoded in two ways",
     "src/stepwell/store/memory/access.py": _MIRROR,

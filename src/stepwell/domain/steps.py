@@ -36,6 +36,7 @@ class StepSpec:
     wants_context: bool = False  # its first parameter is a StepContext
     returns: Codec = PLAIN
     compensate: StepSpec | None = None  # undoes it when the run ends badly
+    provided: bool = False  # its function is the worker's step of that name: a built-in node
 
 
 class Arguments(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from stepwell.domain.commit import Commit, Committed, Finish, Park
@@ -73,3 +73,11 @@ class Services:
     styles: Mapping[str, Any]  # by kind: the `StyleRules` of functions, machines and graphs
     direct_calls: DirectCalls = "warn"  # steps that workflow code calls without ctx.step
     step_logs: LineSink | None = None  # what steps log and print; None: it is not kept
+
+    def spec_to_run(self, spec: StepSpec) -> StepSpec:
+        """The step as this worker executes it: with its own function for a built-in node."""
+        if self.stand_ins and spec.name in self.stand_ins:
+            return self.stand_ins[spec.name]
+        if not spec.provided or spec.name not in self.steps:
+            return spec
+        return replace(spec, function=self.steps[spec.name].function)

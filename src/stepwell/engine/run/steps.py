@@ -84,7 +84,7 @@ class Steps:
             return
         execution = self.executing[call.path] = StepAttempt(
             services,
-            services.stand_ins.get(call.spec.name, call.spec) if services.stand_ins else call.spec,
+            services.spec_to_run(call.spec),
             call.args,
             call.kwargs,
             run_id=run.run_id,

@@ -8,6 +8,7 @@ from typing import Any
 
 from stepwell.authoring.graphs.nodes.containers import CONTAINERS
 from stepwell.authoring.graphs.nodes.control import CONTROL
+from stepwell.authoring.graphs.nodes.http import HTTP
 from stepwell.authoring.graphs.nodes.join import MERGE
 from stepwell.authoring.graphs.nodes.node_type import NodeType
 from stepwell.authoring.graphs.nodes.steps import CALL, CustomNode
@@ -19,7 +20,7 @@ from stepwell.errors import InvalidDefinition, excerpt
 
 ENTRY_POINTS = "stepwell.nodes"
 ALIASES = {"join": "merge", "wait_event": "wait", "data_query": "query", "subworkflow": "workflow"}
-BUILT_IN: tuple[NodeType, ...] = (*CONTROL, *WAITING, MERGE, *CONTAINERS, CALL, WORKFLOW)
+BUILT_IN: tuple[NodeType, ...] = (*CONTROL, *WAITING, MERGE, *CONTAINERS, CALL, WORKFLOW, HTTP)
 
 
 class NodeRegistry:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from stepwell.authoring.graphs.expressions import Expression, compile_expression
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
 from stepwell.authoring.graphs.problems import GraphProblem
-from stepwell.authoring.graphs.templates.template import Template, compile_template
+from stepwell.authoring.graphs.templates.template import Escape, Template, compile_template
 from stepwell.domain.schema import schema_fault
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import BadExpression
@@ -67,13 +67,13 @@ class NodeCompiler:
             self._bad(error, field)
             return compile_expression("null")
 
-    def template(self, value: Any, field: str) -> Template:
+    def template(self, value: Any, field: str, *, escape: Escape | None = None) -> Template:
         self.uses_time = self.uses_time or _USES_NOW.search(str(value)) is not None
         if not all(self._sources.spend(text) for text in _with_expressions(value)):
             self._too_much(field)
             return compile_template(None)
         try:
-            return self._named(compile_template(value), field)
+            return self._named(compile_template(value, escape=escape), field)
         except BadExpression as error:
             if not self._bad_texts(value, field, 0):
                 self._bad(error, field)

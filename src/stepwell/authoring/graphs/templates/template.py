@@ -78,16 +78,25 @@ class Template:
         return self._part(Rendering(Frame(scope, now, self._limits)))
 
 
-def compile_template(value: Any, limits: ExpressionLimits = DEFAULT_LIMITS) -> Template:
-    """Compile any JSON value. BadExpression has the column and the `field` (a.b[0]) of the error."""
-    compiler = _TemplateCompiler(limits)
+Escape: TypeAlias = Callable[[str], str]
+
+
+def compile_template(
+    value: Any, limits: ExpressionLimits = DEFAULT_LIMITS, *, escape: Escape | None = None
+) -> Template:
+    """Compile any JSON value. BadExpression has the column and the `field` (a.b[0]) of the error.
+
+    `escape` is applied to every value that becomes part of a text.
+    """
+    compiler = _TemplateCompiler(limits, escape)
     part = compiler.compile(value, "", 0)
     return Template(part, frozenset(compiler.names), limits, constant=not compiler.expressions)
 
 
 class _TemplateCompiler:
-    def __init__(self, limits: ExpressionLimits) -> None:
+    def __init__(self, limits: ExpressionLimits, escape: Escape | None = None) -> None:
         self._limits = limits
+        self._escape = escape
         self.expressions = 0  # how many the template holds
         self.names: set[str] = set()
 
@@ -130,7 +139,7 @@ class _TemplateCompiler:
         if len(pieces) == 1:
             only = pieces[0]
             return _whole(only) if isinstance(only, Expression) else _constant(only, len(only) + 2)
-        return _text(pieces, source)
+        return _text(pieces, source, self._escape)
 
     def _pieces(self, source: str) -> list[str | Expression]:
         """Text and expressions, alternating; empty text is left out."""
@@ -207,7 +216,7 @@ def _whole(expression: Expression) -> RenderPart:
     return run
 
 
-def _text(pieces: list[str | Expression], source: str) -> RenderPart:
+def _text(pieces: list[str | Expression], source: str, escape: Escape | None) -> RenderPart:
     def run(rendering: Rendering) -> str:
         limits = rendering.limits
         parts: list[str] = []
@@ -215,7 +224,8 @@ def _text(pieces: list[str | Expression], source: str) -> RenderPart:
         try:
             for piece in pieces:
                 if isinstance(piece, Expression):
-                    parts.append(text(rendering.value(piece), limits))
+                    value = text(rendering.value(piece), limits)
+                    parts.append(value if escape is None else escape(value))
                 else:
                     parts.append(piece)
                 length += len(parts[-1])

@@ -1,0 +1,1 @@
+"""Handlers: what the built-in nodes that reach the outside do, in a worker."""

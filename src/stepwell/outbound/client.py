@@ -1,0 +1,182 @@
+"""OutboundClient: sends a request to the outside, follows redirects, reads the answer within limits."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import httpcore2
+
+from stepwell.errors import excerpt
+from stepwell.outbound import body as bodies
+from stepwell.outbound.addresses import AllowedNetworks
+from stepwell.outbound.connections import CheckedConnections, Resolve, resolve
+from stepwell.outbound.errors import OutboundError, OutboundFailed, OutboundRefused
+from stepwell.outbound.headers import CREDENTIALS, DEPTH, DEPTH_MAX, checked
+from stepwell.outbound.request import METHODS, OutboundRequest, OutboundResponse, OutboundRules
+from stepwell.outbound.url import Url, parsed
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_CONNECTIONS_MAX = 1000
+_IDLE_MAX = 100
+_IDLE_SECONDS = 15.0
+
+
+class OutboundClient:
+    """Calls the outside by the operator's rules. An engine has one; idle connections are kept briefly."""
+
+    def __init__(
+        self,
+        rules: OutboundRules | None = None,
+        *,
+        resolver: Resolve = resolve,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.rules = rules or OutboundRules()
+        self._resolver = resolver
+        self._tls = tls
+        self._pool: httpcore2.AsyncConnectionPool | None = None
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
+
+    async def send(self, request: OutboundRequest) -> OutboundResponse:
+        """Send it; OutboundRefused if it is not allowed, OutboundFailed if there is no usable answer.
+
+        An answer of any status is returned.
+        """
+        if request.method not in METHODS:
+            raise OutboundRefused(
+                "HTTP_METHOD",
+                f"the method is {excerpt(request.method)}",
+                hint=f"use one of {', '.join(METHODS)}",
+            )
+        if request.depth > DEPTH_MAX:
+            raise OutboundRefused(
+                "RECURSION_LIMIT",
+                f"{request.depth} runs have called one another",
+                hint="a workflow calls itself",
+            )
+        url = parsed(request.url, self.rules.ports).with_query(request.query)
+        headers = checked(request.headers)
+        try:
+            async with asyncio.timeout(request.timeout) as limit:
+                return await self._follow(request, url, headers)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise OutboundFailed(
+                "HTTP_TIMEOUT", f"{url.host} took longer than {request.timeout:g} s", hint="raise the timeout"
+            ) from None
+
+    async def _follow(self, request: OutboundRequest, url: Url, headers: dict[str, str]) -> OutboundResponse:
+        method, body = request.method, request.body
+        for hop in range(request.redirects_max + 1):
+            answer = await self._exchange(request, method, url, headers, body)
+            location = answer.headers.get("location", "")
+            if answer.status not in _REDIRECTS or not location or request.redirects_max == 0:
+                return answer
+            target = url.joined(location, self.rules.ports)
+            if answer.status in (307, 308):
+                if target.origin != url.origin and method not in ("GET", "HEAD"):
+                    return answer  # a body is not sent to somebody else
+            elif method not in ("GET", "HEAD"):
+                method, body = "GET", None
+                headers = {name: value for name, value in headers.items() if not name.startswith("content-")}
+            if target.origin != url.origin:
+                headers = {name: value for name, value in headers.items() if name not in CREDENTIALS}
+            url = target
+            if hop == request.redirects_max:
+                break
+        raise OutboundFailed(
+            "HTTP_REDIRECTS",
+            f"{url.host} redirects more than {request.redirects_max} times",
+            hint="call the last address directly",
+            permanent=True,
+        )
+
+    async def _exchange(
+        self, request: OutboundRequest, method: str, url: Url, headers: dict[str, str], body: bytes | None
+    ) -> OutboundResponse:
+        sent = {
+            "host": url.authority,
+            "accept": "*/*",
+            "user-agent": "stepwell",
+            **headers,
+            "accept-encoding": bodies.ACCEPTED,
+            DEPTH: str(request.depth + 1),
+        }
+        if body is not None or method in ("POST", "PUT", "PATCH"):
+            sent["content-length"] = str(len(body or b""))
+        wire = httpcore2.Request(
+            method,
+            httpcore2.URL(
+                scheme=url.scheme.encode(),
+                host=url.host.encode(),
+                port=url.port,
+                target=url.target.encode(),
+            ),
+            headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent.items()],
+            content=body,
+        )
+        async with self._errors(url):
+            response = await self._opened().handle_async_request(wire)
+            try:
+                received = _joined(response.headers)
+                encoding = received.get("content-encoding", "") if method != "HEAD" else ""
+                data = await bodies.read(response.aiter_stream(), encoding, request.response_bytes_max)
+            finally:
+                await response.aclose()
+        return OutboundResponse(response.status, received, data, str(url))
+
+    def _opened(self) -> httpcore2.AsyncConnectionPool:
+        if self._pool is None:
+            self._pool = httpcore2.AsyncConnectionPool(
+                ssl_context=self._tls or ssl.create_default_context(),
+                max_connections=_CONNECTIONS_MAX,
+                max_keepalive_connections=_IDLE_MAX,
+                keepalive_expiry=_IDLE_SECONDS,
+                network_backend=CheckedConnections(AllowedNetworks(self.rules.allow), self._resolver),
+            )
+        return self._pool
+
+    @asynccontextmanager
+    async def _errors(self, url: Url) -> AsyncIterator[None]:
+        """Translate what the connection raises into our words."""
+        try:
+            yield
+        except OutboundError:
+            raise
+        except (httpcore2.ConnectError, httpcore2.ConnectTimeout, ssl.SSLError) as error:
+            cause = error.__cause__ or error.__context__ or error
+            if isinstance(cause, ssl.SSLError) or isinstance(error, ssl.SSLError):
+                raise OutboundFailed(
+                    "TLS_ERROR", f"the certificate or TLS of {url.host} is not accepted: {_reason(cause)}"
+                ) from None
+            raise OutboundFailed(
+                "HTTP_CONNECT", f"{url.host} does not accept the connection: {cause}"
+            ) from None
+        except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
+            raise OutboundFailed(
+                "HTTP_PROTOCOL", f"the answer of {url.host} is not valid HTTP: {str(error)[:200]}"
+            ) from None
+        except (httpcore2.NetworkError, httpcore2.TimeoutException, OSError) as error:
+            raise OutboundFailed(
+                "HTTP_CONNECT", f"the connection to {url.host} broke: {type(error).__name__}"
+            ) from None
+
+
+def _reason(error: BaseException) -> str:
+    return str(getattr(error, "verify_message", "") or getattr(error, "reason", "") or error)[:200]
+
+
+def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    joined: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        joined[name] = f"{joined[name]}, {value}" if name in joined else value
+    return joined

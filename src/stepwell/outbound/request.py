@@ -1,0 +1,67 @@
+"""Request, response and rules of a call to the outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepwell.errors import SettingsInvalid, excerpt
+from stepwell.outbound.addresses import AllowedNetworks
+from stepwell.outbound.url import PORTS
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+TIMEOUT = 60.0  # seconds for the whole call, redirects included
+RESPONSE_BYTES_MAX = 10 * 1024 * 1024
+REDIRECTS_MAX = 5
+ALLOW = "STEPWELL_OUTBOUND_ALLOW"
+MORE_PORTS = "STEPWELL_OUTBOUND_PORTS"
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundRules:
+    """What an operator allows. Nothing in a graph or in data changes it."""
+
+    allow: tuple[str, ...] = ()  # private networks that may be called
+    ports: Collection[int] = PORTS
+
+    @classmethod
+    def of(cls, allow: Iterable[str] = (), ports: Iterable[int] = ()) -> OutboundRules:
+        return cls(tuple(allow), PORTS | frozenset(ports))
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] | None = None) -> OutboundRules:
+        """Read the networks and ports that an operator allows, separated by commas."""
+        source = os.environ if env is None else env
+        allow = [text.strip() for text in source.get(ALLOW, "").split(",") if text.strip()]
+        AllowedNetworks(allow)  # refuses what is not a network
+        return cls.of(allow, [_port(text) for text in source.get(MORE_PORTS, "").split(",") if text.strip()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboundRequest:
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: bytes | None = None
+    timeout: float = TIMEOUT
+    response_bytes_max: int = RESPONSE_BYTES_MAX
+    redirects_max: int = REDIRECTS_MAX
+    depth: int = 0  # how many runs of ours stand before this call
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundResponse:
+    status: int
+    headers: dict[str, str]  # names in lower case; repeated ones joined by ", "
+    body: bytes
+    url: str  # after redirects
+
+
+def _port(text: str) -> int:
+    number = text.strip()
+    if not number.isascii() or not number.isdigit() or not 0 < int(number) < 65536:
+        raise SettingsInvalid(f"{MORE_PORTS} has {excerpt(number)}", hint="give ports, 1 to 65535")
+    return int(number)

@@ -1,0 +1,1 @@
+"""Built-in nodes that reach the outside."""

@@ -1,0 +1,1 @@
+"""Calls to the outside: what they may reach, and what they survive."""
