@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -81,6 +82,10 @@ class Terminal:
             self.text += data.decode(errors="replace")
         assert not until or until in self.text, self.text
         return self.text
+
+    def interrupt(self) -> None:
+        """Send what Ctrl-C sends."""
+        self.process.send_signal(signal.SIGINT)
 
     def write(self, text: str) -> None:
         os.write(self._main, text.encode())

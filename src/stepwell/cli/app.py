@@ -13,6 +13,8 @@ from stepwell.cli.help import sections_help
 
 _DAILY, _RUNS, _OPERATION, _PROJECT = "Daily work", "Runs and workflows", "Operation", "Set-up"
 PLACES: dict[str, Place] = {
+    "run": Place("run", "Start a workflow and follow it.", _DAILY),
+    "watch": Place("run", "Follow a run until it ends.", _DAILY),
     "worker": Place("worker", "Run the workflows of a file until SIGTERM or Ctrl-C.", _DAILY),
     "dev": Place(
         "serve", "Serve the HTTP API and run the workflows of a file; begin again when it changes.", _DAILY

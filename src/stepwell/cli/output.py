@@ -41,8 +41,8 @@ class Output:
         self.terminal = sys.stdout.isatty() and not as_json
         forced = bool(os.environ.get("FORCE_COLOR"))
         self.color = color and not os.environ.get("NO_COLOR") and (self.terminal or forced)
-        self._allowed = color
-        self.width = shutil.get_terminal_size((100, 24)).columns
+        self.color_allowed = color
+        self.width, self.height = shutil.get_terminal_size((100, 24))
         self._headed: list[tuple[Column, int]] = []
 
     # Data
@@ -131,7 +131,7 @@ class Output:
         if not text:
             return
         text = printable(text, keep="\n")
-        color = self._allowed and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        color = self.color_allowed and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         sys.stdout.flush()
         print(styled(text, style) if color else text, file=sys.stderr, flush=True)
 
@@ -151,7 +151,7 @@ class Output:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-            console = Console(stderr=True, no_color=not self._allowed or None)
+            console = Console(stderr=True, no_color=not self.color_allowed or None)
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),

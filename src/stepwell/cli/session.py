@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
@@ -57,24 +58,30 @@ class CliSession:
         own = Path(FOLDER) / "dev.db"
         return self._database or (str(own) if own.exists() and not Path(DEFAULT).exists() else DEFAULT)
 
+    def command(self, words: str) -> str:
+        """Return a command that a person can copy: on the same database."""
+        named = self._database if self._database != os.environ.get("STEPWELL_DATABASE") else ""
+        return f"stepwell {words}" + (f" --database {shlex.quote(named)}" if named else "")
+
     def use(self, database: str) -> None:
         """Work on this database, if one is given."""
-        self._database = database or self._database
+        if database:
+            self._database = self.__dict__["database"] = database
 
     @property
     def remote(self) -> bool:
         return self.database.startswith(("http://", "https://"))
 
-    def own_database(self) -> str:
-        """Return the database to create if there is none: in a folder that version control ignores."""
+    def create_own(self) -> None:
+        """Work on the database of this folder if none is named, in a place that version control ignores."""
         if self.named or Path(DEFAULT).exists():
-            return self.database
+            return
         folder = Path(FOLDER)
         folder.mkdir(exist_ok=True)
         ignore = folder / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")
-        return str(folder / "dev.db")
+        self.__dict__["database"] = str(folder / "dev.db")
 
     def must_exist(self) -> None:
         """Refuse a missing file: opening it would create an empty database."""

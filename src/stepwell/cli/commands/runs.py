@@ -107,18 +107,18 @@ async def why(session: CliSession, run: Run) -> None:
         return
     session.out.line(reason.text)
     for wait in waits:
-        session.out.say(f"  {next_step(handle.id, wait)}")
+        session.out.say(f"  {next_step(session, handle.id, wait)}")
 
 
-def next_step(run: str, wait: OpenWait) -> str:
+def next_step(session: CliSession, run: str, wait: OpenWait) -> str:
     """Return the command that answers an open wait, or when it ends by itself."""
     if wait.what == "signal":
-        return f"send it: stepwell runs signal {run} {wait.name} --payload JSON"
+        return session.command(f"runs signal {run} {wait.name} --payload JSON")
     if wait.what == "approval":
-        return f"decide it: stepwell runs decide {run} approved --path {wait.path}"
+        return session.command(f"runs decide {run} approved --path {wait.path}")
     if wait.what == "trigger":
         names = "|".join(choice.name for choice in wait.choices) or wait.name
-        return f"trigger it: stepwell runs trigger {run} {names}"
+        return session.command(f"runs trigger {run} {names}")
     due = f", until {time_text(wait.due_at)}" if time_text(wait.due_at) else ""
     return f"{wait.what} {wait.name or wait.path}{due}"
 
@@ -212,7 +212,7 @@ async def waits(session: CliSession, run: Run) -> None:
         Column(
             "UNTIL", lambda wait: time_text(wait.due_at) or "", lambda wait: short_time(wait.due_at, _now())
         ),
-        Column("ANSWER", lambda wait: next_step(handle.id, wait), share=1),
+        Column("ANSWER", lambda wait: next_step(session, handle.id, wait), share=1),
     ]
     session.out.table(heads, waits, empty=f"{handle.id} waits for nothing")
 

@@ -129,8 +129,9 @@ def _child(
     from stepwell.server.listener import Listener
 
     programs = collect(source)
+    session.create_own()
     engine = Engine(
-        session.own_database(),
+        session.database,
         workflows=programs.workflows,
         steps=programs.steps,
         nodes=programs.nodes,
