@@ -22,8 +22,6 @@ TRANSACTIONS = (
     "deliver",
     "cancel",
     "retry",
-    "hold",
-    "force_end",
     "emit",
     "fan_out",
     "register",

@@ -434,6 +434,8 @@ READS: dict[str, Callable[[PostgresStore], Awaitable[Any]]] = {
     "read_definition": lambda store: store.read_definition("default", "x"),
     "list_definitions": lambda store: store.list_definitions("default"),
     "read_limits": lambda store: store.read_limits(),
+    "read_schema": lambda store: store.read_schema(),
+    "read_queues": lambda store: store.read_queues("", now=0.0),
     "read_lanes": lambda store: store.read_lanes(),
     "read_codec_check": lambda store: store.read_codec_check(),
     "published": lambda store: store.published("x", "", since=0.0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -23,6 +23,18 @@ Input = Annotated[
 Source = Annotated[
     str,
     typer.Argument(metavar="FILE", help="Workflows: flows.py, package.module, or a graph's .json or .yaml."),
+]
+Metrics = Annotated[
+    str,
+    typer.Option(
+        "--metrics",
+        metavar="[ADDRESS:]PORT",
+        help="Show Prometheus metrics there; on loopback unless an address is given.",
+        envvar="STEPWELL_METRICS",
+    ),
+]
+LogAs = Annotated[
+    str, typer.Option("--log-format", metavar="FORMAT", help="text, or json: one object a line on stderr.")
 ]
 Workflow = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Name of the workflow.")]
 OneWorkflow = Annotated[
@@ -90,3 +102,21 @@ def write_bytes(where: str, data: bytes) -> None:
         raise InvalidRequest(
             f"{where} cannot be written: {reason}", hint="name another file; - is stdout"
         ) from None
+
+
+def metrics_place(text: str) -> tuple[str, int] | None:
+    """Return the address and port of --metrics; None without it."""
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise InvalidRequest(f"--metrics is {text!r}", hint="give a port, or ADDRESS:PORT: --metrics 9710")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def log_format(text: str) -> Literal["text", "json"]:
+    if text == "json":
+        return "json"
+    if text != "text":
+        raise InvalidRequest(f"--log-format is {text!r}", hint="use text or json")
+    return "text"

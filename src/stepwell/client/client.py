@@ -36,6 +36,7 @@ from stepwell.domain.commit import (
     RunFilter,
     RunRow,
     Started,
+    WorkerRow,
 )
 from stepwell.domain.ids import Ids, RunId
 from stepwell.domain.limits import Hold, Limit, LimitKind, checked_limit
@@ -49,6 +50,7 @@ from stepwell.domain.new_run import (
     startable,
 )
 from stepwell.domain.program import RunOptions, Startable
+from stepwell.domain.queues import QueueUse
 from stepwell.domain.rates import Full, RatedStart, Window
 from stepwell.domain.status import Status, checked_statuses
 from stepwell.domain.suggest import did_you_mean
@@ -382,6 +384,16 @@ class Client(StoreAccess):
     def set_start_rates(self, *rates: StartRate) -> None:
         """Limit how many runs this client starts in a window of time; all processes share the windows."""
         self.start_rates = checked_rates(rates)
+
+    # Workers and queues
+
+    async def workers(self) -> Sequence[WorkerRow]:
+        """List the workers of the database by id; one whose lease has run out is gone or about to be."""
+        return sorted(await self.store.list_workers(), key=lambda worker: worker.id)
+
+    async def queues(self) -> Sequence[QueueUse]:
+        """Count what the queues hold of this workspace: ready, waiting and active."""
+        return await self.store.read_queues(self.workspace, now=await self.store.now())
 
     # Access
 

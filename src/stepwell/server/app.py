@@ -17,9 +17,11 @@ from stepwell.app import Engine
 from stepwell.errors import StepwellError
 from stepwell.server import routes
 from stepwell.server.access import LOOPBACK, Access
+from stepwell.server.audit import AuditTrail
 from stepwell.server.credentials import Credentials
 from stepwell.server.guard import Guard
 from stepwell.server.live import Streams
+from stepwell.server.metrics import Metrics
 from stepwell.server.proxy import TrustedProxy
 from stepwell.server.refusal import answer, request_id_of
 from stepwell.server.stream import ListFeed
@@ -34,6 +36,7 @@ TAGS = [
     {"name": "workflows", "description": "Definitions that runs can be started from."},
     {"name": "graphs", "description": "Saved graphs: drafts, versions, differences."},
     {"name": "access", "description": "Who calls, and API keys."},
+    {"name": "operation", "description": "Workers, queues, and who changed what."},
     {"name": "limits", "description": "How many runs may be active at once."},
     {"name": "server", "description": "Health, and this document."},
 ]
@@ -60,11 +63,13 @@ class ServerApp(FastAPI):
         self.state.engine, self.state.access = engine, access
         access.use(Credentials(engine))
         self.state.streams = Streams()
+        self.state.metrics = Metrics(engine, self.state.streams)
+        self.state.audit = AuditTrail(engine)
         self.state.list_feeds = dict[str, ListFeed]()  # by workspace
         self.state.code_workflows = set()
         self.table = (
             *(*routes.ANONYMOUS, *routes.RUNS, *routes.EVENTS, *routes.WORKFLOWS),
-            *(*routes.LIMITS, *routes.ACCESS),
+            *(*routes.LIMITS, *routes.ACCESS, *routes.OPERATION),
             _OPENAPI,
         )
         install(self, self.table, access=access, engine=engine)
@@ -84,7 +89,8 @@ class ServerApp(FastAPI):
         if opens:
             await engine.open()
         try:
-            yield
+            async with self.state.audit.writing():
+                yield
         finally:
             self.drain()
             if opens:

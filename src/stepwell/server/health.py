@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import Query
@@ -10,12 +9,10 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from stepwell.errors import StepwellError
 from stepwell.server.access import Access
 from stepwell.server.live import Streams
+from stepwell.server.readiness import NotReady, check_ready
 from stepwell.server.refusal import Refusal
-
-_READY_SECONDS = 3.0
 
 
 class HealthView(BaseModel):
@@ -34,15 +31,9 @@ async def readyz(request: Request) -> HealthView:
     if streams.draining:
         raise Refusal(503, "DRAINING", "the server is stopping", headers={"Retry-After": "1"})
     try:
-        async with asyncio.timeout(_READY_SECONDS):
-            await engine.store.read_limits()
-        engine.notifier.check()
-    except TimeoutError:
-        raise Refusal(
-            503, "STORE_UNAVAILABLE", "the database does not answer", headers={"Retry-After": "1"}
-        ) from None
-    except StepwellError as error:
-        raise Refusal(503, error.code, (type(error).__doc__ or "").strip()) from error
+        await check_ready(engine)
+    except NotReady as reason:
+        raise Refusal(503, reason.code, reason.message, headers={"Retry-After": "1"}) from None
     return HealthView(status="ready")
 
 

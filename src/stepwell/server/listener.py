@@ -17,6 +17,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from stepwell.app import Engine
 from stepwell.errors import InvalidRequest, SettingsInvalid
 from stepwell.server.app import ServerApp
+from stepwell.server.metrics import MetricsPort
 from stepwell.server.proxy import PeerRecorder
 from stepwell.server.rooms import MESSAGE_MAX
 
@@ -55,10 +56,20 @@ class Listener(uvicorn.Server):
         await super().shutdown(sockets=sockets)
         self._captured_signals.clear()  # uvicorn would raise them again: a stop on request is not a failure
 
-    async def serve_engine(self, engine: Engine, listener: socket.socket, ready: Callable[[], None]) -> None:
-        """Open the engine, serve until a signal comes, and close the engine; its own errors are raised."""
-        async with engine:
-            ready()
+    async def serve_engine(
+        self,
+        engine: Engine,
+        listener: socket.socket,
+        ready: Callable[[str], None],
+        *,
+        metrics: tuple[str, int] | None = None,
+    ) -> None:
+        """Open the engine, serve until a signal comes, and close the engine; its own errors are raised.
+
+        `ready` gets the address of the metrics, '' without them.
+        """
+        async with engine, MetricsPort(engine, self._served.state.metrics).listening(metrics) as shown:
+            ready(shown)
             await self.serve(sockets=[listener])
 
 

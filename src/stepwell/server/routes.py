@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepwell.server import health, history, keys, limits, rooms, runs, stream, views, workflows
+from stepwell.server import health, history, keys, limits, operation, rooms, runs, stream, views, workflows
 from stepwell.server.principal import Scope
 from stepwell.server.table import Route
 
@@ -304,6 +304,22 @@ ACCESS = (
         example={"name": "ci", "scopes": ["read", "run"], "expires": "90d"},
     ),
     _change("DELETE", f"{API}/keys/{{key_id}}", keys.revoke_key, "admin", "access"),
+)
+
+OPERATION = (
+    _read(f"{API}/about", operation.about, "operation"),
+    _read(f"{API}/workers", operation.list_workers, "operation"),
+    _read(f"{API}/queues", operation.list_queues, "operation"),
+    Route(
+        method="GET",
+        path=f"{API}/audit",
+        handler=operation.list_audit,
+        scope="admin",
+        workspace="principal",
+        audited=False,
+        csrf=False,
+        tag="operation",
+    ),
 )
 
 LIMITS = (

@@ -7,6 +7,7 @@ from starting.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any, Literal
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
@@ -22,9 +23,11 @@ from starlette.websockets import WebSocket
 from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import SettingsInvalid, StepwellError, excerpt
 from stepwell.server.access import Access
+from stepwell.server.audit import AuditTrail
 from stepwell.server.caller import Caller
 from stepwell.server.guard import deny
 from stepwell.server.json_body import BODY_MAX, check_content_type, parse, read_body
+from stepwell.server.metrics import Requests
 from stepwell.server.principal import Principal, Scope
 from stepwell.server.refusal import MEDIA_TYPE, ProblemDetails, Refusal, answer, request_id_of
 
@@ -71,27 +74,36 @@ class DeclaredRoute(APIRoute):
 
         async def handle(request: Request) -> Response:
             try:
-                principal = await self._admit(request)
+                await self._admit(request)
                 response = await inner(request)
-                if self.row.audited:
-                    _record(self.row, principal, request, response.status_code)
-                return response
             except Exception as error:
-                return answer(error, request_id_of(request))
+                response = answer(error, request_id_of(request))
+            if self.row.audited:
+                await _record(self.row, request, response.status_code)
+            return response
 
-        return handle
+        async def measured(request: Request) -> Response:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            response = await handle(request)
+            requests: Requests = request.app.state.metrics.requests
+            requests.add(self.row.name, response.status_code, loop.time() - began)
+            return response
 
-    async def _admit(self, request: Request) -> Principal | None:
+        return measured
+
+    async def _admit(self, request: Request) -> None:
         """Check who calls and what is sent, in this order, before the handler sees anything."""
-        row, principal = self.row, None
+        row = self.row
         if row.scope is not None:
-            principal = await _admitted(self.access, row.scope, request)
+            principal = await self.access.authenticate(request)
+            request.state.principal = principal
+            _check_scope(principal, row.scope)
             request.state.caller = Caller(self.engine, principal)
         if row.csrf:
             self.access.check_forgery(request)
         self._check_query(request)
         await self._take_body(request)
-        return principal
 
     def _check_query(self, request: Request) -> None:
         """Refuse parameters that are unknown or there twice: a typo must not widen a list."""
@@ -128,7 +140,8 @@ class DeclaredSocket(WebSocketRoute):
     async def _open(self, socket: WebSocket) -> None:
         try:
             assert self.row.scope is not None, "nobody opens a socket without a key"
-            principal = await _admitted(self._access, self.row.scope, socket)
+            principal = await self._access.authenticate(socket)
+            _check_scope(principal, self.row.scope)
             self._access.check_socket_forgery(socket)
             for name in socket.query_params:
                 raise _unknown_parameter(name, {})
@@ -137,13 +150,11 @@ class DeclaredSocket(WebSocketRoute):
             await deny(error, request_id_of(socket), socket.scope, socket.receive, socket.send)
 
 
-async def _admitted(access: Access, scope: Scope, connection: HTTPConnection) -> Principal:
-    principal = await access.authenticate(connection)
+def _check_scope(principal: Principal, scope: Scope) -> None:
     if not principal.may(scope):
         raise Refusal(
             403, "FORBIDDEN", f"this needs the scope {scope}", hint="ask an admin for a key with it"
         )
-    return principal
 
 
 def _unknown_parameter(name: str, known: Collection[str]) -> Refusal:
@@ -211,13 +222,18 @@ def check_complete(app: FastAPI, rows: Sequence[Route]) -> None:
             )
 
 
-def _record(row: Route, principal: Principal | None, request: Request, status: int) -> None:
+async def _record(row: Route, request: Request, status: int) -> None:
+    principal: Principal | None = getattr(request.state, "principal", None)
+    if principal is None:
+        return  # nobody we know
+    trail: AuditTrail = request.app.state.audit
+    await trail.add(row.name, principal, request, status)
     _audit.info(
         "%s",
         row.name,
         extra={
-            "by": principal.name if principal else "",
-            "workspace": principal.workspace if principal else "",
+            "by": principal.name,
+            "workspace": principal.workspace,
             "path": request.url.path,
             "status": status,
             "request_id": request_id_of(request),

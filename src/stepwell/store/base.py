@@ -9,7 +9,7 @@ start windows sorted, start keys sorted, the rest.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from stepwell.domain.access import AuditEntry, Credential, CredentialKind
 from stepwell.domain.commit import (
@@ -22,7 +22,6 @@ from stepwell.domain.commit import (
     Committed,
     Definition,
     Delivery,
-    HoldOutcome,
     InboxRow,
     LogRow,
     Message,
@@ -44,6 +43,7 @@ from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.lanes import LaneUse
 from stepwell.domain.limits import Limit, LimitScope
+from stepwell.domain.queues import QueueUse
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
 from stepwell.errors import CodecMissing, StoreUnavailable
@@ -145,27 +145,6 @@ class Runs(Protocol):
 
         `undo` is written into Retried: the worker undoes the run instead of continuing it.
         A run that has begun to compensate gets no ticket: its steps are undone.
-        """
-        ...
-
-    async def hold(
-        self, run_id: RunId, *, held: bool = True, by: str = "", reason: str = "", encode: Encode = bytes
-    ) -> HoldOutcome:
-        """Hold a run, or release it: from the commit on, nobody takes a ticket of a held one.
-
-        Appends Held or Released if nobody owns the run and no earlier change waits in its inbox; otherwise
-        leaves a `hold` message for the owner. Messages still arrive, and due times do not change.
-        A cancel releases the run. Once it cleans up, it cannot be held (`ending`).
-        """
-        ...
-
-    async def force_end(
-        self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
-    ) -> CancelOutcome:
-        """End a run as cancelled, owned or not: append Cancelled, delete its tickets, waits and messages.
-
-        Notifies its parent and asks its live children to cancel, except for detached ones. The commits of an
-        owner that had it are `lost` from then on.
         """
         ...
 
@@ -277,11 +256,19 @@ class Reading(Protocol):
         """
         ...
 
+    async def read_queues(self, workspace: str, *, now: float) -> Sequence[QueueUse]:
+        """What the queues hold, sorted by queue; of all workspaces if it is ''."""
+        ...
+
     async def list_workers(self) -> Sequence[WorkerRow]:
         """Workers that were not reaped, including one whose lease is over but that may come back."""
         ...
 
     async def now(self) -> float: ...
+
+    async def read_schema(self) -> SchemaVersion:
+        """Which schema the database has now; another process may have changed it since it was opened."""
+        ...
 
 
 class Archive(Protocol):
@@ -444,6 +431,19 @@ class Wakeups(Protocol):
         ...
 
 
+class SchemaVersion(NamedTuple):
+    stored: int
+    known: int  # to this process
+
+
+class ConnectionUse(NamedTuple):
+    """Connections or threads of a store, those that are busy, and the calls that wait for one."""
+
+    most: int
+    busy: int
+    waiting: int
+
+
 class Store(
     Runs,
     Inbox,
@@ -458,12 +458,16 @@ class Store(
     Wakeups,
     Protocol,
 ):
-    """Everything a backend provides: 58 verbs. Callers ask for the narrowest part they need."""
+    """Everything a backend provides. Callers ask for the narrowest part they need."""
 
     sync_transactions: bool  # transact() calls plain functions on a writer thread
     polls: bool  # hints from other processes do not arrive: look often
     commits_at_once: int  # how many commit batches may be under way
     starts_at_once: int  # how many large calls of `start` run side by side
+
+    def connections(self) -> ConnectionUse:
+        """How busy the way to the database is, in this process."""
+        ...
 
     async def open(self, *, encoded: bool = False) -> None:
         """Connect, create or migrate the schema; refuse what cannot be used, with a reason.

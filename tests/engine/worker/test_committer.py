@@ -13,6 +13,7 @@ from stepwell.domain.commit import Commit, Committed, Outcome
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.engine.worker.committer import Committer
 from stepwell.store.base import Store
+from stepwell.telemetry import WorkerMeasures
 
 ROUNDS = 3
 RUNS = 32
@@ -37,7 +38,7 @@ class AnswersTogether:
 async def test_runs_of_one_batch_are_sent_before_those_of_the_other_go_on() -> None:
     """Else all runs would wait for the database together, and it for them."""
     log: list[str] = []
-    committer = Committer(cast(Store, AnswersTogether(log)))
+    committer = Committer(cast(Store, AnswersTogether(log)), WorkerMeasures())
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     told = 0
 

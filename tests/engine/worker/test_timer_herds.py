@@ -16,6 +16,7 @@ from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.shares import FreshShare, StartBudget
 from stepwell.engine.worker.claimer import Claimer
 from stepwell.system import SystemIds
+from stepwell.telemetry import WorkerMeasures
 from stepwell.testing import FakeClock
 from tests.engines import SETTINGS, Engines, parked, until
 
@@ -129,6 +130,7 @@ class Herd:
             worker=lambda: WorkerId("w"),
             begin=self._begin,
             begin_late=self._begin,
+            measures=WorkerMeasures(),
         )
 
     async def claim(self, request: ClaimRequest) -> Claims:

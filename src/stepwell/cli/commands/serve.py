@@ -21,7 +21,8 @@ import typer
 
 from stepwell.cli.command import Commands
 from stepwell.cli.commands.worker import redacted
-from stepwell.cli.options import Source
+from stepwell.cli.log_lines import write_log
+from stepwell.cli.options import LogAs, Metrics, Source, log_format, metrics_place
 from stepwell.cli.session import CliSession
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def serve(
     proxy_admin: Annotated[
         list[str], typer.Option("--proxy-admin", metavar="NAME", help="Person with all scopes.")
     ] = [],
+    metrics: Metrics = "",
+    log_as: LogAs = "text",
 ) -> None:
     """Serve the HTTP API of a database. It needs no workflow code: workers are other processes."""
     import asyncio
@@ -79,6 +82,7 @@ def serve(
     from stepwell.server.listener import Listener, bind
     from stepwell.server.proxy import TrustedProxy
 
+    write_log(log_format(log_as))
     session.must_exist()
     engine = Engine(session.database, worker=False, codec=session.codec)
     trusted = None
@@ -90,7 +94,8 @@ def serve(
     with bind(host, port) as listener:
         app = _app(engine, listener, host, host_name, trusted, no_auth=no_auth)
         announce = partial(_announce, session, app, listener, redacted(session.database))
-        asyncio.run(Listener(app, proxies=proxy).serve_engine(engine, listener, announce))
+        serving = Listener(app, proxies=proxy)
+        asyncio.run(serving.serve_engine(engine, listener, announce, metrics=metrics_place(metrics)))
     session.out.say("stopped")
 
 
@@ -102,6 +107,8 @@ def dev(
     port: Port = None,
     host_name: HostName = [],
     no_auth: NoAuth = False,
+    metrics: Metrics = "",
+    log_as: LogAs = "text",
     fd: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
 ) -> None:
     """Serve the HTTP API and run the workflows of a file; begin again when it changes.
@@ -110,17 +117,27 @@ def dev(
     """
     from stepwell.server.listener import bind
 
+    shown = metrics_place(metrics)
     if fd is not None:
-        _child(session, source, fd, host, host_name, no_auth=no_auth)
+        write_log(log_format(log_as))
+        _child(session, source, fd, host, host_name, no_auth=no_auth, metrics=shown)
         return
     names = [word for name in host_name for word in ("--host-name", name)]
     own = ["--host", host, *names, *(["--no-auth"] if no_auth else []), *session.words]
+    own += ["--metrics", metrics, "--log-format", log_format(log_as)]
     with bind(host, port) as listener:
         _Parent(session, source, own, listener).run()
 
 
 def _child(
-    session: CliSession, source: str, fd: int, host: str, host_name: Sequence[str], *, no_auth: bool
+    session: CliSession,
+    source: str,
+    fd: int,
+    host: str,
+    host_name: Sequence[str],
+    *,
+    no_auth: bool,
+    metrics: tuple[str, int] | None,
 ) -> None:
     import asyncio
 
@@ -141,7 +158,7 @@ def _child(
         app = _app(engine, listener, host, host_name, None, no_auth=no_auth)
         names = ", ".join(sorted({workflow.definition.name for workflow in programs.workflows}))
         announce = partial(_announce, session, app, listener, names or source)
-        asyncio.run(Listener(app).serve_engine(engine, listener, announce))
+        asyncio.run(Listener(app).serve_engine(engine, listener, announce, metrics=metrics))
 
 
 def _app(
@@ -166,14 +183,16 @@ def _app(
     return asgi(engine, token=token, hosts=[*LOOPBACK, *host_name], auth=not no_auth, proxy=proxy)
 
 
-def _announce(session: CliSession, app: ServerApp, listener: socket.socket, what: str) -> None:
+def _announce(session: CliSession, app: ServerApp, listener: socket.socket, what: str, metrics: str) -> None:
     from stepwell.server.listener import address
 
     url = address(listener)
     opened = f"{url}/?t={app.access.token}" if app.access.auth else url
     session.out.say(f"serving {what}\n  open   {opened}\n  API    {url}/api/v1")
+    if metrics:
+        session.out.say(f"  shows  {metrics}")
     if session.out.as_json:
-        session.out.json({"serving": what, "open": opened, "api": f"{url}/api/v1"})
+        session.out.json({"serving": what, "open": opened, "api": f"{url}/api/v1", "metrics": metrics})
 
 
 class _Parent:

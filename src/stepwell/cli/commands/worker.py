@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 import typer
 
 from stepwell.cli.command import Commands
-from stepwell.cli.options import Source
+from stepwell.cli.options import LogAs, Metrics, Source, log_format, metrics_place
 from stepwell.cli.session import CliSession
 
 commands = Commands()
@@ -37,6 +37,8 @@ async def worker(
         int | None,
         typer.Option("--slots", metavar="N", help="Runs to drive at once; else STEPWELL_SLOTS.", min=1),
     ] = None,
+    metrics: Metrics = "",
+    log_as: LogAs = "text",
 ) -> None:
     """Run the workflows of a file until SIGTERM or Ctrl-C.
 
@@ -45,9 +47,13 @@ async def worker(
     from dataclasses import replace
 
     from stepwell.app import Engine
+    from stepwell.cli.log_lines import write_log
     from stepwell.cli.source import collect
+    from stepwell.server.metrics import Metrics as ProcessMetrics
+    from stepwell.server.metrics import MetricsPort
     from stepwell.settings import Settings
 
+    write_log(log_format(log_as))
     programs = collect(source)
     queues = queue or ["default"]
     settings = Settings.from_env()
@@ -65,10 +71,16 @@ async def worker(
     names = [f"{definition.name} version {definition.version}" for definition in definitions] or steps
     database = redacted(session.database)
 
-    def on_start() -> None:
-        session.out.say(f"working on {database}, queue {', '.join(queues)}: {', '.join(names)}")
-        if session.out.as_json:
-            session.out.json({"database": database, "queues": queues, "workflows": names})
+    port = MetricsPort(engine, ProcessMetrics(engine)).listening(metrics_place(metrics))
+    async with port as shown:
 
-    await engine.serve(on_start)
+        def on_start() -> None:
+            session.out.say(f"working on {database}, queue {', '.join(queues)}: {', '.join(names)}")
+            if shown:
+                session.out.say(f"metrics at {shown}")
+            if session.out.as_json:
+                words = {"database": database, "queues": queues, "workflows": names, "metrics": shown}
+                session.out.json(words)
+
+        await engine.serve(on_start)
     session.out.say("stopped; nothing was left half done")

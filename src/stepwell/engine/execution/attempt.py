@@ -230,6 +230,8 @@ class StepAttempt:
         self._end(result, error)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
+        if self._ended is not None:
+            self._measure(error is not None)
         if self.log is None:
             self._report(result, error)
         else:
@@ -246,6 +248,11 @@ class StepAttempt:
         ended, self._ended = self._ended, None
         if ended is not None:  # otherwise it was stopped, or timed out
             ended(result, error)
+
+    def _measure(self, failed: bool) -> None:
+        if self.began != _NOT_YET:
+            seconds = self._services.clock.monotonic() - self.began
+            self._services.runner.measures.step_ended(max(0.0, seconds), failed=failed)
 
     def _time_out(self) -> None:
         self._leave()

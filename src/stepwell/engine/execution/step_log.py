@@ -55,6 +55,11 @@ class StepLog:
         self._partial: dict[Stream, str] | None = None  # printed without a line end so far
 
     @property
+    def place(self) -> tuple[str, str, int]:
+        """Its run, the path of the step in it, and the attempt."""
+        return self._run_id, self._path, self._attempt
+
+    @property
     def bytes_max(self) -> int:
         return self._sink.bytes_max
 
@@ -242,3 +247,9 @@ def _observe_records() -> None:
 
     observed.observes_steps = True  # type: ignore[attr-defined]
     logging.setLogRecordFactory(observed)
+
+
+def current_place() -> tuple[str, str, int] | None:
+    """Return the run, path and attempt whose code calls this; None outside of steps."""
+    log = _current.get()
+    return None if log is None else log.place

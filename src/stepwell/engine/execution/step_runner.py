@@ -13,12 +13,21 @@ from stepwell.engine.execution.attempt import Running, StepAttempt
 from stepwell.engine.execution.process_pool import ProcessPool
 from stepwell.engine.execution.task_pool import TaskPool
 from stepwell.engine.execution.thread_pool import ThreadPool
+from stepwell.telemetry import WorkerMeasures
 
 _log = logging.getLogger("stepwell.engine")
 
 
 class StepRunner:
-    def __init__(self, *, threads: int, workflow_threads: int, processes: int) -> None:
+    def __init__(
+        self,
+        *,
+        threads: int,
+        workflow_threads: int,
+        processes: int,
+        measures: WorkerMeasures | None = None,
+    ) -> None:
+        self.measures = measures or WorkerMeasures()
         self._threads = ThreadPool("stepwell-step", threads)
         # Sync workflows have their own threads: in a shared pool they would starve their own steps.
         self.workflow_threads = ThreadPool("stepwell-workflow", workflow_threads)

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, InboxRow, NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor
-from stepwell.domain.holds import HOLD, read_hold
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import (
     HELD,
@@ -46,7 +45,6 @@ class Waits:
         self._broadcasts: Broadcasts | None = None  # most runs hear none
         self._timers = set(journal.timers)  # set, neither fired nor withdrawn
         self._signals = Signals()
-        self.held = False  # an operator stopped the run, as far as its messages say
         self._children: dict[str, ev.ChildStarted] = dict(journal.children)
         for message in journal.messages.values():
             if message.what == "signal":
@@ -216,14 +214,6 @@ class Waits:
             self._run.journal.cancel_reason = asked.reason
             self.keys[row.key] = None
             self._run.record(ev.CancelRequested(reason=asked.reason, by=asked.by))
-        elif row.kind == HOLD:
-            self._take_hold(row)
-
-    def _take_hold(self, row: InboxRow) -> None:
-        asked = read_hold(row.payload)
-        self._run.record(asked.fact)
-        # A later change is what counts.
-        self.held = asked.held and not any(row.kind == HOLD for row in self.rows)
 
     def _received(
         self,

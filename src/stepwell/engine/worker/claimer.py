@@ -12,6 +12,7 @@ from stepwell.domain.shares import FreshShare, StartBudget
 from stepwell.errors import StoreError
 from stepwell.store.base import Store
 from stepwell.system import Clock
+from stepwell.telemetry import WorkerMeasures
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -45,6 +46,7 @@ class Claimer:
         worker: Callable[[], WorkerId],
         begin: Callable[[Claim, float], None],
         begin_late: Callable[[Claim, float], None],
+        measures: WorkerMeasures,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -59,6 +61,7 @@ class Claimer:
         self._active = active
         self._worker = worker
         self._begin = begin
+        self._measures = measures
         self._begin_late = begin_late  # with a lease that was requested earlier
         self._wake = asyncio.Event()
         self._next_look = 0.0  # on our monotonic clock
@@ -90,6 +93,7 @@ class Claimer:
 
     def started(self, count: int) -> None:
         """Count local starts: while other runs wait, they use up the share of fresh runs."""
+        self._measures.claimed += count
         if self._crowded:
             self._budget.started(count)
 
@@ -224,6 +228,8 @@ class Claimer:
         finally:
             self._asked = 0
         self._unanswered = None
+        self._measures.claims += 1
+        self._measures.claimed += len(answer.claims)
         self.blocked = answer.blocked
         if request.solo:
             self.solo_wanted = False

@@ -11,9 +11,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from stepwell.domain.commit import Commit, Committed, Finish, Park
+from stepwell.domain.commit import Commit, Committed, Finish, Outcome, Park
 from stepwell.store.base import BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, Store
 from stepwell.store.outage import outlast
+from stepwell.telemetry import WorkerMeasures
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -83,8 +84,9 @@ class CommitQueue:
 class Committer:
     """Commits that touch other runs have their own queue, so that the others never wait for their locks."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, measures: WorkerMeasures) -> None:
         self._store = store
+        self._measures = measures
         self._local = CommitQueue(store.commits_at_once)
         self._cross_run = CommitQueue(1)
 
@@ -107,10 +109,14 @@ class Committer:
             group.create_task(self._write_batches(self._cross_run))
 
     async def _write_batches(self, queue: CommitQueue) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             batch = await queue.take()
+            sent = loop.time()
             try:
                 results = await self._results([commit for commit, _, _ in batch])
+                self._measures.batches.add(len(batch))
+                self._measures.batch_seconds.add(loop.time() - sent)
                 async with queue.reporting:
                     self._report(batch, results)
                     await asyncio.sleep(0)  # they continue in this pass of the loop, and are sent in the next
@@ -129,6 +135,11 @@ class Committer:
 
     def _report(self, batch: list[tuple[Commit, OnCommitted, int]], results: Sequence[Committed]) -> None:
         for (commit, written, _), result in zip(batch, results, strict=True):
+            if result.outcome is Outcome.LOST:
+                self._measures.leases_lost += 1
+            elif result.outcome is Outcome.OK and isinstance(commit.then, Finish):
+                began = commit.then.started_at or result.at
+                self._measures.run_ended(commit.then.status, max(0.0, result.at - began))
             try:
                 written(result, commit.then)
             except Exception:

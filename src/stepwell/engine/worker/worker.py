@@ -38,6 +38,7 @@ from stepwell.store.base import Store
 from stepwell.store.outage import outlast
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock
+from stepwell.telemetry import WorkerMeasures
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -82,12 +83,16 @@ class Worker:
         self._info = self._new_info()
         self.roster = Roster(self._info.id)
         self.active = self.roster.active
-        self._committer = Committer(store)
+        self.measures = WorkerMeasures()
+        self._committer = Committer(store, self.measures)
         self._step_logs = StepLogWriter(
             store, notifier, clock, token=ids.worker_id(), bytes_max=options.step_log_bytes_max
         )
         self._runner = StepRunner(
-            threads=options.threads, workflow_threads=options.workflow_threads, processes=options.processes
+            threads=options.threads,
+            workflow_threads=options.workflow_threads,
+            processes=options.processes,
+            measures=self.measures,
         )
         self._keeper = LeaseKeeper(
             store,
@@ -133,6 +138,7 @@ class Worker:
             worker=self.roster.worker_id,
             begin=self._begin,
             begin_late=self._begin_late,
+            measures=self.measures,
         )
 
     def _make_local_starts(self) -> LocalStarts:
@@ -380,6 +386,7 @@ class Worker:
             if self.active.get(key) is not work:
                 continue  # it ended, and may have been claimed again, while the store was asked
             if key not in wakes:
+                self.measures.leases_lost += 1
                 work.lose()
             elif isinstance(work, Activation):
                 work.woken(wakes[key])
@@ -390,6 +397,7 @@ class Worker:
     async def _reaped(self) -> None:
         """We were presumed dead: everything we owned belongs to others now. Register as a new worker."""
         for work in list(self.active.values()):
+            self.measures.leases_lost += 1
             work.lose()
         self._info = self._new_info()
         self.roster.worker = self._info.id

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepwell.store.base import must_be_plain
+from stepwell.store.base import ConnectionUse, SchemaVersion, must_be_plain
 from stepwell.store.memory.access import MemoryAccess
 from stepwell.store.memory.archive import MemoryArchive
 from stepwell.store.memory.cancel_retry import MemoryCancelRetry
 from stepwell.store.memory.claims import MemoryClaims
 from stepwell.store.memory.commits import MemoryCommits
 from stepwell.store.memory.definitions import MemoryDefinitions
-from stepwell.store.memory.holds import MemoryHolds
 from stepwell.store.memory.messages import MemoryMessages
 from stepwell.store.memory.reads import MemoryReads
 from stepwell.store.memory.step_logs import MemoryStepLogs
@@ -25,7 +24,6 @@ from stepwell.store.memory.workers import MemoryWorkers
 class MemoryStore(
     MemoryCommits,
     MemoryCancelRetry,
-    MemoryHolds,
     MemoryMessages,
     MemoryClaims,
     MemoryWorkers,
@@ -50,6 +48,12 @@ class MemoryStore(
 
     async def close(self) -> None:
         pass
+
+    async def read_schema(self) -> SchemaVersion:
+        return SchemaVersion(1, 1)
+
+    def connections(self) -> ConnectionUse:
+        return ConnectionUse(0, 0, 0)
 
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         self._listeners.append(callback)

@@ -11,6 +11,7 @@ from stepwell.domain.commit import (
     WorkerRow,
 )
 from stepwell.domain.ids import WorkerId
+from stepwell.domain.queues import QueueUse
 from stepwell.store.base import SOLO_LOSSES
 from stepwell.store.memory.tables import Tables
 from stepwell.store.memory.verb import transaction
@@ -61,8 +62,7 @@ class MemoryWorkers(Tables):
             ticket.losses += ticket.owner not in leaving
             ticket.free(now)
         solo_due = any(
-            t.lease is None and t.held is None and t.losses >= SOLO_LOSSES and t.due_at <= now
-            for t in self._tickets.values()
+            t.lease is None and t.losses >= SOLO_LOSSES and t.due_at <= now for t in self._tickets.values()
         )
         return Reaped(len(dead), len(lost), solo_due)
 
@@ -77,6 +77,22 @@ class MemoryWorkers(Tables):
         unbroken = -SLACK_SECONDS <= now - last <= info.lease_seconds / 2
         in_contact = unbroken and now - since >= info.lease_seconds
         return in_contact and not now <= until <= now + info.lease_seconds + SLACK_SECONDS
+
+    async def read_queues(self, workspace: str, *, now: float) -> Sequence[QueueUse]:
+        tickets = [
+            ticket
+            for ticket in self._tickets.values()
+            if ticket.queue and workspace in ("", self._runs[ticket.run_id].row.workspace)
+        ]
+        uses: list[QueueUse] = []
+        for queue in sorted({ticket.queue for ticket in tickets}):
+            here = [ticket for ticket in tickets if ticket.queue == queue]
+            due = [ticket.due_at for ticket in here if ticket.lease is None and ticket.due_at <= now]
+            active = sum(ticket.lease is not None for ticket in here)
+            uses.append(
+                QueueUse(queue, len(due), len(here) - len(due) - active, active, min(due, default=None))
+            )
+        return uses
 
     async def list_workers(self) -> Sequence[WorkerRow]:
         return [

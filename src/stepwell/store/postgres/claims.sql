@@ -42,7 +42,6 @@ lane_due AS MATERIALIZED (
         SELECT
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.due_at < 'Infinity'
             AND t.solo = $8::bool
@@ -55,7 +54,6 @@ lane_due AS MATERIALIZED (
         SELECT t.due_at
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.due_at < 'Infinity'
             AND t.solo = $8::bool
@@ -82,7 +80,6 @@ groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = q.queue
@@ -97,7 +94,6 @@ groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = f.queue
@@ -115,7 +111,6 @@ candidates AS MATERIALIZED (
         SELECT t.due_at, t.run_id, t.path
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = g.queue
@@ -135,7 +130,6 @@ later AS MATERIALIZED (
         SELECT t.due_at
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = g.queue
@@ -201,7 +195,6 @@ locked AS MATERIALIZED (
         WHERE t.run_id = o.run_id
             AND t.path = o.path
             AND t.lease IS NULL
-            AND t.held IS NULL
             AND t.solo = $8::bool
             AND t.due_at <= clock.now
         FOR UPDATE SKIP LOCKED

@@ -23,7 +23,6 @@ WITH RECURSIVE l AS (
         SELECT t.lane
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = $1::bool
         ORDER BY t.lane
@@ -36,7 +35,6 @@ WITH RECURSIVE l AS (
         SELECT t.lane
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = $1::bool
             AND t.lane > l.lane
@@ -62,7 +60,6 @@ WITH RECURSIVE k AS (
         SELECT t.queue, t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.due_at < 'Infinity'
             AND t.solo = false
@@ -76,7 +73,6 @@ WITH RECURSIVE k AS (
         SELECT t.queue, t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.due_at < 'Infinity'
             AND t.solo = false
@@ -92,7 +88,6 @@ SELECT EXISTS (
         SELECT
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.due_at < 'Infinity'
             AND t.solo = false
@@ -105,23 +100,12 @@ SELECT EXISTS (
 
 -- name: resting_lanes
 -- Reads every suspended run of a lane: used only if a limit counts suspended runs.
-SELECT r.lane, count(*)
-FROM (
-    SELECT t.lane
-    FROM stepwell.tickets AS t
-    WHERE t.lease IS NULL
-        AND t.held IS NULL
-        AND t.lane <> ''
-        AND t.started
-    UNION ALL
-    SELECT t.lane
-    FROM stepwell.tickets AS t
-    WHERE t.lease IS NULL
-        AND t.held IS NOT NULL
-        AND t.lane <> ''
-        AND t.started
-) AS r
-GROUP BY r.lane;
+SELECT t.lane, count(*)
+FROM stepwell.tickets AS t
+WHERE t.lease IS NULL
+    AND t.lane <> ''
+    AND t.started
+GROUP BY t.lane;
 
 -- name: read_limits
 SELECT kind, workspace, name, most, hold, set_by
@@ -157,7 +141,6 @@ WITH RECURSIVE groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = $4::bool
             AND t.lane = l.lane
@@ -172,7 +155,6 @@ WITH RECURSIVE groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = $4::bool
             AND t.lane = f.lane
@@ -188,7 +170,6 @@ CROSS JOIN LATERAL (
     SELECT t.due_at, t.run_id, t.ending
     FROM stepwell.tickets AS t
     WHERE t.lease IS NULL
-        AND t.held IS NULL
         AND t.lane <> ''
         AND t.solo = $4::bool
         AND t.lane = g.lane
@@ -208,7 +189,6 @@ WITH RECURSIVE groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $3::bool
             AND t.queue = k.queue
@@ -223,7 +203,6 @@ WITH RECURSIVE groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $3::bool
             AND t.queue = f.queue
@@ -239,7 +218,6 @@ CROSS JOIN LATERAL (
     SELECT t.due_at, t.run_id, t.path
     FROM stepwell.tickets AS t
     WHERE t.lease IS NULL
-        AND t.held IS NULL
         AND t.lane = ''
         AND t.solo = $3::bool
         AND t.queue = g.queue
@@ -262,7 +240,6 @@ WITH locked AS MATERIALIZED (
         WHERE t.run_id = w.run_id
             AND t.path = w.path
             AND t.lease IS NULL
-            AND t.held IS NULL
             AND t.due_at <= $5::float8
         FOR UPDATE SKIP LOCKED
     ) AS l
@@ -330,7 +307,6 @@ WITH found AS MATERIALIZED (
         SELECT t.run_id, t.path
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $3::bool
             AND t.queue = k.queue

@@ -7,6 +7,7 @@ open a new database at once, and a killed one leaves only whole migrations.
 from __future__ import annotations
 
 import zlib
+from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -42,6 +43,12 @@ def migrations() -> list[Migration]:
         if entry.name.endswith(".sql")
     ]
     return sorted(unsorted)
+
+
+@cache
+def newest() -> int:
+    """Return the number of the last migration that this version knows."""
+    return migrations()[-1].number
 
 
 async def prepare(connection: Connection, address: Address) -> None:

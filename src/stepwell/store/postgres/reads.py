@@ -7,9 +7,12 @@ from typing import Any
 
 from stepwell.domain.commit import LogRow, RunFilter, RunRow, TicketRow, WorkerRow
 from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.queues import QueueUse
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
+from stepwell.store.base import SchemaVersion
 from stepwell.store.postgres.database import Database
+from stepwell.store.postgres.migrate import newest
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
 
@@ -65,6 +68,13 @@ class PgReads:
                 more += f" AND {condition} ${len(arguments)}"
         text = self._sql["list_runs"].replace(MARK, more)
         return [_run_row(row) for row in await self._fetch_text(text, *arguments)]
+
+    async def read_schema(self) -> SchemaVersion:
+        stored = int((await self.fetch("read_schema"))[0][0])
+        return SchemaVersion(stored, newest())
+
+    async def read_queues(self, workspace: str, *, now: float) -> Sequence[QueueUse]:
+        return [QueueUse(*row) for row in await self.fetch("read_queues", workspace, now)]
 
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
         return [_ticket_row(row) for row in await self.fetch("read_tickets", run_id)]

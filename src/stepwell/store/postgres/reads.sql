@@ -23,8 +23,7 @@ SELECT
     r.id, r.workspace, r.workflow, r.version, r.kind,
     CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
     r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
-    r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by,
-    t.held IS NOT NULL AS held
+    r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by
 FROM stepwell.runs AS r
 LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = ''
 WHERE r.id = $1;
@@ -51,11 +50,10 @@ FROM (
         r.id, r.workspace, r.workflow, r.version, r.kind,
         CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
         r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
-        r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by,
-        t.held IS NOT NULL AS held
+        r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by
     FROM stepwell.runs AS r
     LEFT JOIN LATERAL (
-        SELECT x.lease, x.held
+        SELECT x.lease
         FROM stepwell.tickets AS x
         WHERE x.run_id = r.id
             AND x.path = ''
@@ -68,9 +66,26 @@ WHERE cardinality($3::text[]) = 0
 ORDER BY id DESC
 LIMIT $2;
 
+-- name: read_schema
+SELECT coalesce(max(number), 0)
+FROM stepwell.migrations;
+
+-- name: read_queues
+-- What each queue holds. Fan-outs, which have no queue, are not counted.
+SELECT
+    queue,
+    count(*) FILTER (WHERE lease IS NULL AND due_at <= $2) AS ready,
+    count(*) FILTER (WHERE lease IS NULL AND due_at > $2) AS waiting,
+    count(*) FILTER (WHERE lease IS NOT NULL) AS active,
+    min(due_at) FILTER (WHERE lease IS NULL AND due_at <= $2) AS oldest
+FROM stepwell.tickets
+WHERE queue <> '' AND $1 IN ('', workspace)
+GROUP BY queue
+ORDER BY queue;
+
 -- name: read_tickets
 SELECT run_id, path, queue, needs, priority, started, ending, due_at, owner, lease, head, wakes, losses,
-    lane, held
+    lane
 FROM stepwell.tickets
 WHERE run_id = $1
 ORDER BY path;
@@ -87,7 +102,6 @@ open AS (
         SELECT t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = s.solo
             AND t.queue = q.queue
@@ -101,7 +115,6 @@ open AS (
         SELECT t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = o.solo
             AND t.queue = o.queue
@@ -117,7 +130,6 @@ lanes AS (
         SELECT t.lane, t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = s.solo
         ORDER BY t.lane, t.needs
@@ -130,7 +142,6 @@ lanes AS (
         SELECT t.lane, t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = l.solo
             AND (t.lane, t.needs) > (l.lane, l.needs)
@@ -145,7 +156,6 @@ firsts AS (
         SELECT t.*
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = o.solo
             AND t.queue = o.queue
@@ -161,7 +171,6 @@ firsts AS (
         SELECT t.*
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = l.solo
             AND t.lane = l.lane
@@ -173,7 +182,7 @@ firsts AS (
 )
 SELECT DISTINCT ON (f.queue, f.needs)
     f.run_id, f.path, f.queue, f.needs, f.priority, f.started, f.ending, f.due_at, f.owner, f.lease, f.head,
-    f.wakes, f.losses, f.lane, f.held
+    f.wakes, f.losses, f.lane
 FROM firsts AS f
 WHERE f.queue = ANY ($1::text[])
 ORDER BY f.queue, f.needs, f.started DESC, f.priority DESC, f.due_at, f.run_id, f.path;

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from stepwell.domain.commit import Claim, Definition, Message, NewRun, Outcome, Started, WorkerInfo
-from stepwell.store.base import BATCH_MEMBERS_MAX, must_be_plain
+from stepwell.store.base import BATCH_MEMBERS_MAX, ConnectionUse, must_be_plain
 from stepwell.store.postgres.access import PgAccess
 from stepwell.store.postgres.archive import PgArchive
 from stepwell.store.postgres.cancel_retry import PgCancelRetry
@@ -17,7 +17,6 @@ from stepwell.store.postgres.claims import PgClaims
 from stepwell.store.postgres.commits import PgCommits
 from stepwell.store.postgres.database import COMMITS_AT_ONCE, STARTS_AT_ONCE, Database
 from stepwell.store.postgres.definitions import PgDefinitions
-from stepwell.store.postgres.holds import PgHolds
 from stepwell.store.postgres.limits import PgLimits
 from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.migrate import prepare
@@ -85,8 +84,7 @@ class PostgresStore:
         self.commit, self.transact = commits.commit, self._transactions.transact
 
         endings = PgCancelRetry(db, messages)
-        self.cancel, self.retry, self.force_end = endings.cancel, endings.retry, endings.force_end
-        self.hold = PgHolds(db, messages).hold
+        self.cancel, self.retry = endings.cancel, endings.retry
 
         self._claims = claims = PgClaims(db, limits)
         self.claim, self.reroute = claims.claim, claims.reroute
@@ -101,7 +99,8 @@ class PostgresStore:
         self.read_log, self.read_log_end = reads.read_log, reads.read_log_end
         self.read_run, self.find_run, self.list_runs = reads.read_run, reads.find_run, reads.list_runs
         self.read_tickets, self.list_others = reads.read_tickets, reads.list_others
-        self.list_workers = reads.list_workers
+        self.list_workers, self.read_queues = reads.list_workers, reads.read_queues
+        self.read_schema = reads.read_schema
 
         definitions = PgDefinitions(db, reads)
         self._definition_reads = Batcher(definitions.read_definitions, BATCH_MEMBERS_MAX)
@@ -147,6 +146,11 @@ class PostgresStore:
             await self.db.commit_slots.run(self._commits.plan_commits)
 
     # Opening and closing
+
+    def connections(self) -> ConnectionUse:
+        slots = self.db.all_slots
+        busy = sum(each.busy for each in slots)
+        return ConnectionUse(sum(each.count for each in slots), busy, sum(each.waiting for each in slots))
 
     async def open(self, *, encoded: bool = False) -> None:
         for slots in self._every_slots:

@@ -114,7 +114,6 @@ SELECT
         SELECT
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo
             AND t.due_at <= clock.now
@@ -123,7 +122,6 @@ SELECT
         SELECT
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
-            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo
             AND t.due_at <= clock.now

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,8 +19,9 @@ import apsw
 
 from stepwell.errors import StoreUnavailable, StoreUnusable
 from stepwell.store import queries
+from stepwell.store.base import SchemaVersion
 from stepwell.store.sqlite.lock_holder import locked
-from stepwell.store.sqlite.session import STATEMENTS_CACHED
+from stepwell.store.sqlite.session import STATEMENTS_CACHED, Session
 
 APPLICATION_ID = 0x57656C6C  # "Well", in the header of every file of ours
 SQLITE_MIN = (3, 51, 3)  # earlier, two connections could lose a page when the log was reset
@@ -195,6 +197,15 @@ def _check_version(connection: apsw.Connection, path: str) -> int:
             path=path,
         )
     return version
+
+
+@cache
+def _newest() -> int:
+    return migrations()[-1][0]
+
+
+def read_schema(session: Session) -> SchemaVersion:
+    return SchemaVersion(int(session.connection.pragma("user_version")), _newest())
 
 
 def _migrate(connection: apsw.Connection, path: str) -> None:

@@ -12,6 +12,7 @@ from stepwell.domain.commit import (
     TicketRow,
 )
 from stepwell.domain.ids import RunId
+from stepwell.domain.queues import QueueUse
 from stepwell.domain.status import Status
 from stepwell.store.sqlite.session import Row, Session, as_list
 
@@ -74,8 +75,11 @@ def _run_row(row: Row) -> RunRow:
         test=bool(row[18]),
         number=row[19],
         started_by=row[20],
-        held=bool(row[21]),
     )
+
+
+def read_queues(session: Session, workspace: str, *, now: float) -> Sequence[QueueUse]:
+    return [QueueUse(*row) for row in session.rows("read_queues", workspace, now)]
 
 
 def read_tickets(session: Session, run_id: RunId) -> Sequence[TicketRow]:
@@ -98,7 +102,6 @@ def _ticket_row(row: Row) -> TicketRow:
         wakes=row[11],
         losses=row[12],
         lane=row[13],
-        held=row[14],
     )
 
 

@@ -19,8 +19,7 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS status,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by,
-    tickets.held IS NOT NULL AS held
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
 WHERE runs.id = ?1;
@@ -36,8 +35,7 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by,
-    tickets.held IS NOT NULL AS held
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
 WHERE +runs.workspace = :workspace  -- the + keeps it from walking the keys instead
@@ -52,8 +50,7 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by,
-    tickets.held IS NOT NULL AS held
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
 WHERE runs.id < :before
@@ -69,8 +66,7 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by,
-    tickets.held IS NOT NULL AS held
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
 FROM (
     SELECT id FROM runs WHERE workspace = :workspace AND key = :key AND key <> ''
     UNION
@@ -86,10 +82,23 @@ WHERE runs.workspace = :workspace
 ORDER BY runs.id DESC
 LIMIT :limit;
 
+-- name: read_queues
+-- What each queue holds. Fan-outs, which have no queue, are not counted.
+SELECT
+    queue,
+    count(*) FILTER (WHERE lease IS NULL AND due_at <= ?2) AS ready,
+    count(*) FILTER (WHERE lease IS NULL AND due_at > ?2) AS waiting,
+    count(*) FILTER (WHERE lease IS NOT NULL) AS active,
+    min(due_at) FILTER (WHERE lease IS NULL AND due_at <= ?2) AS oldest
+FROM tickets
+WHERE queue <> '' AND ?1 IN ('', workspace)
+GROUP BY queue
+ORDER BY queue;
+
 -- name: read_tickets
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at,
-    coalesce(owner, '') AS owner, coalesce(lease, '') AS lease, head, wakes, losses, lane, held
+    coalesce(owner, '') AS owner, coalesce(lease, '') AS lease, head, wakes, losses, lane
 FROM tickets
 WHERE run_id = ?1
 ORDER BY path;
@@ -102,14 +111,14 @@ open (queue, needs) AS (
     SELECT wanted.value, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = wanted.value
+        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = wanted.value
     )
     FROM json_each(?1) AS wanted
     UNION ALL
     SELECT open.queue, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = open.queue AND needs > open.needs
+        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = open.queue AND needs > open.needs
     )
     FROM open
     WHERE open.needs IS NOT NULL
@@ -118,22 +127,22 @@ solo (queue, needs) AS (
     SELECT wanted.value, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = wanted.value
+        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = wanted.value
     )
     FROM json_each(?1) AS wanted
     UNION ALL
     SELECT solo.queue, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = solo.queue AND needs > solo.needs
+        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = solo.queue AND needs > solo.needs
     )
     FROM solo
     WHERE solo.needs IS NOT NULL
 ),
 lanes (lane) AS (
-    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '')
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '')
     UNION ALL
-    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane > lanes.lane)
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane > lanes.lane)
     FROM lanes
     WHERE lanes.lane IS NOT NULL
 ),
@@ -141,7 +150,7 @@ open_lanes (lane, needs) AS (
     SELECT lanes.lane, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane = lanes.lane
+        WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = lanes.lane
     )
     FROM lanes
     WHERE lanes.lane IS NOT NULL
@@ -149,17 +158,17 @@ open_lanes (lane, needs) AS (
     SELECT open_lanes.lane, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane = open_lanes.lane
+        WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = open_lanes.lane
             AND needs > open_lanes.needs
     )
     FROM open_lanes
     WHERE open_lanes.needs IS NOT NULL
 ),
 solo_lanes (lane) AS (
-    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '')
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '')
     UNION ALL
     SELECT (
-        SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane > solo_lanes.lane
+        SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane > solo_lanes.lane
     )
     FROM solo_lanes
     WHERE solo_lanes.lane IS NOT NULL
@@ -168,7 +177,7 @@ solo_lane_kinds (lane, needs) AS (
     SELECT solo_lanes.lane, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane = solo_lanes.lane
+        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = solo_lanes.lane
     )
     FROM solo_lanes
     WHERE solo_lanes.lane IS NOT NULL
@@ -176,7 +185,7 @@ solo_lane_kinds (lane, needs) AS (
     SELECT solo_lane_kinds.lane, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane = solo_lane_kinds.lane
+        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = solo_lane_kinds.lane
             AND needs > solo_lane_kinds.needs
     )
     FROM solo_lane_kinds
@@ -198,35 +207,35 @@ WHERE needs IS NOT NULL AND needs NOT IN (SELECT value FROM json_each(?2));
 -- name: first_open
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
-    losses, lane, held
+    losses, lane
 FROM tickets
-WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = ?1 AND needs = ?2
+WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id, path
 LIMIT 1;
 
 -- name: first_solo
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
-    losses, lane, held
+    losses, lane
 FROM tickets
-WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = ?1 AND needs = ?2
+WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id, path
 LIMIT 1;
 
 -- name: first_open_in_lane
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
-    losses, lane, held
+    losses, lane
 FROM tickets
-WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane = ?1 AND needs = ?2
+WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id
 LIMIT 1;
 
 -- name: first_solo_in_lane
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
-    losses, lane, held
+    losses, lane
 FROM tickets
-WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane = ?1 AND needs = ?2
+WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id
 LIMIT 1;

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo, WorkerRow
 from stepwell.domain.ids import WorkerId
-from stepwell.store.base import REAP_CHUNK, closed, must_be_plain
+from stepwell.store.base import REAP_CHUNK, ConnectionUse, closed, must_be_plain
 from stepwell.store.sqlite import (
     access,
     archive,
@@ -21,7 +21,6 @@ from stepwell.store.sqlite import (
     database_file,
     definitions,
     guard,
-    holds,
     limits,
     messages,
     rates,
@@ -104,8 +103,6 @@ class SqliteStore:
     transact = _write("transact", transactions.transact, alone=True)
     cancel = _write("cancel", cancel_retry.cancel)
     retry = _write("retry", cancel_retry.retry)
-    hold = _write("hold", holds.hold)
-    force_end = _write("force_end", cancel_retry.force_end)
 
     # Inbox
 
@@ -130,6 +127,8 @@ class SqliteStore:
     find_run = _read(reads.find_run)
     list_runs = _read(reads.list_runs)
     read_tickets = _read(reads.read_tickets)
+    read_queues = _read(reads.read_queues)
+    read_schema = _read(database_file.read_schema)
     list_others = _read(reads.list_others)
 
     # Archive
@@ -272,6 +271,11 @@ class SqliteStore:
 
     async def list_workers(self) -> Sequence[WorkerRow]:
         return await self._read(self._workers, ((self._clock(),), {}))
+
+    def connections(self) -> ConnectionUse:
+        queues = [part.queue for part in (self._writer, self._reader) if part is not None]
+        waiting = sum(len(queue) for queue in queues)
+        return ConnectionUse(len(queues), sum(bool(len(queue)) for queue in queues), waiting)
 
     # Wakeups
 

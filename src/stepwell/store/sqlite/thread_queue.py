@@ -90,6 +90,9 @@ class CallQueue:
         self._queue.put(Operation(verb, load, future, monotonic()))
         return future
 
+    def __len__(self) -> int:
+        return self._queue.qsize()
+
     def stop(self) -> None:
         """Stop the thread after the operations that wait now."""
         self._queue.put(None)

@@ -6,6 +6,7 @@ import pytest
 
 from stepwell.domain.commit import Outcome, Owned, Reaped
 from stepwell.domain.ids import WorkerId
+from stepwell.domain.queues import QueueUse
 from stepwell.domain.status import Status
 from stepwell.testing.stores.scene import LEASE_SECONDS, NEEDS, QUEUE, Scene, checked
 
@@ -26,6 +27,29 @@ class WorkerRules:
             ("w2", "host:w2", scene.clock() + 30.0),
         ]
         assert (tuple(rows[0].queues), tuple(rows[0].needs)) == ((QUEUE,), (NEEDS,))
+
+    @checked
+    async def test_queues_are_counted_by_what_their_tickets_wait_for(self, scene: Scene) -> None:
+        now = scene.clock()
+        await scene.owned()
+        scene.clock.advance(5.0)
+        await scene.start()
+        await scene.start(delay=DAY)
+        await scene.start(queue="gpu")
+        await scene.start(queue="gpu", workspace="other")
+
+        everything = await scene.store.read_queues("", now=scene.clock())
+        own = await scene.store.read_queues("default", now=scene.clock())
+
+        assert everything == [QueueUse(QUEUE, 1, 1, 1, now + 5.0), QueueUse("gpu", 2, 0, 0, now + 5.0)]
+        assert own == [QueueUse(QUEUE, 1, 1, 1, now + 5.0), QueueUse("gpu", 1, 0, 0, now + 5.0)]
+        assert own[0].age(scene.clock() + 2.0) == 2.0
+
+    @checked
+    async def test_the_schema_is_the_one_that_this_process_knows(self, scene: Scene) -> None:
+        schema = await scene.store.read_schema()
+
+        assert schema.stored == schema.known >= 1
 
     @checked
     async def test_registering_again_renews(self, scene: Scene) -> None:

@@ -34,6 +34,15 @@ class ConnectionSlots:
         self._queue: deque[asyncio.Future[ConnectionSlot]] = deque()  # of callers that wait for a slot
         self._under_way: set[asyncio.Task[Any]] = set()
 
+    @property
+    def busy(self) -> int:
+        return self.count - len(self._idle)
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for a slot."""
+        return len(self._queue)
+
     def run(
         self,
         work: Work[T],

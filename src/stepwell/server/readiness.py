@@ -1,0 +1,37 @@
+"""Readiness: whether this process can serve, found out by asking the database."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stepwell.app import Engine
+from stepwell.errors import StepwellError
+
+_SECONDS = 3.0
+
+
+class NotReady(Exception):
+    """Why it cannot, as a code and a sentence."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+async def check_ready(engine: Engine) -> None:
+    """Raise NotReady if the database does not answer, has another schema, or the worker is broken."""
+    if not engine.is_open:
+        raise NotReady("DRAINING", "the process is stopping")
+    try:
+        async with asyncio.timeout(_SECONDS):
+            schema = await engine.store.read_schema()
+        engine.notifier.check()
+        if schema.stored != schema.known:
+            raise NotReady(
+                "SCHEMA_MISMATCH",
+                f"the database has schema {schema.stored}, this process knows {schema.known}",
+            )
+    except TimeoutError:
+        raise NotReady("STORE_UNAVAILABLE", "the database does not answer") from None
+    except StepwellError as error:
+        raise NotReady(error.code, (type(error).__doc__ or "").strip()) from error
