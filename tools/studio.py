@@ -70,8 +70,11 @@ def check() -> None:
 
 
 def test() -> None:
-    """Run the tests of the pages' own code."""
+    """Run the tests of the pages' own code, on runs that the engine of this tree has just made."""
+    from tools import recorded_runs
+
     install()
+    recorded_runs.main()
     run("npm", "run", "--silent", "test")
 
 

@@ -26,7 +26,6 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "assets" / "index-3c4d.css").write_text("a{}")
     (tmp_path / "secret.txt").write_text("not a page")
     monkeypatch.setattr(studio, "FOLDER", tmp_path)
-    studio._files.cache_clear()
     studio._read.cache_clear()
     return tmp_path
 

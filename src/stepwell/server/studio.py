@@ -88,7 +88,6 @@ def _asset_answer(name: str, headers: Headers) -> Response | None:
     return Response(content, media_type=kind, headers=answer)
 
 
-@cache
 def _files() -> frozenset[str]:
     """Return the names that the build wrote: nothing else is ever read."""
     folder = FOLDER / "assets"

@@ -10,7 +10,6 @@ export function Dialog(props: { label: string; className?: string; close: () => 
     return () => element?.close();
   }, []);
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: Esc closes it, a press beside it too
     <dialog
       ref={dialog}
       className={`dialog ${props.className ?? ""}`}

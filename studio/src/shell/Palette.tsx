@@ -112,8 +112,6 @@ export default function Palette({ close }: { close: () => void }) {
         {shown.map((choice, index) => (
           <div key={choice.id} role="presentation">
             {choice.group !== shown[index - 1]?.group && <div className="cmdg">{choice.group}</div>}
-            {/* biome-ignore lint/a11y/useKeyWithClickEvents: the input has the keys */}
-            {/* biome-ignore lint/a11y/useFocusableInteractive: the input keeps the focus */}
             <div
               id={`${list}-${index}`}
               role="option"

@@ -133,7 +133,6 @@ function Item(props: {
 function ZoneSwitch() {
   const { utc, toggle } = useZone();
   return (
-    // biome-ignore lint/a11y/useSemanticElements: a fieldset would draw a frame
     <div className="seg tz" role="group" aria-label="Time zone">
       <button type="button" aria-pressed={utc} onClick={() => toggle(true)}>
         UTC

@@ -1,10 +1,16 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback } from "react";
+import { useTopic } from "../api/live";
 import { meQuery, runsQuery } from "../api/queries";
 import { NO_FILTERS } from "../domain/filters";
 
 /** Numbers of the navigation: from the newest runs, which the list has anyway. */
 export function useCounts() {
   const me = useQuery(meQuery);
+  const queries = useQueryClient();
+  // Every page follows the list, so that the stream of a tab never ends with a run.
+  const received = useCallback(() => void queries.invalidateQueries({ queryKey: ["counts"] }), [queries]);
+  useTopic("runs", received);
   const options = runsQuery(NO_FILTERS);
   const newest = useQuery({
     queryKey: ["counts"],

@@ -83,7 +83,6 @@ function Views({ filters, choose }: { filters: RunFilters; choose: (filters: Run
     setOwn(next);
   };
   return (
-    // biome-ignore lint/a11y/useSemanticElements: a fieldset would draw a frame
     <div className="views seg" role="group" aria-label="Views">
       {all.map((view) => (
         <button
@@ -150,7 +149,6 @@ function useRuns(filters: RunFilters): RunsList {
         return;
       }
       const changed = data as Run[];
-      void queries.invalidateQueries({ queryKey: ["counts"] });
       const known = new Set(
         queries.getQueryData(options.queryKey)?.pages.flatMap((page) => page.runs.map((run) => run.id)),
       );

@@ -1,0 +1,70 @@
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { api, ask, type Schemas } from "../../api/client";
+import { useTopic } from "../../api/live";
+import { fold, type RunEvent, type RunModel } from "../../domain/run";
+
+type EventView = Schemas["EventView"];
+
+/** All events of a run, then every new one: no gap, no repeat, whatever the connection does. */
+export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel } {
+  const [events, setEvents] = useState<RunEvent[]>([]);
+  const last = useRef(0);
+  const filling = useRef(false);
+
+  const add = useCallback((batch: EventView[]) => {
+    const fresh = batch.filter((event) => event.seq > last.current);
+    if (!fresh.length) return true;
+    if (fresh[0]?.seq !== last.current + 1) return false;
+    last.current = fresh.at(-1)?.seq ?? last.current;
+    setEvents((before) => [...before, ...fresh.map(read)]);
+    return true;
+  }, []);
+
+  const fill = useCallback(async () => {
+    if (filling.current) return;
+    filling.current = true;
+    try {
+      for (let more = true; more; ) {
+        const page = await ask(
+          api.GET("/api/v1/runs/{run_id}/events", {
+            params: { path: { run_id: id }, query: { after: last.current, limit: 1000 } },
+          }),
+        );
+        add(page.events);
+        more = page.more;
+      }
+    } catch {
+      // the stream brings them when the server is back
+    } finally {
+      filling.current = false;
+    }
+  }, [id, add]);
+
+  const received = useCallback(
+    (name: string, data: unknown) => {
+      if (name === "batch" && !add(data as EventView[])) void fill();
+    },
+    [add, fill],
+  );
+
+  useEffect(() => {
+    last.current = 0;
+    setEvents([]);
+    void fill();
+  }, [fill]);
+  useTopic(`run:${id}`, received);
+  const model = useMemo(() => fold(events), [events]);
+  return { events, model };
+}
+
+export function read(event: EventView): RunEvent {
+  const data = event.data !== null && typeof event.data === "object" ? event.data : {};
+  return {
+    seq: event.seq,
+    at: Date.parse(event.at),
+    kind: event.kind,
+    path: event.path,
+    attempt: event.attempt,
+    data: data as Record<string, unknown>,
+  };
+}
