@@ -15,6 +15,7 @@ StepwellError                     code, message and hint; the text is the same i
 │   ├─ InvalidFile                not an exported run, or from a newer version
 │   ├─ SettingsInvalid
 │   ├─ NotAssigned                a decision by somebody who is not an assignee
+│   │  └─ StarterBarred           a decision by the one who started the run
 │   ├─ StatelessWait              a run without a store waits for a message
 │   └─ NotDurable                 workflow code awaits something that a replay cannot repeat
 ├─ Conflict                       the state of the run does not allow this
@@ -221,6 +222,13 @@ class NotAssigned(InvalidRequest):
     """The caller is not an assignee of this approval."""
 
     code = "NOT_ASSIGNED"
+
+
+class StarterBarred(NotAssigned):
+    """The person who started this run may not decide its approval."""
+
+    code = "STARTER_BARRED"
+    hint = "let somebody else decide it"
 
 
 class StatelessWait(InvalidRequest):

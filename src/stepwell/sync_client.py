@@ -216,6 +216,8 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
     status = _verb(RunHandle[Any].status)
     waits = _verb(RunHandle[Any].waits)
     waiting_for = _verb(RunHandle[Any].waiting_for)
+    reassign = _verb(RunHandle[Any].reassign)
+    remind = _verb(RunHandle[Any].remind)
     why = _verb(RunHandle[Any].why)
     overview = _verb(RunHandle[Any].overview)
     log = _iterator(RunHandle[Any].log)

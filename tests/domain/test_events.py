@@ -53,6 +53,8 @@ from stepwell.domain.events import (
     ValueRecorded,
     WaitEnded,
     WaitOpened,
+    WaitReassigned,
+    WaitReminded,
     read,
     read_as,
     written,
@@ -106,6 +108,8 @@ FULL: list[Fact] = [
         choices=[TriggerChoice(name="c", form=VALUE, title="t")],
     ),
     WaitEnded(outcome="answered", received="k"),
+    WaitReassigned(assignees=["ann"], by="bob", reason="away"),
+    WaitReminded(by="bob", reason="urgent"),
     Received(key="k", n=3, what="signal", name="n", payload=VALUE, rejected="bad", choice="c", by="me"),
     TransitionCompleted(
         transition="t",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,14 +10,16 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.domain import events as ev
+from stepwell.domain.approvals import check_decider
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
 from stepwell.domain.commit import Delivery, Message
-from stepwell.domain.messages import Decision, decide_key
+from stepwell.domain.ids import RunId
+from stepwell.domain.messages import Decision, Notice, decide_key, decides
 from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState
 from stepwell.domain.status import RETRYABLE
 from stepwell.domain.text import checked_text, clean
-from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, NotAssigned, RunEnded, WrongPlace, excerpt
+from stepwell.errors import AlreadyDecided, Conflict, InvalidInput, RunEnded, WrongPlace, excerpt
 
 if TYPE_CHECKING:
     from stepwell.client.handle import RunHandle
@@ -31,8 +33,45 @@ async def decide(
 ) -> None:
     state = await run.state()
     wait = _open_approval(run, state, path)
-    _check_assigned(wait, by, roles)
+    check_decider(wait, by, roles, await _starter(run) if wait.bar_starter else "")
     await _send(run, wait, wait.form, answer, by=by, reason=reason)
+
+
+async def reassign(run: RunHandle[Any], assignees: Sequence[str], *, path: str, by: str, reason: str) -> None:
+    if isinstance(assignees, str) or not all(isinstance(name, str) for name in assignees):
+        raise InvalidInput(
+            f"assignees is {excerpt(assignees)}", hint='give a list of names: ["ana", "role:finance"]'
+        )
+    names = [checked_text(name, "assignee") for name in assignees]
+    notice = Notice(assignees=names, by=checked_text(by, "by"), reason=clean(reason))
+    await _notify(run, "reassign", notice, path)
+
+
+async def remind(run: RunHandle[Any], *, path: str, by: str, reason: str) -> OpenWait:
+    return await _notify(run, "remind", Notice(by=checked_text(by, "by"), reason=clean(reason)), path)
+
+
+async def _notify(run: RunHandle[Any], kind: str, notice: Notice, path: str) -> OpenWait:
+    client = run._client
+    wait = _open_approval(run, await run.state(), path)
+    message = Message(
+        run_id=run.id,
+        key=f"{kind}/{client.token()}",
+        kind=kind,
+        name=wait.path,
+        payload=msgspec.json.encode(notice),
+        wait=wait.path,
+        by=notice.by,
+    )
+    run._delivered(await client.deliver(message), f"{kind} of {wait.path}")
+    return wait
+
+
+async def _starter(run: RunHandle[Any]) -> str:
+    """Who started the run, or the run at the top of its tree."""
+    row = await run.info()
+    root = await run._client.store.read_run(RunId(row.root)) if row.root != run.id else None
+    return root.started_by if root is not None else row.started_by
 
 
 async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str, reason: str) -> None:
@@ -70,7 +109,7 @@ async def _send(
     )
     message = Message(
         run_id=run.id,
-        key=decide_key(wait.path),
+        key=decide_key(wait.path, by if wait.required > 1 else ""),
         kind="decide",
         name=wait.path,
         payload=msgspec.json.encode(decision),
@@ -82,17 +121,6 @@ async def _send(
         who = (await _answered(run, wait.path)).who
         raise AlreadyDecided(f"{what} came too late: {who or 'it was answered'}")
     run._delivered(outcome, f"a decision on {wait.path}")
-
-
-def _check_assigned(wait: OpenWait, by: str, roles: Collection[str]) -> None:
-    """Refuse callers who are not assignees; without assignees anybody may decide."""
-    names = {by, *(f"role:{role}" for role in roles)}
-    if wait.assignees and not names.intersection(wait.assignees):
-        raise NotAssigned(
-            f"{by or 'an anonymous caller'} may not decide {wait.path}",
-            hint="it is assigned to " + ", ".join(wait.assignees) + "; pass by= and roles=",
-            question=wait.title or wait.path,
-        )
 
 
 def _open_approval(run: RunHandle[Any], state: RunState, path: str) -> OpenWait:
@@ -142,21 +170,20 @@ async def _answered(run: RunHandle[Any], path: str) -> _Answered:
     """Return who answered that wait, or the last one: from the log, or from the inbox."""
     last, moved = "", True
     offers: tuple[str, ...] = ()
-    key = decide_key(path) if path else ""
     waiting = await run._client.store.read_inbox(
         run.id
     )  # before the log: a message that leaves the inbox is in the log
     async for row in run.log():
         if row.kind == "received":
             fact = ev.read_as(ev.Received, row)
-            if fact.what == "decide" and not fact.rejected and key in ("", fact.key):
+            if fact.what == "decide" and not fact.rejected and (not path or decides(fact.key, path)):
                 last, moved = _describe(fact.by, fact.choice, row.at), False
         elif row.kind == "wait_opened":
             offers = tuple(choice.name for choice in ev.read_as(ev.WaitOpened, row).choices) or offers
         elif row.kind == "transition_completed":
             moved = True
     for message in waiting:
-        if message.kind == "decide" and key in ("", message.key):
+        if message.kind == "decide" and (not path or decides(message.key, path)):
             decision = msgspec.json.decode(message.payload, type=Decision)
             last, moved = _describe(decision.by, decision.choice, message.at), False
     return _Answered(last, () if moved else offers)

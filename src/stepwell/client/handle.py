@@ -404,9 +404,23 @@ class RunHandle(Generic[R]):
         """Answer the only open approval, or the one at `path`; AlreadyDecided if it is not open.
 
         Raises NotAssigned if it has assignees, and neither `by` nor one of the `roles` (assignee
-        `role:name`) is among them.
+        `role:name`) is among them, and StarterBarred if `by` started the run and may not decide it.
+        If several people must approve, each counts once, and one who denies is enough.
         """
         await decisions.decide(self, answer, path=path, by=by, roles=roles, reason=reason)
+
+    async def reassign(
+        self, assignees: Sequence[str], *, path: str = "", by: str = "", reason: str = ""
+    ) -> None:
+        """Let others decide the only open approval, or the one at `path`. Approvals so far still count."""
+        await decisions.reassign(self, assignees, path=path, by=by, reason=reason)
+
+    async def remind(self, *, path: str = "", by: str = "", reason: str = "") -> OpenWait:
+        """Record a reminder of an open approval, and return the approval with its assignees.
+
+        A program that notifies people follows the events of runs: the reminder is one of them.
+        """
+        return await decisions.remind(self, path=path, by=by, reason=reason)
 
     async def trigger(self, transition: str, payload: Any = None, *, by: str = "", reason: str = "") -> None:
         """Take a transition that a machine waits for.

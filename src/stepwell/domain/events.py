@@ -254,6 +254,8 @@ class WaitOpened(Fact, frozen=True, kw_only=True):
     assignees: list[str] = []
     since: float = 0.0  # for an event: the run's cursor; events emitted from then on count
     choices: list[TriggerChoice] = []  # for a trigger: the transitions that can be taken from here
+    required: int = 1  # for an approval: the number of people who must approve
+    bar_starter: bool = False  # the person who started the run may not decide it
 
 
 class TriggerChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -267,6 +269,21 @@ class TriggerChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class WaitEnded(Fact, frozen=True, kw_only=True):
     outcome: Literal["answered", "timed_out", "withdrawn"]
     received: str = ""  # key of the Received that answered it
+
+
+class WaitReassigned(Fact, frozen=True, kw_only=True):
+    """An open approval has other assignees from now on."""
+
+    assignees: list[str]
+    by: str = ""
+    reason: str = ""
+
+
+class WaitReminded(Fact, frozen=True, kw_only=True):
+    """Somebody reminded the assignees of an open approval."""
+
+    by: str = ""
+    reason: str = ""
 
 
 class Received(Fact, frozen=True, kw_only=True):
@@ -401,7 +418,7 @@ FACTS: tuple[type[Fact], ...] = (
     *(StepScheduled, StepStarted, StepCompleted, StepFailed),
     *(ValueRecorded, DocumentSaved),
     *(CompensationStarted, CompensationCompleted),
-    *(TimerSet, TimerFired, WaitOpened, WaitEnded, Received),
+    *(TimerSet, TimerFired, WaitOpened, WaitReassigned, WaitReminded, WaitEnded, Received),
     *(TransitionCompleted, TransitionFailed),
     *(ChildStarted, ChildEnded),
     *(Published, Progress),

@@ -55,6 +55,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
 
 
+class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change of an open approval, or a reminder of it."""
+
+    assignees: list[str] = []  # of a change: who decides from now on
+    by: str = ""
+    reason: str = ""
+
+
 class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who asked a run to end, and why. A request by nobody is stored as the reason alone."""
 
@@ -78,6 +86,8 @@ def loop_held(run_id: RunId, path: str, seconds: float) -> Message:
 PAYLOADS: dict[str, Any] = {
     "cancel": str | CancelRequest,
     "decide": Decision,
+    "reassign": Notice,
+    "remind": Notice,
     "child": EndNotice,
     "step": EndNotice,
     HELD: float,
@@ -141,5 +151,11 @@ def event_key(event_id: str) -> str:
     return f"evt/{event_id}"
 
 
-def decide_key(path: str) -> str:
-    return f"decide/{path}"
+def decide_key(path: str, by: str = "") -> str:
+    """One for each wait; if several people must approve, one for each of them."""
+    return f"decide/{path}?by={by}" if by else f"decide/{path}"
+
+
+def decides(key: str, path: str) -> bool:
+    """Whether it is the key of a decision on that wait."""
+    return key == decide_key(path) or key.startswith(f"decide/{path}?by=")

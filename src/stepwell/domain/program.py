@@ -214,8 +214,14 @@ class Context(Protocol):
         assignees: Sequence[str] = (),
         timeout: Duration | None = None,
         name: str = "approval",
+        required: int = 1,
+        bar_starter: bool = False,
     ) -> T:
-        """Ask people; exactly one decision answers it."""
+        """Ask people, and return the decision that answers the question.
+
+        `required` people must approve; the answer of the last one is returned, or that of the first who
+        denies. With `bar_starter` the person who started the run may not decide it.
+        """
         ...
 
     @overload
@@ -320,6 +326,8 @@ class PathCalls(Protocol):
         title: str,
         assignees: tuple[str, ...],
         timeout: float | None,
+        required: int = 1,
+        bar_starter: bool = False,
     ) -> Any: ...
     def child(
         self,
@@ -388,6 +396,8 @@ class SyncContext(Protocol):
         assignees: Sequence[str] = (),
         timeout: Duration | None = None,
         name: str = "approval",
+        required: int = 1,
+        bar_starter: bool = False,
     ) -> T: ...
     def map(self, function: Callable[[In], Any], items: Iterable[In], *, limit: int = 50) -> list[Any]: ...
     def all(self, calls: Iterable[tuple[Any, ...]]) -> list[Any]: ...

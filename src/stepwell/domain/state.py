@@ -13,6 +13,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import codec_for
 from stepwell.domain.commit import RunRow
 from stepwell.domain.events import Event, Problem
+from stepwell.domain.messages import decide_key
 from stepwell.domain.status import Status
 
 
@@ -46,6 +47,10 @@ class OpenWait:
     assignees: list[str] = field(default_factory=list)
     choices: list[OpenChoice] = field(default_factory=list)  # for a trigger: the possible transitions
     trigger: str = ""  # for a child: the transition that its result triggers
+    required: int = 1  # for an approval: the number of people who must approve
+    approved_by: list[str] = field(default_factory=list)  # who has, so far
+    bar_starter: bool = False  # the person who started the run may not decide it
+    reminded_at: float | None = None  # the last time
 
     @property
     def names(self) -> list[str]:
@@ -96,6 +101,9 @@ class RunState:
     worker: str = ""
     steps: dict[str, StepState] = field(default_factory=dict)
     waits: dict[str, OpenWait] = field(default_factory=dict)
+    approvals: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # by path: who approved, until it is answered
     refused: dict[str, str] = field(default_factory=dict)  # by name: why the last message answered no wait
     unconsumed: list[str] = field(default_factory=list)
     progress: ev.Progress | None = None
@@ -214,6 +222,10 @@ def apply(state: RunState, event: Event) -> None:
             sender, _, path = fact.key.partition("/")
             what = f"the result of child {path}" if sender == "child" else "the last message"
             state.refused[fact.name] = f"{what} does not fit: {fact.rejected}"
+            approvers = state.approvals.get(fact.name, [])
+            approvers[:] = [name for name in approvers if fact.key != decide_key(fact.name, name)]
+        case ev.Received() | ev.WaitReassigned() | ev.WaitReminded():
+            _note_approval(state, event)
         case ev.Progress():
             state.progress = fact
         case ev.CompensationStarted():
@@ -233,6 +245,7 @@ def apply(state: RunState, event: Event) -> None:
             state.retried_by = fact.by
         case ev.Continued():
             state.generation = fact.generation
+            state.approvals.clear()
             state.steps.clear()
             state.outputs.clear()
             state.waits.clear()
@@ -254,6 +267,7 @@ def _arrive(state: RunState, event: Event, fact: ev.TransitionCompleted) -> None
         at=event.at,
     )
     state.has_error, state.error, state.retry_at = False, None, None
+    state.approvals.clear()
     state.steps.clear()
     state.outputs.clear()
     state.waits = {path: wait for path, wait in state.waits.items() if path in fact.children}
@@ -301,6 +315,9 @@ def _open_wait(state: RunState, event: Event) -> None:
                 form=msgspec.json.decode(fact.form),
                 title=fact.title,
                 assignees=fact.assignees,
+                required=fact.required,
+                approved_by=state.approvals.setdefault(path, []) if fact.required > 1 else [],
+                bar_starter=fact.bar_starter,
                 choices=[
                     OpenChoice(choice.name, msgspec.json.decode(choice.form), choice.title)
                     for choice in fact.choices
@@ -315,6 +332,23 @@ def _open_wait(state: RunState, event: Event) -> None:
             pass
 
 
+def _note_approval(state: RunState, event: Event) -> None:
+    """One of several people has approved, or others are to decide."""
+    fact = event.fact
+    wait = state.waits.get(fact.name if isinstance(fact, ev.Received) else event.path)
+    if wait is None or wait.what != "approval":
+        return
+    match fact:
+        case ev.Received(what="decide") if wait.required > 1 and fact.by not in wait.approved_by:
+            wait.approved_by.append(fact.by)
+        case ev.WaitReassigned():
+            wait.assignees = fact.assignees
+        case ev.WaitReminded():
+            wait.reminded_at = event.at
+        case _:
+            pass
+
+
 def _close_wait(state: RunState, event: Event) -> None:
     wait, fact = state.waits.pop(event.path, None), event.fact
     if wait is None:
@@ -322,6 +356,8 @@ def _close_wait(state: RunState, event: Event) -> None:
     if isinstance(fact, ev.WaitEnded):
         for name in wait.names:
             state.refused.pop(name, None)
+        if fact.outcome != "withdrawn":
+            state.approvals.pop(event.path, None)
     elif isinstance(fact, ev.ChildEnded) and wait.trigger and fact.status != "completed":
         state.refused[wait.trigger] = f"child run {wait.key} ended as {fact.status} and triggers nothing"
 

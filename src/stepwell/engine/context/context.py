@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import Raw
 
 from stepwell.domain import events as ev
+from stepwell.domain.approvals import REQUIRED_MAX
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
 from stepwell.domain.compensation import undo_data
 from stepwell.domain.documents import DIRECT
@@ -230,9 +231,18 @@ class RunContext:
         assignees: Sequence[str] = (),
         timeout: Duration | None = None,
         name: str = "approval",
+        required: int = 1,
+        bar_starter: bool = False,
     ) -> Any:
         path = self._loop.scope().name(f"approval:{checked_name(name)}")
-        question = {"title": title_of(title), "assignees": assignees_of(assignees)}
+        question = {
+            "title": title_of(title),
+            "assignees": assignees_of(assignees),
+            "required": whole_number(
+                required, "required of ctx.approval", 1, REQUIRED_MAX, wrong=InvalidInput
+            ),
+            "bar_starter": bool(bar_starter),
+        }
         return await self._wait(path, "approval", name, form, timeout, **question)
 
     async def _wait(

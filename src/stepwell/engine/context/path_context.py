@@ -98,6 +98,8 @@ class PathContext:
         title: str,
         assignees: tuple[str, ...],
         timeout: float | None,
+        required: int = 1,
+        bar_starter: bool = False,
     ) -> Call:
         return self._wait(
             place,
@@ -108,6 +110,8 @@ class PathContext:
             codec=FormCodec(form),
             title=title,
             assignees=assignees,
+            required=required,
+            bar_starter=bar_starter,
         )
 
     def _wait(self, place: str, answered: Answered, **details: Any) -> Call:

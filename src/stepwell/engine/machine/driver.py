@@ -77,7 +77,7 @@ class MachineDriver(StyleRules):
         self._call: TransitionCall | None = None
         self._owes_cancel = False
         self._cancelled: set[str] = set()  # what the code was in when the run was cancelled
-        self._kept: dict[str, InboxRow] = {}  # answers that came before the code has asked again
+        self._kept: dict[str, list[InboxRow]] = {}  # answers that came before the code has asked again
         self.touched = True  # this visit has left something that the next must not see
         answers = run.calls.answers
         for answer in answers:
@@ -147,20 +147,20 @@ class MachineDriver(StyleRules):
             return False
         step = journal.steps.get(path)
         sent_out = row.kind == "step" and step is not None and step.scheduled_at is not None
-        if sent_out or (row.kind == "decide" and path in journal.waits):
-            self._kept[path] = row
+        if sent_out or (row.kind in ("decide", "reassign", "remind") and path in journal.waits):
+            self._kept.setdefault(path, []).append(row)
             return True
         return False
 
     def _recall(self, call: Call) -> None:
         """What the log has open is open for its answer as soon as the code asks, before it is begun again."""
         call.recall(self._run)
-        if (row := self._kept.pop(call.path, None)) is not None:
-            self._run.waits.rows.appendleft(row)
+        self._run.waits.rows.extendleft(reversed(self._kept.pop(call.path, ())))
 
     def _give_back(self) -> None:
         """Nobody asked: they are taken as answers to a question that is closed."""
-        self._run.waits.rows.extendleft(reversed(self._kept.values()))
+        rows = [row for kept in self._kept.values() for row in kept]
+        self._run.waits.rows.extendleft(reversed(rows))
         self._kept.clear()
 
     def rest(self, quiet: bool) -> None:

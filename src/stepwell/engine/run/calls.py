@@ -140,7 +140,7 @@ class TimerCall(Call):
 
 
 class WaitCall(Call):
-    __slots__ = ("assignees", "codec", "key", "name", "timeout", "title", "what")
+    __slots__ = ("assignees", "bar_starter", "codec", "key", "name", "required", "timeout", "title", "what")
     asks = True
 
     def __init__(
@@ -155,8 +155,12 @@ class WaitCall(Call):
         key: str = "",
         title: str = "",
         assignees: tuple[str, ...] = (),
+        required: int = 1,
+        bar_starter: bool = False,
     ) -> None:
         super().__init__(path, future)
+        self.required = required
+        self.bar_starter = bar_starter
         self.what = what
         self.name = name
         self.codec = codec

@@ -22,7 +22,7 @@ from stepwell.domain.compensation import note_done
 from stepwell.domain.cursors import Cursors, just_after, move, read_cursors
 from stepwell.domain.documents import is_direct
 from stepwell.domain.events import Event
-from stepwell.domain.messages import decide_key
+from stepwell.domain.messages import decide_key, decides
 from stepwell.domain.status import Status
 from stepwell.engine.run.answers import RecordedResult, result_path
 from stepwell.engine.run.machine_state import Attempts, arrive, begin_anew, note_visit, open_calls
@@ -316,9 +316,18 @@ def _wait_ended(journal: Journal, event: Event, fact: ev.WaitEnded) -> None:
     message = journal.messages.pop(fact.received, None)
     if message is not None:
         journal.taken[fact.received] = message
+    if opened is not None and opened.fact.required > 1 and fact.outcome != "withdrawn":
+        _forget_approvals(journal, event.path)
     if fact.outcome != "withdrawn":
         asked = opened.fact if opened is not None else None
         journal.answers.append(RecordedResult(event.seq, event.path, fact, asked=asked))
+
+
+def _forget_approvals(journal: Journal, path: str) -> None:
+    """The question was answered: people may decide again if it is asked again."""
+    for key in [key for key in journal.keys if decides(key, path)]:
+        journal.messages.pop(key, None)
+        journal.keys.pop(key, None)
 
 
 def _retried(journal: Journal, seq: int) -> None:

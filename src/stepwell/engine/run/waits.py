@@ -11,6 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from stepwell.domain import events as ev
+from stepwell.domain.approvals import denies
 from stepwell.domain.commit import NEVER, InboxRow, NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor
 from stepwell.domain.ids import RunId
@@ -18,8 +19,10 @@ from stepwell.domain.messages import (
     HELD,
     Decision,
     EndNotice,
+    Notice,
     cancel_request,
     decide_key,
+    decides,
     event_key,
     read_cancel,
 )
@@ -46,9 +49,12 @@ class Waits:
         self._timers = set(journal.timers)  # set, neither fired nor withdrawn
         self._signals = Signals()
         self._children: dict[str, ev.ChildStarted] = dict(journal.children)
+        self._approvals: dict[str, dict[str, ReceivedMessage]] = {}  # by path and key, of those still open
         for message in journal.messages.values():
             if message.what == "signal":
                 self._signals.add(message)
+            elif message.what == "decide" and message.key != decide_key(message.name):
+                self._approvals.setdefault(message.name, {})[message.key] = message
 
     @property
     def broadcasts(self) -> Broadcasts:
@@ -110,12 +116,14 @@ class Waits:
             assignees=list(call.assignees),
             since=since,
             choices=call.choices,
+            required=call.required,
+            bar_starter=call.bar_starter,
         )
         run.record(fact, call.path)
         if call.timeout is not None:
             writer.due(call.path, call.timeout)
         if call.what in ("approval", "trigger"):
-            self.keys.pop(decide_key(call.path), None)  # it was about another question at this path
+            self._forget_decisions(call)
             wait = NewWait(path=call.path, kind="decision", name=call.name, workspace=self._workspace)
             writer.open_wait(wait)
         elif call.what == "event":
@@ -125,6 +133,13 @@ class Waits:
             # we look, and only then may the run park.
             run.hold()
             writer.after_commit(lambda at: self._registered(call))
+
+    def _forget_decisions(self, call: WaitCall) -> None:
+        """They were about another question at this path; approvals that still count are kept elsewhere."""
+        self.keys.pop(decide_key(call.path), None)
+        if call.required > 1:
+            for key in [key for key in self.keys if decides(key, call.path)]:
+                del self.keys[key]
 
     def _registered(self, call: WaitCall) -> None:
         self._run.release_hold()
@@ -140,6 +155,7 @@ class Waits:
 
     def _end(self, call: WaitCall, fact: ev.WaitEnded) -> None:
         self._open.pop(call.path, None)
+        self._approvals.pop(call.path, None)
         self._run.timers.dues.pop(call.path, None)
         self._run.writer.forget_due(call.path)
         self._run.record(fact, call.path)
@@ -202,6 +218,8 @@ class Waits:
             self._queue(self._received(row, Raw(row.payload)))
         elif row.kind == "decide":
             self._take_decision(row)
+        elif row.kind in ("reassign", "remind"):
+            self._take_notice(row)
         elif row.kind == "event":
             self.broadcasts.notify(self._open.get(row.name))
         elif row.kind == "child":
@@ -257,6 +275,9 @@ class Waits:
 
     def _answer_from_log(self, call: WaitCall) -> bool:
         """A decision that came when the run failed: it answers its question when that is asked again."""
+        for approval in list(self._approvals.get(call.path, {}).values()):
+            if self._fits(call, approval) and self._count(call, approval):
+                return True
         message = self._run.journal.messages.pop(decide_key(call.path), None)
         if message is None:
             return False
@@ -291,10 +312,32 @@ class Waits:
         if call is None:
             return
         if self._fits(call, message):
-            self._answer(call, message)
+            self._count(call, message)
         else:
             self.keys.pop(row.key, None)  # a fitting decision may follow
             self._ask_anew(call)
+
+    def _count(self, call: WaitCall, message: ReceivedMessage) -> bool:
+        """Answer it, unless more people have to approve; one who denies is enough."""
+        if call.required > 1 and not denies(message.payload):
+            approvals = self._approvals.setdefault(call.path, {})
+            approvals[message.key] = message
+            if len(approvals) < call.required:
+                return False
+        self._answer(call, message)
+        return True
+
+    def _take_notice(self, row: InboxRow) -> None:
+        self.keys[row.key] = None
+        if row.name in self._open:
+            notice = msgspec.json.decode(row.payload, type=Notice)
+            if row.kind == "remind":
+                self._run.record(ev.WaitReminded(by=notice.by, reason=notice.reason), row.name)
+            else:
+                self._run.record(
+                    ev.WaitReassigned(assignees=notice.assignees, by=notice.by, reason=notice.reason),
+                    row.name,
+                )
 
     def _decided(self, row: InboxRow, decision: Decision, *, rejected: str = "") -> ReceivedMessage:
         row = row._replace(by=row.by or decision.by)  # older messages say it in their payload only
@@ -341,8 +384,8 @@ class Waits:
         """
         left: deque[InboxRow] = deque()
         for row in self.rows:
-            decides = row.kind == "decide" and row.name in self._run.journal.waits
-            if row.kind not in ("signal", "child") and not decides:
+            answers = row.kind == "decide" and row.name in self._run.journal.waits
+            if row.kind not in ("signal", "child") and not answers:
                 left.append(row)
                 continue
             self._run.writer.consume(row.key)
@@ -350,7 +393,7 @@ class Waits:
                 self._take_child(row)
             elif row.key in self.keys:
                 pass
-            elif decides:
+            elif answers:
                 self._decided(row, msgspec.json.decode(row.payload, type=Decision))
             else:
                 self._signals.add(self._received(row, Raw(row.payload)))

@@ -26,11 +26,12 @@ from stepwell.authoring.graphs.nodes.node_data import (
 from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeOutcome, NodeType, Now, Role
 from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.authoring.graphs.templates.template import Template
+from stepwell.domain.approvals import REQUIRED_MAX
+from stepwell.domain.approvals import RESPONSES as ANSWERS
 from stepwell.domain.duration import seconds
 from stepwell.errors import StepwellError, excerpt
 
 _LAST_MOMENT = datetime(3000, 1, 1, tzinfo=UTC).timestamp()
-ANSWERS = ("approved", "denied")
 
 
 class DelayData(NodeData):
@@ -73,6 +74,8 @@ class ApprovalData(NodeData):
     assignees: list[str] = Field(default_factory=list)
     message: str = ""
     form: dict[str, Any] | None = None
+    required: Annotated[int, Field(ge=1, le=REQUIRED_MAX), WHOLE] = 1  # people who must approve
+    bar_starter: bool = False  # the person who started the run may not decide it
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,8 @@ class ApprovalRequest:
     assignees: tuple[str, ...]
     form: Mapping[str, Any]
     timeout: float | None
+    required: int = 1
+    bar_starter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +195,17 @@ class Approval:
         self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
         compiler.schema(data.form, "form")
         self._form = answer_schema(data.form)
+        self._required, self._bar_starter = data.required, data.bar_starter
 
     def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         assignees = self._assignees.render(scope, now)
         return ApprovalRequest(
-            _text(self._message, scope, now), tuple(str(who) for who in assignees), self._form, self._timeout
+            _text(self._message, scope, now),
+            tuple(str(who) for who in assignees),
+            self._form,
+            self._timeout,
+            self._required,
+            self._bar_starter,
         )
 
     def answered(self, answer: Any) -> NodeOutcome:

@@ -115,6 +115,8 @@ class Driver:
                     title=data.title,
                     assignees=data.assignees,
                     timeout=data.timeout,
+                    required=data.required,
+                    bar_starter=data.bar_starter,
                 )
             case CommandKind.CHILD:
                 return self._child(command)

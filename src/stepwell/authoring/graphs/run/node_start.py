@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from stepwell.authoring.graphs.errors import NodeError
@@ -101,8 +102,7 @@ class NodeStarter:
             event = EventRequest(request.name, request.key, timeout)
             return [Command(CommandKind.EVENT, path, node_run, event)]
         if isinstance(request, ApprovalRequest):
-            approval = ApprovalRequest(request.title, request.assignees, request.form, timeout)
-            return [Command(CommandKind.APPROVAL, path, node_run, approval)]
+            return [Command(CommandKind.APPROVAL, path, node_run, replace(request, timeout=timeout))]
         if timeout is None:
             return self._poll(node_run, request)
         deadline = Command(CommandKind.DEADLINE, f"{path}@timeout", node_run, timeout)
