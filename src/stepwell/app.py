@@ -54,6 +54,7 @@ from stepwell.system import Clock, SystemClock, SystemIds
 if TYPE_CHECKING:
     from stepwell.authoring.graphs.history.trace import Trace
     from stepwell.authoring.graphs.workflow import GraphTools
+    from stepwell.handlers.code import Sandboxes
     from stepwell.outbound.client import OutboundClient
     from stepwell.outbound.request import OutboundRules
 
@@ -119,6 +120,7 @@ class Engine(Client):
         self._graphs: GraphTools | None = None
         self._outbound_rules = outbound
         self._outbound: OutboundClient | None = None
+        self._sandboxes: Sandboxes | None = None
         self._programs = _by_needs(self._program(workflow) for workflow in _listed("workflows", workflows))
         if self._nodes:
             _ = self.graphs  # a worker executes custom nodes as steps when they are on its queues
@@ -161,10 +163,13 @@ class Engine(Client):
 
     def _provided_steps(self) -> dict[str, StepSpec]:
         """Return what the built-in nodes that reach the outside do in this engine's worker."""
+        from stepwell.handlers.code import Sandboxes, code_steps
         from stepwell.handlers.http import http_step
 
-        step = http_step(self._outbound_client)
-        return {step.name: step}
+        if self._sandboxes is None:
+            self._sandboxes = Sandboxes()
+        steps = [http_step(self._outbound_client), *code_steps(self._sandboxes)]
+        return {step.name: step for step in steps}
 
     def _outbound_client(self) -> OutboundClient:
         if self._outbound is None:
@@ -320,6 +325,8 @@ class Engine(Client):
             outbound, self._outbound = self._outbound, None
             if outbound is not None:
                 await outbound.close()
+            if self._sandboxes is not None:
+                await self._sandboxes.close()
             await self.store.close()
 
     async def serve(self, on_start: Callable[[], None] = lambda: None) -> None:

@@ -123,7 +123,7 @@ def _escaped(value: str) -> str:
 def _spec(retry: Retry, data: HttpData) -> StepSpec:
     return StepSpec(
         name=NAME,
-        function=_unserved,
+        function=unserved,
         retry=retry,
         timeout=TIMEOUT if data.timeout_ms is None else data.timeout_ms / 1000,
         queue=data.queue or "",
@@ -134,9 +134,12 @@ def _spec(retry: Retry, data: HttpData) -> StepSpec:
     )
 
 
-async def _unserved(*args: Any) -> None:
+async def unserved(*args: Any) -> None:
+    """Stand for the function that the worker provides."""
     raise NodeConfigError(
-        "this run has no worker that makes calls", code="NODE_UNSERVED", hint="run the graph with an Engine"
+        "this run has no worker that executes the node",
+        code="NODE_UNSERVED",
+        hint="run the graph with an Engine",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import entry_points
 from typing import Any
 
+from stepwell.authoring.graphs.nodes.code import JAVASCRIPT, PYTHON
 from stepwell.authoring.graphs.nodes.containers import CONTAINERS
 from stepwell.authoring.graphs.nodes.control import CONTROL
 from stepwell.authoring.graphs.nodes.http import HTTP
@@ -20,7 +21,17 @@ from stepwell.errors import InvalidDefinition, excerpt
 
 ENTRY_POINTS = "stepwell.nodes"
 ALIASES = {"join": "merge", "wait_event": "wait", "data_query": "query", "subworkflow": "workflow"}
-BUILT_IN: tuple[NodeType, ...] = (*CONTROL, *WAITING, MERGE, *CONTAINERS, CALL, WORKFLOW, HTTP)
+BUILT_IN: tuple[NodeType, ...] = (
+    *CONTROL,
+    *WAITING,
+    MERGE,
+    *CONTAINERS,
+    CALL,
+    WORKFLOW,
+    HTTP,
+    JAVASCRIPT,
+    PYTHON,
+)
 
 
 class NodeRegistry:

@@ -1,0 +1,1 @@
+"""Sandboxes: processes that run code of strangers with time, memory and nothing else."""

@@ -1,0 +1,51 @@
+"""The jail around a sandbox process: bubblewrap, where it is installed and may be used.
+
+Inside there is no network, no other process, and of the files only the interpreter and its libraries. Without
+it the interpreter of the code, its limits and the kill by the parent remain.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives")
+_PROBE_SECONDS = 10.0
+
+
+@functools.cache
+def jail() -> tuple[str, ...]:
+    """Return the command in front of a sandbox's own; () if there is no bubblewrap, or it may not be used."""
+    program = shutil.which("bwrap")
+    if program is None or os.environ.get("STEPWELL_SANDBOX_JAIL") == "off":
+        return ()
+    command = (program, *_options())
+    try:
+        probe = subprocess.run(
+            [*command, sys.executable, "-I", "-S", "-c", "pass"],
+            capture_output=True,
+            timeout=_PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return command if probe.returncode == 0 else ()
+
+
+def _options() -> list[str]:
+    options = ["--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    folders = [*_SYSTEM, sys.prefix, sys.base_prefix, sysconfig.get_paths()["purelib"]]
+    folders.append(str(Path(__file__).parent))
+    for folder in dict.fromkeys(folders):
+        options += ["--ro-bind-try", folder, folder]
+    return [*options, "--tmpfs", "/tmp", "--dev", "/dev", "--chdir", "/"]
+
+
+def jailed(command: Sequence[str]) -> list[str]:
+    return [*jail(), *command]

@@ -1,0 +1,176 @@
+"""The program of a JavaScript sandbox: reads a request, runs its code in a fresh context, writes the outcome.
+
+It is started by its path, in a process of its own, and imports nothing of the package. A request or an answer
+is four bytes of length and JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import resource
+import struct
+import sys
+import time
+from typing import Any, BinaryIO
+
+import quickjs  # type: ignore[import-untyped]
+
+_STACK_BYTES = 256 * 1024
+_DATA_BYTES = 512 * 1024 * 1024
+_OPEN_FILES = 16
+_NO_NEW_PRIVILEGES = 38  # of prctl
+_LENGTH = struct.Struct(">I")
+
+# The wrapper stands around the user's code. Data comes as text, never as source: it cannot become code.
+# The line break before the closing brace ends a comment in the last line of the code.
+_BEFORE = """(function () {
+  "use strict";
+  const text = globalThis.__ctx, outputMax = globalThis.__max;
+  delete globalThis.__ctx; delete globalThis.__max;
+  const stringify = JSON.stringify, isArray = Array.isArray, keys = Object.keys, freeze = Object.freeze;
+  const proto = Object.getPrototypeOf, plain = Object.prototype, finite = Number.isFinite, String_ = String;
+  const deep = (value) => {
+    const waiting = [value];
+    while (waiting.length) {
+      const next = waiting.pop();
+      if (next !== null && typeof next === "object") {
+        for (const key of keys(next)) waiting.push(next[key]);
+        freeze(next);
+      }
+    }
+    return value;
+  };
+  const bad = (value, path, above) => {
+    const kind = typeof value;
+    if (value === null || kind === "string" || kind === "boolean") return "";
+    if (kind === "number") return finite(value) ? "" : path + " is " + String_(value);
+    if (kind !== "object") return path + " is " + (kind === "undefined" ? kind : "a " + kind);
+    if (above.includes(value)) return path + " contains itself";
+    const simple = isArray(value) || proto(value) === plain || proto(value) === null;
+    if (!simple) return path + " is a special object";
+    const inside = above.concat([value]);
+    for (const key of keys(value)) {
+      const step = isArray(value) ? "[" + key + "]" : "." + key;
+      if (!isArray(value) && value[key] === undefined) continue;
+      const problem = bad(value[key], path + step, inside);
+      if (problem) return problem;
+    }
+    return "";
+  };
+  const logged = [];
+  let room = 65536;
+  const log = (...values) => {
+    if (room <= 0) return;
+    const line = values.map((v) => {
+      if (typeof v === "string") return v;
+      try { return stringify(v) ?? String_(v); } catch { return "?"; }
+    }).join(" ").slice(0, room);
+    room -= line.length + 1;
+    logged.push(room > 0 ? line : line + " [cut]");
+  };
+  globalThis.console = freeze({ log, info: log, warn: log, error: log, debug: log });
+  globalThis.fetch = () => {
+    const error = new Error("there is no network here: use an http node");
+    error.code = "CODE_NO_NETWORK";
+    throw error;
+  };
+  const failed = (error) => {
+    let name = "Error", message = "", stack = "", code = "";
+    try {
+      if (error !== null && typeof error === "object") {
+        name = String_(error.name ?? "Error"); message = String_(error.message ?? "");
+        stack = String_(error.stack ?? ""); code = String_(error.code ?? "");
+      } else { message = String_(error); }
+    } catch { message = "it cannot be shown"; }
+    globalThis.__end = stringify({ error: { name, message, stack, code }, logged });
+  };
+  const done = (value) => {
+    try {
+      if (value === undefined) value = null;
+      const problem = bad(value, "the output", []);
+      if (problem) { globalThis.__end = stringify({ problem, logged }); return; }
+      const output = stringify(value);
+      globalThis.__end = output.length > outputMax
+        ? stringify({ large: output.length, logged }) : stringify({ output, logged });
+    } catch (error) { failed(error); }
+  };
+  const ctx = deep(JSON.parse(text));
+  (async function (ctx) {
+"""
+_LINES_BEFORE = _BEFORE.count("\n")
+_AFTER = """
+  })(ctx).then(done, failed);
+})()"""
+
+
+def main() -> None:
+    _confine()
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    while True:
+        request = _read(requests)
+        if request is None:
+            return
+        _write(answers, _run(request))
+
+
+def _confine() -> None:
+    """Take away what the code never needs, for the case that it leaves the interpreter."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_DATA_BYTES, _DATA_BYTES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    with contextlib.suppress(ValueError, OSError):  # root is not counted
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+
+
+def _run(request: dict[str, Any]) -> dict[str, Any]:
+    context = quickjs.Context()
+    context.set_memory_limit(request["memory"])
+    context.set_max_stack_size(_STACK_BYTES)
+    context.set_time_limit(request["timeout"])
+    context.set("__ctx", request["ctx"])
+    context.set("__max", request["output_max"])
+    deadline = time.monotonic() + request["timeout"]
+    try:
+        context.eval(_BEFORE + request["code"] + _AFTER)
+        while context.execute_pending_job():
+            if time.monotonic() > deadline:
+                return {"code": "CODE_TIMEOUT", "message": "the code took too long"}
+        end = context.get("__end")
+    except quickjs.JSException as error:
+        return _exception(str(error))
+    if not isinstance(end, str):
+        return {"code": "CODE_ERROR", "message": "the code waits for a promise that nothing settles"}
+    return dict(json.loads(end))
+
+
+def _exception(text: str) -> dict[str, Any]:
+    """An error outside the user's own function: the code cannot be read, or a limit ended it."""
+    first = text.splitlines()[0] if text else "unknown"
+    if "interrupted" in first:
+        return {"code": "CODE_TIMEOUT", "message": "the code took too long"}
+    if "out of memory" in first or first in ("null", "unknown"):
+        return {"code": "CODE_MEMORY", "message": "the code needed too much memory"}
+    if first.startswith("SyntaxError"):
+        return {"code": "CODE_SYNTAX", "message": first, "stack": text, "lines_before": _LINES_BEFORE}
+    return {"code": "CODE_ERROR", "message": first}
+
+
+def _read(stream: BinaryIO) -> dict[str, Any] | None:
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    return dict(json.loads(stream.read(_LENGTH.unpack(head)[0])))
+
+
+def _write(stream: BinaryIO, answer: dict[str, Any]) -> None:
+    data = json.dumps({**answer, "lines_before": _LINES_BEFORE}).encode()
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main()

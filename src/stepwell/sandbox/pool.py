@@ -1,0 +1,111 @@
+"""SandboxPool: processes that run one piece of code at a time, and are killed when it does not end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from stepwell.sandbox.errors import CodeError
+
+_LENGTH = struct.Struct(">I")
+_ANSWER_BYTES_MAX = 16 * 1024 * 1024
+_RUNS_MAX = 500  # of one process; a leak in an interpreter must not add up
+_LATE_SECONDS = 0.25  # after its own limit the process is killed
+
+
+class SandboxPool:
+    def __init__(self, command: Sequence[str], *, size: int) -> None:
+        self._command = list(command)
+        self._free = asyncio.Semaphore(size)
+        self._idle: deque[_Child] = deque()
+        self._busy: set[_Child] = set()
+
+    async def run(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """Run it in a process of its own; CodeError if the process dies or has to be killed."""
+        async with self._free:
+            child = self._idle.pop() if self._idle else await _Child.started(self._command)
+            self._busy.add(child)
+            try:
+                async with asyncio.timeout(timeout + _LATE_SECONDS):
+                    answer = await child.answer(msgspec.json.encode(request))
+            except TimeoutError:
+                raise CodeError("CODE_TIMEOUT", f"the code took longer than {timeout:g} s") from None
+            finally:
+                self._busy.discard(child)
+                if child.usable:
+                    self._idle.append(child)
+                else:
+                    await child.end()
+            return answer
+
+    async def close(self) -> None:
+        children = [*self._idle, *self._busy]
+        self._idle.clear()
+        for child in children:
+            await child.end()
+
+
+class _Child:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._runs = 0
+        self.usable = False
+
+    @classmethod
+    async def started(cls, command: Sequence[str]) -> _Child:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={},
+            cwd="/",
+            start_new_session=True,  # so that it can be killed with all that it starts
+            limit=_ANSWER_BYTES_MAX,
+        )
+        return cls(process)
+
+    async def answer(self, request: bytes) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self.usable = False
+        self._runs += 1
+        try:
+            self._process.stdin.write(_LENGTH.pack(len(request)) + request)
+            await self._process.stdin.drain()
+            length = _LENGTH.unpack(await self._process.stdout.readexactly(_LENGTH.size))[0]
+            if length > _ANSWER_BYTES_MAX:
+                raise CodeError("OUTPUT_TOO_LARGE", f"the code's answer is {length:,} bytes")
+            answer: dict[str, Any] = msgspec.json.decode(await self._process.stdout.readexactly(length))
+        except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError):
+            raise CodeError(
+                "CODE_CRASHED",
+                "the process of the code died",
+                hint="it used too much memory, or ended itself",
+            ) from None
+        self.usable = self._runs < _RUNS_MAX
+        return answer
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def end(self) -> None:
+        """Kill it, and wait until its pipes are closed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self.kill()
+        self._process.stdin.close()
+        with contextlib.suppress(ConnectionError):
+            await self._process.stdin.wait_closed()
+        while await self._process.stdout.read(65_536):
+            pass
+        await self._process.wait()

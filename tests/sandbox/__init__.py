@@ -1,0 +1,1 @@
+"""Code of strangers: what it can do, and what it cannot."""
